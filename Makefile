@@ -1,0 +1,77 @@
+# One entry for every command; each target makes what it needs. `make help` lists them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+SERVERS := .servers
+NPM_SERVERS := \
+	@modelcontextprotocol/server-everything@2026.8.31 \
+	@modelcontextprotocol/server-filesystem@2026.8.31 \
+	@modelcontextprotocol/server-memory@2026.8.31 \
+	@modelcontextprotocol/server-sequential-thinking@2026.8.31 \
+	@modelcontextprotocol/conformance@0.2.0-alpha.12
+# Servers that need the first major of the SDK, which cannot share an environment with ours.
+OLD_SERVERS := mcp-server-sqlite==2025.4.25 mcp-server-duckdb==1.1.0 mcp-server-calculator==0.2.1 'mcp<2'
+EXCEL_SERVER := excel-mcp-server==2.2.2
+
+.PHONY: help demo test check format bench clean servers
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+$(VENV)/made: # an environment of our own, also where the system's Python is externally managed
+	$(PYTHON) -m venv $(VENV) || ( $(call as_root,apt-get install -y -q python3-venv) && $(PYTHON) -m venv $(VENV) )
+	@touch $@
+
+$(VENV)/demo: $(VENV)/made pyproject.toml
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[demo]'
+	@touch $@
+
+$(VENV)/dev: $(VENV)/made pyproject.toml
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/demo
+
+demo: $(VENV)/demo ## install real servers and show what an agent would see
+	@$(BIN)/maitred demo
+
+servers: $(SERVERS)/npm/made $(SERVERS)/old/made $(SERVERS)/excel/made ## install the real servers that the tests talk to
+
+$(SERVERS)/npm/made: Makefile
+	@command -v npm >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q nodejs npm) )
+	npm install --prefix $(SERVERS)/npm --ignore-scripts --no-audit --no-fund --save-exact --loglevel=error $(NPM_SERVERS)
+	@touch $@
+
+$(SERVERS)/old/made: Makefile
+	$(PYTHON) -m venv $(SERVERS)/old
+	$(SERVERS)/old/bin/pip install -q --disable-pip-version-check $(OLD_SERVERS)
+	@touch $@
+
+$(SERVERS)/excel/made: Makefile
+	$(PYTHON) -m venv $(SERVERS)/excel
+	$(SERVERS)/excel/bin/pip install -q --disable-pip-version-check $(EXCEL_SERVER)
+	@touch $@
+
+check: $(VENV)/dev ## format, lint, types, import contracts, docs
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/docs
+
+format: $(VENV)/dev ## put the code in order
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench
+
+test: $(VENV)/dev servers ## everything: checks, then all tests
+	$(MAKE) check
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+bench: $(VENV)/dev ## measure against a direct connection and against FastMCP's proxy
+	$(BIN)/python -m bench $(ARGS)
+
+clean: ## remove everything that was installed or built here
+	rm -rf $(VENV) $(SERVERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# run a command as root: as we are, or with sudo
+as_root = ( [ "$$(id -u)" = 0 ] && $(1) || sudo $(1) )

@@ -1,0 +1,140 @@
+"""The seam to upstream servers: what a transport has to offer, in values and not in SDK types.
+
+A `Backend` knows how to reach one server and holds nothing open; a `Connection` is one open session with it.
+Connections are entered and left in the same task (the SDK's sessions require it), which is why the pool gives
+each backend one owner task; calls may come from any task.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from maitred.model.servers import EraChoice, Health, ServerFacts, ServerSpec
+from maitred.model.tools import RawTool, ToolCall
+
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Receives `(progress, total, message)` while a call runs."""
+
+Resolve = Callable[[str], str]
+"""Replaces the references in a configuration value; see `maitred.config.interpolate`."""
+
+
+class ConnectError(Exception):
+    """A server could not be reached; the text is the reason, ready to be shown after the server's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """The tools of a server at one moment, with notes on what had to be left out or mended."""
+
+    tools: Sequence[RawTool]
+    notes: tuple[str, ...] = ()
+
+
+_E = TypeVar("_E", bound=BaseException)
+
+
+def find(error: BaseException, kind: type[_E]) -> _E | None:
+    """The first exception of a kind in an error, which may be a group of groups (task groups make those)."""
+    if isinstance(error, kind):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for inner in error.exceptions if (found := find(inner, kind)) is not None), None)
+    return None
+
+
+class Connection(Protocol):
+    """One open session with a server."""
+
+    facts: ServerFacts
+
+    async def list_tools(self) -> Listing:
+        """Ask for every page of the tool list. Never loops, whatever the server answers.
+
+        Raises:
+            ServerError: The server answered with an error or went away.
+        """
+        ...
+
+    async def call_tool(
+        self, name: str, call: ToolCall, *, timeout_s: float, progress: Progress | None
+    ) -> dict[str, Any]:
+        """Call a tool by its raw name and return the result as it came, a JSON object.
+
+        Cancelling the awaiting task cancels the call upstream.
+
+        Raises:
+            ServerError: Timeout, loss of the connection, or a JSON-RPC error.
+        """
+        ...
+
+    async def closed(self) -> str:
+        """Wait until the session has ended on its own and return the reason."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectOptions:
+    """What the pool decides about a connection: the era to try first, and what to do when tools change."""
+
+    era: EraChoice
+    on_tools_changed: Callable[[], None]
+
+
+class Backend(Protocol):
+    """How one server is reached. Constructing it has no side effects."""
+
+    spec: ServerSpec
+
+    def connect(self, options: ConnectOptions) -> AbstractAsyncContextManager[Connection]:
+        """Open a session; leaving the context ends it and everything it started.
+
+        Raises:
+            ConnectError: The server cannot be started or reached, or does not speak MCP.
+        """
+        ...
+
+    def last_output(self) -> Sequence[str]:
+        """The last lines the server wrote to its standard error (at most 200), oldest first."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the open session, if there is one on this machine."""
+        ...
+
+
+BackendFactory = Callable[[ServerSpec], Backend]
+
+
+class Connections(Protocol):
+    """Lends the open connection of a server, starting the server if need be."""
+
+    def connection(self, server: str) -> AbstractAsyncContextManager[Connection]:
+        """Borrow it for a while.
+
+        Raises:
+            ServerUnavailableError: The server cannot be started or reached now.
+        """
+        ...
+
+
+class ServerPool(Connections, Protocol):
+    """All backends of a gateway; `maitred.backends.pool` has the one that is used."""
+
+    async def configure(self, specs: Mapping[str, ServerSpec], eras: Mapping[str, EraChoice]) -> None:
+        """Hold exactly these servers; `eras` are those known from earlier sessions."""
+        ...
+
+    def health(self) -> Mapping[str, Health]:
+        """How every backend is doing."""
+        ...
+
+    def last_output(self, server: str) -> Sequence[str]:
+        """The last lines of a server's standard error."""
+        ...
+
+    def forgive(self, server: str) -> None:
+        """Let the next start through at once, whatever failed before."""
+        ...

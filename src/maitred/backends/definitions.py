@@ -1,0 +1,86 @@
+"""Turn tool definitions as servers send them into `RawTool` values, whatever they contain.
+
+Wrong types are replaced by nothing, duplicate names keep the first, text loses the characters that deceive
+a reader (control, bidirectional, zero-width and tag characters). Schemas are kept as they are, valid or not;
+only their titles and descriptions are cleaned, never a value that a caller has to send back.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from maitred.model.tools import RawTool, ToolKey
+
+_MAX_DEPTH = 200
+_TEXT_KEYS = frozenset({"title", "description", "$comment"})
+_KNOWN = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
+_KEEP = frozenset("\n\t")
+_ZERO_WIDTH = frozenset({0x200B, 0x2060, 0xFEFF, 0x00AD, 0x180E, 0x034F, 0x115F, 0x1160, 0x3164, 0xFFA0})
+
+
+def clean(text: str) -> str:
+    """Strip control, bidirectional, zero-width and tag characters; joiners inside words are kept.
+
+    U+200C and U+200D stay: Persian, Indic scripts and emoji need them, and they hide nothing by themselves.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c for c in text if not _deceives(c))
+
+
+def _deceives(character: str) -> bool:
+    if character in _KEEP or character.isprintable():
+        code = ord(character)
+        return code in _ZERO_WIDTH or 0xFE00 <= code <= 0xFE0D or 0xE0100 <= code <= 0xE01EF
+    if ord(character) in (0x200C, 0x200D):
+        return False
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def clean_schema(value: Any, depth: int = 0) -> Any:
+    """Clean the titles and descriptions inside a schema; cut what is nested deeper than any honest schema."""
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(value, dict):
+        return {
+            key: clean(item)
+            if key in _TEXT_KEYS and isinstance(item, str)
+            else clean_schema(item, depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [clean_schema(item, depth + 1) for item in value]
+    return value
+
+
+def read_tools(server: str, definitions: Iterable[Any]) -> tuple[list[RawTool], list[str]]:
+    """Read the entries of `tools/list`; returns the tools, and notes on what was left out and why."""
+    tools: dict[str, RawTool] = {}
+    notes: list[str] = []
+    for definition in definitions:
+        name = definition.get("name") if isinstance(definition, Mapping) else None
+        if not isinstance(name, str) or not name:
+            notes.append("an entry of tools/list without a name was left out")
+        elif name in tools:
+            notes.append(f"tool {clean(name)!r} is listed twice; only the first can be called")
+        else:
+            tools[name] = _read(server, name, definition)
+    return list(tools.values()), notes
+
+
+def _read(server: str, name: str, definition: Mapping[str, Any]) -> RawTool:
+    annotations = definition.get("annotations")
+    extra = {k: v for k, v in definition.items() if k not in _KNOWN and v is not None}
+    return RawTool(
+        key=ToolKey(server=server, name=name),
+        title=_text(definition.get("title")),
+        description=_text(definition.get("description")),
+        input_schema=clean_schema(definition.get("inputSchema")),
+        output_schema=clean_schema(definition.get("outputSchema")),
+        annotations=clean_schema(annotations) if isinstance(annotations, dict) else {},
+        extra=clean_schema(extra),
+    )
+
+
+def _text(value: Any) -> str:
+    return clean(value).strip() if isinstance(value, str) else ""

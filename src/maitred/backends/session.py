@@ -1,0 +1,239 @@
+"""The one place that touches the SDK's client session: negotiating the era, listing, relaying calls.
+
+Calls are relayed as JSON, not as models: a result reaches the caller as the server wrote it, an oddity in it
+included, and a call costs no validation twice. Three private parts of the SDK are used, each pinned by
+`tests/backends/test_session.py`: `negotiate_auto`, the session's envelope stamp, and its dispatcher.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import anyio
+import anyio.abc
+import mcp_types as types
+import structlog
+from mcp.client._probe import negotiate_auto
+from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.dispatcher import CallOptions, Dispatcher, ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import x_mcp_header_map
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from maitred import __version__
+from maitred.backends.base import ConnectError, ConnectOptions, Listing, Progress
+from maitred.backends.definitions import clean, read_tools
+from maitred.config.settings import Limits
+from maitred.errors import CallTimeoutError, ConnectionLostError, ProtocolError, ServerError
+from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
+from maitred.model.tools import ToolCall
+
+log = structlog.get_logger(__name__)
+
+_CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
+_MAX_INSTRUCTIONS = 20_000
+
+SESSION_FORGOTTEN = "it has forgotten the session"
+"""The reason that means: the request was refused unread, so it is safe to send it again."""
+
+
+class Closing(Protocol):
+    """Tells when a transport has ended on its own."""
+
+    async def closed(self) -> str:
+        """Wait for the end and return the reason."""
+        ...
+
+
+class _Session(ClientSession):
+    """The SDK's session, with raw requests that carry its negotiated envelope."""
+
+    async def request(self, method: str, params: dict[str, Any], opts: CallOptions) -> dict[str, Any]:
+        data: dict[str, Any] = {"method": method, "params": params}
+        capabilities = params.get("_meta", {}).get(CLIENT_CAPABILITIES_META_KEY)
+        self._stamp(data, opts)
+        if capabilities is not None and self.modern:
+            data["params"]["_meta"][CLIENT_CAPABILITIES_META_KEY] = capabilities
+        return await self._dispatcher.send_raw_request(method, data["params"], opts)
+
+    @property
+    def modern(self) -> bool:
+        return self.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def mirror_headers(self, tool: str, schema: Any) -> None:
+        """Remember which arguments the server wants to see in HTTP headers (`x-mcp-header`)."""
+        if isinstance(schema, dict) and (found := x_mcp_header_map(schema)):
+            self._x_mcp_header_maps[tool] = found
+
+
+class SessionConnection:
+    """A `Connection` over any SDK dispatcher."""
+
+    def __init__(self, spec: ServerSpec, session: _Session, closing: Closing, limits: Limits) -> None:
+        self._spec = spec
+        self._session = session
+        self._closing = closing
+        self._limits = limits
+        self.facts = _facts(session)
+
+    async def closed(self) -> str:
+        """Wait until the session has ended on its own and return the reason."""
+        return await self._closing.closed()
+
+    async def list_tools(self) -> Listing:
+        """Read every page; a cursor that comes again, or too many pages or tools, ends the reading."""
+        definitions: list[Any] = []
+        notes: list[str] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        with anyio.move_on_after(self._spec.timeouts.list_s) as scope:
+            while True:
+                page = await self._request("tools/list", {"cursor": cursor} if cursor else {}, {})
+                entries, cursor = page.get("tools"), page.get("nextCursor")
+                definitions += entries if isinstance(entries, list) else []
+                if not isinstance(cursor, str) or not cursor:
+                    break
+                if cursor in seen or len(seen) >= self._limits.max_pages or not entries:
+                    notes.append("tools/list pages never end; only the pages up to the repetition are used")
+                    break
+                if len(definitions) > self._limits.max_tools:
+                    break
+                seen.add(cursor)
+        if scope.cancelled_caught:
+            raise CallTimeoutError(self._spec.name, "tools/list", self._spec.timeouts.list_s)
+        if len(definitions) > self._limits.max_tools:
+            notes.append(f"it lists more than {self._limits.max_tools:,} tools (limits.max_tools); the rest is left out")
+        tools, more = read_tools(self._spec.name, definitions[: self._limits.max_tools])
+        if self._session.modern:
+            for tool in tools:
+                self._session.mirror_headers(tool.key.name, tool.input_schema)
+        return Listing(tools=tools, notes=tuple(notes + more))
+
+    async def call_tool(
+        self, name: str, call: ToolCall, *, timeout_s: float, progress: Progress | None
+    ) -> dict[str, Any]:
+        """Relay one call; see `Connection`."""
+        params: dict[str, Any] = {"name": name, "arguments": dict(call.arguments)}
+        meta = dict(call.meta)
+        if self._session.modern:
+            if call.input_responses is not None:
+                params["inputResponses"] = dict(call.input_responses)
+            if call.request_state is not None:
+                params["requestState"] = call.request_state
+            if call.client_capabilities is not None:
+                meta[CLIENT_CAPABILITIES_META_KEY] = dict(call.client_capabilities)
+        if meta:
+            params["_meta"] = meta
+        opts: CallOptions = {"timeout": timeout_s}
+        if progress is not None:
+            opts["on_progress"] = _as_sdk(progress)
+        return await self._request("tools/call", params, opts, timeout_s=timeout_s)
+
+    async def _request(
+        self, method: str, params: dict[str, Any], opts: CallOptions, timeout_s: float = 0.0
+    ) -> dict[str, Any]:
+        try:
+            return await self._session.request(method, params, opts)
+        except MCPError as error:
+            if error.code == HEADER_MISMATCH and method == "tools/call":
+                await self.list_tools()  # learns the headers that the server wants to see
+                return await self._session.request(method, params, opts)
+            raise self._translate(error, method, timeout_s) from error
+
+    def _translate(self, error: MCPError, method: str, timeout_s: float) -> ServerError:
+        name = self._spec.name
+        if error.code == CONNECTION_CLOSED:
+            return ConnectionLostError(name, error.message, unread=error.message == SESSION_FORGOTTEN)
+        if error.code == REQUEST_TIMEOUT:
+            return CallTimeoutError(name, method, timeout_s)
+        return ProtocolError(name, error.code, clean(error.message), error.error.data)
+
+
+@asynccontextmanager
+async def open_session(
+    spec: ServerSpec, dispatcher: Dispatcher[Any], closing: Closing, options: ConnectOptions, limits: Limits
+) -> AsyncIterator[SessionConnection]:
+    """Negotiate an era over `dispatcher` and keep the session open inside the context.
+
+    Raises:
+        ConnectError: The server does not answer as an MCP server would.
+    """
+
+    async def on_message(message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            options.on_tools_changed()
+
+    session = _Session(dispatcher=dispatcher, client_info=_CLIENT_INFO, message_handler=on_message)
+    async with session, anyio.create_task_group() as tasks:
+        await _negotiate(session, options.era)
+        if session.modern and _announces_changes(session):
+            tasks.start_soon(_listen, spec.name, session, options.on_tools_changed)
+        yield SessionConnection(spec, session, closing, limits)
+        tasks.cancel_scope.cancel()
+
+
+async def _negotiate(session: _Session, era: EraChoice) -> None:
+    """Speak the era that is known; when it is refused, or none is known, find out."""
+    known: Mapping[str, Callable[[], Awaitable[Any]]] = {
+        "handshake": session.initialize,
+        "stateless": session.discover,
+    }
+    try:
+        if era in known:
+            try:
+                await known[era]()
+            except (MCPError, ValidationError) as error:
+                if isinstance(error, MCPError) and error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+                    raise
+            else:
+                return
+        await negotiate_auto(session)
+    except MCPError as error:
+        raise ConnectError(_explain(error)) from error
+    except (ValidationError, RuntimeError) as error:
+        first = str(error).splitlines()[0]
+        raise ConnectError(f"its answer to the handshake is not valid MCP ({first})") from error
+
+
+def _explain(error: MCPError) -> str:
+    if error.code == CONNECTION_CLOSED:
+        return clean(error.message)
+    if error.code == REQUEST_TIMEOUT:
+        return "it did not answer the handshake in time"
+    return f"it refused the handshake with error {error.code}: {clean(error.message)}"
+
+
+def _announces_changes(session: _Session) -> bool:
+    capabilities = session.server_capabilities
+    return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
+
+
+async def _listen(server: str, session: _Session, on_tools_changed: Callable[[], None]) -> None:
+    """Follow change notices of a stateless-era server; without them the catalog is refreshed at each start."""
+    try:
+        async with listen(session, tools_list_changed=True) as subscription:
+            async for _ in subscription:
+                on_tools_changed()
+    except (MCPError, SubscriptionLost, TimeoutError) as error:
+        log.info("the server sends no change notices", server=server, reason=str(error))
+
+
+def _facts(session: _Session) -> ServerFacts:
+    info = session.server_info
+    return ServerFacts(
+        era="stateless" if session.modern else "handshake",
+        protocol_version=session.protocol_version or "",
+        title=clean((info.title or info.name) if info else ""),
+        version=clean(info.version if info else ""),
+        instructions=clean(session.instructions or "")[:_MAX_INSTRUCTIONS],
+    )
+
+
+def _as_sdk(progress: Progress) -> ProgressFnT:
+    async def report(progress_: float, total: float | None, message: str | None) -> None:
+        await progress(progress_, total, message)
+
+    return report

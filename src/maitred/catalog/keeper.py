@@ -1,0 +1,188 @@
+"""Keeps the catalog in step with the servers: first discovery, change notices, restarts, other processes.
+
+Owns its background tasks. It starts a server only to discover one that is not known yet; everything else
+rides on connections that are open anyway.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.abc
+import structlog
+
+from maitred.backends.base import Connections
+from maitred.catalog.live import LiveCatalog
+from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.sync import CountTokens, Discovery, failure, plan, removal
+from maitred.errors import MaitredError
+from maitred.model.servers import ServerSpec
+
+log = structlog.get_logger(__name__)
+
+_DEBOUNCE_S = 0.1
+_POLL_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What one discovery of a server came to. `error` is empty when it succeeded."""
+
+    server: str
+    tools: int = 0
+    changed: int = 0
+    removed: int = 0
+    error: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Keeper:
+    """Runs discoveries for a gateway; it is the pool's listener."""
+
+    def __init__(self, catalog: LiveCatalog, connections: Connections, count: CountTokens) -> None:
+        self._catalog = catalog
+        self._connections = connections
+        self._count = count
+        self._specs: Mapping[str, ServerSpec] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._busy: set[str] = set()
+        self._again: set[str] = set()
+        self._settled = anyio.Event()
+        self._settled.set()
+        self.discovering: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._follow_other_processes)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        tasks, self._tasks = self._tasks, None
+        if tasks is None:
+            return None
+        tasks.cancel_scope.cancel()
+        return await tasks.__aexit__(kind, error, trace)
+
+    async def configure(self, specs: Mapping[str, ServerSpec]) -> None:
+        """Forget servers that are not configured any more, and discover in the background those not known yet."""
+        self._specs = specs
+
+        async def forget(snapshot: Snapshot) -> Change:
+            return removal(snapshot, specs)
+
+        await self._catalog.change(forget)
+        for name in self.unknown():
+            if self._tasks is not None and name not in self._busy and name not in self.discovering:
+                self.discovering.add(name)
+                self._settled = anyio.Event()
+                self._tasks.start_soon(self._discover, name)
+
+    def unknown(self) -> list[str]:
+        """Enabled servers whose tools the catalog does not know, or knows only from another configuration."""
+        records = self._catalog.snapshot.servers
+        return [
+            name
+            for name, spec in self._specs.items()
+            if spec.enabled
+            and (
+                (record := records.get(name)) is None
+                or record.fingerprint != spec.fingerprint
+                or not record.facts.era
+            )
+        ]
+
+    async def settled(self, timeout_s: float) -> bool:
+        """Wait until no first discovery is running; false when it takes longer."""
+        with anyio.move_on_after(timeout_s):
+            await self._settled.wait()
+        return self._settled.is_set()
+
+    async def _discover(self, name: str) -> None:
+        try:
+            await self.sync(name)
+        finally:
+            self.discovering.discard(name)
+            if not self.discovering:
+                self._settled.set()
+
+    # --- what the pool tells ------------------------------------------------------------------------------
+
+    def started(self, server: str) -> None:
+        """A server was started for a call: look whether its tools are still what the catalog says."""
+        if server not in self._busy:
+            self._schedule(server)
+
+    def tools_changed(self, server: str) -> None:
+        """A server announced a change; notices that come while it is being listed cause one more listing."""
+        self._schedule(server)
+
+    def _schedule(self, server: str) -> None:
+        if server in self._again or self._tasks is None:
+            return
+        self._again.add(server)
+        self._tasks.start_soon(self._sync_soon, server)
+
+    async def _sync_soon(self, server: str) -> None:
+        await anyio.sleep(_DEBOUNCE_S)  # several notices in a row are one change
+        self._again.discard(server)
+        await self.sync(server)
+
+    # --- discovery ----------------------------------------------------------------------------------------
+
+    async def sync_all(self, names: Sequence[str]) -> list[Report]:
+        """Discover several servers at once; the pool bounds how many start at a time."""
+        reports: dict[str, Report] = {}
+
+        async def one(name: str) -> None:
+            reports[name] = await self.sync(name)
+
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(one, name)
+        return [reports[name] for name in names]
+
+    async def sync(self, server: str) -> Report:
+        """List a server's tools and bring the catalog in step; a failure is recorded, and reported."""
+        spec = self._specs.get(server)
+        if spec is None:
+            return Report(server=server, error="it is not configured")
+        self._busy.add(server)
+        try:
+            async with self._connections.connection(server) as connection:
+                listing = await connection.list_tools()
+                found = Discovery(
+                    spec=spec, facts=connection.facts, tools=listing.tools, notes=listing.notes
+                )
+        except MaitredError as error:
+            return await self._failed(spec, str(error))
+        finally:
+            self._busy.discard(server)
+        change = await self._catalog.change(lambda snapshot: plan(snapshot, found, self._count))
+        changed = len([tool for tool in change.tools if tool.server == server])
+        return Report(
+            server=server,
+            tools=len(listing.tools),
+            changed=changed,
+            removed=len(change.removed_tools),
+            notes=change.servers[0].notes if change.servers else (),
+        )
+
+    async def _failed(self, spec: ServerSpec, reason: str) -> Report:
+        log.warning("discovery failed", server=spec.name, reason=reason)
+
+        async def record(snapshot: Snapshot) -> Change:
+            return failure(snapshot, spec, reason)
+
+        await self._catalog.change(record)
+        return Report(server=spec.name, error=reason)
+
+    async def _follow_other_processes(self) -> None:
+        """Notice what other gateways write to the same catalog."""
+        while True:
+            await anyio.sleep(_POLL_S)
+            await self._catalog.refresh()

@@ -1,0 +1,57 @@
+"""The snapshot that this process serves, and the only way to change the catalog.
+
+Changes are planned and written one after the other; each new snapshot is announced to listeners. Other
+processes may write to the same store: `refresh` notices by the generation and takes over what they wrote.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.store import Store
+
+Planner = Callable[[Snapshot], Awaitable[Change]]
+
+
+class LiveCatalog:
+    """Holds the present snapshot. `snapshot` may be read at any time and is never changed in place."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = anyio.Lock()
+        self._listeners: list[Callable[[Snapshot], None]] = []
+        self.snapshot = Snapshot(generation=-1)
+
+    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
+        """Have a function called with each new snapshot; it must not block."""
+        self._listeners.append(listener)
+
+    async def refresh(self) -> None:
+        """Take over what other processes wrote, if anything."""
+        async with self._lock:
+            await self._refresh()
+
+    async def change(self, planner: Planner) -> Change:
+        """Plan a change against the present snapshot, write it, and serve what it leads to."""
+        async with self._lock:
+            await self._refresh()
+            change = await planner(self.snapshot)
+            if change:
+                generation = await self._store.write(change)
+                expected = self.snapshot.generation + (1 if change.visible else 0)
+                if generation == expected:
+                    self._swap(self.snapshot.after(change, generation))
+                else:
+                    self._swap(await self._store.load())
+            return change
+
+    async def _refresh(self) -> None:
+        if await self._store.generation() != self.snapshot.generation:
+            self._swap(await self._store.load())
+
+    def _swap(self, snapshot: Snapshot) -> None:
+        before, self.snapshot = self.snapshot, snapshot
+        if snapshot.generation != before.generation:
+            for listener in self._listeners:
+                listener(snapshot)

@@ -1,0 +1,65 @@
+"""Give every tool the name it is published by: `server__tool`, legal everywhere, unique, and stable.
+
+Several model APIs take only `[A-Za-z0-9_-]` and 64 characters. A name that had to be changed to fit, or that
+two tools would share, ends in a hash of who the tool is; so a name depends on the set of tools alone and not
+on the order in which they were found, and adding a tool never renames another unless they clash.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from maitred.model.tools import ToolKey, content_hash
+
+MAX_NAME = 64
+SEPARATOR = "__"
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
+_HASH_DIGITS = 8
+
+
+def publish(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
+    """Name all tools at once.
+
+    Within a group that would share a name, the only member whose name needed no change keeps it; all others
+    get their hash.
+    """
+    groups: dict[str, list[ToolKey]] = defaultdict(list)
+    for key in set(keys):
+        groups[_plain(key)].append(key)
+    names: dict[ToolKey, str] = {}
+    for plain, members in groups.items():
+        exact = [key for key in members if _is_exact(key, plain)]
+        for key in members:
+            keeps = plain and len(plain) <= MAX_NAME and (len(members) == 1 or exact == [key])
+            names[key] = plain if keeps else _hashed(plain, key, _HASH_DIGITS)
+    _settle(names)
+    return names
+
+
+def _plain(key: ToolKey) -> str:
+    server, tool = (_ILLEGAL.sub("_", part).strip("_") or "x" for part in (key.server, key.name))
+    if _ILLEGAL.search(key.name) is None:
+        tool = key.name
+    return f"{server}{SEPARATOR}{tool}"
+
+
+def _is_exact(key: ToolKey, plain: str) -> bool:
+    return plain == f"{key.server}{SEPARATOR}{key.name}"
+
+
+def _hashed(plain: str, key: ToolKey, digits: int) -> str:
+    digest = content_hash(f"{key.server}\0{key.name}".encode("utf-8", "surrogatepass"))[:digits]
+    return f"{plain[: MAX_NAME - digits - 1]}_{digest}"
+
+
+def _settle(names: dict[ToolKey, str]) -> None:
+    """Lengthen hashes until no two tools share a name (a server could publish a name that ends in a hash)."""
+    for digits in range(_HASH_DIGITS, 33):
+        taken: dict[str, list[ToolKey]] = defaultdict(list)
+        for key, name in names.items():
+            taken[name].append(key)
+        clashing = [key for members in taken.values() if len(members) > 1 for key in members]
+        if not clashing:
+            return
+        for key in clashing:
+            names[key] = _hashed(_plain(key), key, digits + 1)

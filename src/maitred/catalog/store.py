@@ -1,0 +1,244 @@
+"""Persistence of the catalog: SQLAlchemy Core over SQLite, opened, migrated, read whole and written in parts.
+
+Reads of single tools never come here; a process loads one `Snapshot` and serves from it. Every write runs in
+one transaction and raises the generation only when something changed that a reader could notice.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.tables import HEAD, schemas, servers, state, tools
+from maitred.errors import ConfigError
+from maitred.model.servers import ServerFacts, ServerRecord
+from maitred.model.tools import Tool, ToolKey
+
+log = structlog.get_logger(__name__)
+
+_CHUNK = 500
+
+
+class Store(Protocol):
+    """Where the catalog is kept."""
+
+    async def load(self) -> Snapshot:
+        """Read everything."""
+        ...
+
+    async def generation(self) -> int:
+        """The present generation; cheap."""
+        ...
+
+    async def write(self, change: Change) -> int:
+        """Apply a change in one transaction and return the generation after it."""
+        ...
+
+
+Migrate = Callable[[sa.Connection, str | None], None]
+"""Brings a database from a revision (`None`: empty) to the present tables, inside the open transaction."""
+
+
+class SqlStore:
+    """A store in an SQL database; `path` is an SQLite file, or `:memory:`.
+
+    `migrate` is called only when the database is behind; see `maitred.catalog.migrate`.
+    """
+
+    def __init__(self, path: str, *, migrate: Migrate) -> None:
+        self._path = path
+        self._run_migrations = migrate
+        self._engine: AsyncEngine | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._path != ":memory:":
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        engine = create_async_engine(f"sqlite+aiosqlite:///{self._path}", connect_args={"timeout": 10})
+        sa.event.listen(engine.sync_engine, "connect", _prepare)
+        sa.event.listen(engine.sync_engine, "begin", _begin)
+        self._engine = engine
+        try:
+            async with engine.connect() as connection:
+                revision = await connection.run_sync(_revision)
+            if revision != HEAD:
+                await self._migrate()
+        except sa.exc.DatabaseError as error:
+            await engine.dispose()
+            fault = f"the catalog cannot be opened ({error.orig}); move it away to have it made anew"
+            raise ConfigError(self._path, [fault]) from error
+        except BaseException:
+            await engine.dispose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._engine is not None:
+            await self._engine.dispose()
+
+    async def _migrate(self) -> None:
+        """Migrate in one write transaction; a process that came first may have done it already."""
+        async with self._writing() as connection:
+            revision = await connection.run_sync(_revision)
+            if revision != HEAD:
+                log.debug("migrating the catalog", path=self._path, revision=revision, to=HEAD)
+                await connection.run_sync(self._run_migrations, revision)
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[AsyncConnection]:
+        async with self._db.connect() as connection:
+            await connection.execution_options(writes=True)
+            async with connection.begin():
+                yield connection
+
+    @property
+    def _db(self) -> AsyncEngine:
+        if self._engine is None:
+            raise RuntimeError("the store is not open")
+        return self._engine
+
+    async def generation(self) -> int:
+        """The present generation."""
+        async with self._db.connect() as connection:
+            return await _generation(connection)
+
+    async def load(self) -> Snapshot:
+        """Read everything in one transaction."""
+        async with self._db.connect() as connection, connection.begin():
+            generation = await _generation(connection)
+            server_rows = (await connection.execute(sa.select(servers))).all()
+            tool_rows = (await connection.execute(sa.select(tools).order_by(tools.c.name))).all()
+            schema_rows = (await connection.execute(sa.select(schemas.c.hash, schemas.c.body))).all()
+        records = {row.name: _record(row) for row in server_rows}
+        return Snapshot(
+            generation=generation,
+            servers=records,
+            tools=tuple(_tool(row) for row in tool_rows),
+            schemas={digest: bytes(body) for digest, body in schema_rows},
+        )
+
+    async def write(self, change: Change) -> int:
+        """Apply a change in one transaction and return the generation after it."""
+        async with self._writing() as connection:
+            if change:
+                await self._apply(connection, change)
+                if change.visible:
+                    await connection.execute(
+                        sa.update(state).where(state.c.id == 1).values(generation=state.c.generation + 1)
+                    )
+            return await _generation(connection)
+
+    async def _apply(self, connection: AsyncConnection, change: Change) -> None:
+        await _delete(connection, tools, change.removed_tools)
+        for name in change.removed_servers:
+            await connection.execute(sa.delete(tools).where(tools.c.server == name))
+            await connection.execute(sa.delete(servers).where(servers.c.name == name))
+        for record in change.servers:
+            await _put(connection, servers, [_server_row(record)], ["name"])
+        await _put(
+            connection,
+            schemas,
+            [{"hash": digest, "body": body} for digest, body in change.schemas.items()],
+            ["hash"],
+        )
+        await _put(connection, tools, [_tool_row(tool) for tool in change.tools], ["server", "raw_name"])
+        if change.removed_tools or change.removed_servers or change.tools:
+            used = sa.union(sa.select(tools.c.input_hash), sa.select(tools.c.output_hash))
+            await connection.execute(sa.delete(schemas).where(schemas.c.hash.not_in(used)))
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    """Set up a new SQLite connection: readers beside one writer, transactions begun by us and not by the driver."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Take the write lock at once where a write will follow, so that no two writers wait for each other."""
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    row = connection.execute(sa.text("SELECT version_num FROM alembic_version")).first()
+    return str(row[0]) if row else None
+
+
+async def _generation(connection: AsyncConnection) -> int:
+    return int((await connection.execute(sa.select(state.c.generation))).scalar_one())
+
+
+async def _put(
+    connection: AsyncConnection, table: sa.Table, rows: Sequence[dict[str, Any]], key: Sequence[str]
+) -> None:
+    """Insert rows, or replace those with the same key."""
+    statement = insert(table)
+    fresh = {column.name: statement.excluded[column.name] for column in table.c if column.name not in key}
+    statement = statement.on_conflict_do_update(index_elements=list(key), set_=fresh)
+    for start in range(0, len(rows), _CHUNK):
+        await connection.execute(statement, list(rows[start : start + _CHUNK]))
+
+
+async def _delete(connection: AsyncConnection, table: sa.Table, keys: Iterable[ToolKey]) -> None:
+    for key in keys:
+        where = (table.c.server == key.server) & (table.c.raw_name == key.name)
+        await connection.execute(sa.delete(table).where(where))
+
+
+def _server_row(record: ServerRecord) -> dict[str, Any]:
+    row = asdict(record)
+    return row | {"notes": list(record.notes)}
+
+
+def _record(row: Any) -> ServerRecord:
+    return ServerRecord(
+        name=row.name,
+        fingerprint=row.fingerprint,
+        facts=ServerFacts(**row.facts),
+        synced_at=row.synced_at,
+        error=row.error,
+        notes=tuple(row.notes),
+    )
+
+
+def _tool_row(tool: Tool) -> dict[str, Any]:
+    return {
+        "server": tool.key.server,
+        "raw_name": tool.key.name,
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "annotations": dict(tool.annotations),
+        "extra": dict(tool.extra),
+        "input_hash": tool.input_hash,
+        "output_hash": tool.output_hash,
+        "cost_tokens": tool.cost_tokens,
+    }
+
+
+def _tool(row: Any) -> Tool:
+    return Tool(
+        key=ToolKey(server=row.server, name=row.raw_name),
+        name=row.name,
+        title=row.title,
+        description=row.description,
+        input_hash=row.input_hash,
+        output_hash=row.output_hash,
+        annotations=row.annotations,
+        extra=row.extra,
+        cost_tokens=row.cost_tokens,
+    )

@@ -1,0 +1,137 @@
+"""Compare what a server publishes now with what the catalog knows, and work out the smallest change.
+
+Nothing here talks to a server or to the store: values in, a `Change` out. Definitions are compared by
+canonical content, since some servers change the order of keys at every start.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from maitred.catalog.names import publish
+from maitred.catalog.snapshot import Change, Snapshot
+from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
+from maitred.model.tools import RawTool, Tool, ToolKey, canonical, content_hash
+
+CountTokens = Callable[[Sequence[str]], Awaitable[Sequence[int]]]
+"""Counts the o200k tokens of several texts at once."""
+
+_MAX_SCHEMA_BYTES = 2_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discovery:
+    """What one discovery of a server found."""
+
+    spec: ServerSpec
+    facts: ServerFacts
+    tools: Sequence[RawTool]
+    notes: tuple[str, ...] = ()
+
+
+async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Change:
+    """The change that makes the catalog agree with a discovery; only differing rows are in it."""
+    schemas: dict[str, bytes] = {}
+    notes = list(found.notes)
+    drafts = [_draft(raw, schemas, notes) for raw in found.tools]
+    known = {tool.key: tool for tool in snapshot.by_server.get(found.spec.name, ())}
+    fresh = [draft for draft in drafts if not _same(draft, known.get(draft.key))]
+    costs = await count([_definition(draft, schemas) for draft in fresh])
+    counted = {draft.key: replace(draft, cost_tokens=cost) for draft, cost in zip(fresh, costs, strict=True)}
+    merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
+    others = {tool.key: tool for tool in snapshot.tools if tool.server != found.spec.name}
+    named = _rename(others | merged)
+    changed = [tool for key, tool in named.items() if snapshot.by_key.get(key) != tool]
+    removed = [key for key in known if key not in merged]
+    before = snapshot.servers.get(found.spec.name)
+    record = ServerRecord(
+        name=found.spec.name,
+        fingerprint=found.spec.fingerprint,
+        facts=found.facts,
+        synced_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        notes=tuple(notes),
+    )
+    used = {digest for tool in changed for digest in (tool.input_hash, tool.output_hash)}
+    return Change(
+        servers=[record],
+        tools=changed,
+        removed_tools=removed,
+        schemas={k: v for k, v in schemas.items() if k in used and k not in snapshot.schemas},
+        visible=bool(changed or removed) or _noticeable(before) != _noticeable(record),
+    )
+
+
+def failure(snapshot: Snapshot, spec: ServerSpec, reason: str) -> Change:
+    """The change that records why a server could not be discovered; its known tools stay."""
+    before = snapshot.servers.get(spec.name)
+    known = before is not None and before.fingerprint == spec.fingerprint
+    record = replace(before, error=reason) if before and known else _unknown(spec, reason)
+    return Change(servers=[record], visible=_noticeable(before) != _noticeable(record))
+
+
+def removal(snapshot: Snapshot, configured: Mapping[str, ServerSpec]) -> Change:
+    """The change that forgets the servers that are not configured any more, and frees the names they took."""
+    gone = [name for name in snapshot.servers if name not in configured]
+    kept = {tool.key: tool for tool in snapshot.tools if tool.server in configured}
+    renamed = [tool for key, tool in _rename(kept).items() if snapshot.by_key[key] != tool]
+    return Change(removed_servers=gone, tools=renamed)
+
+
+def _unknown(spec: ServerSpec, reason: str) -> ServerRecord:
+    return ServerRecord(name=spec.name, fingerprint=spec.fingerprint, error=reason)
+
+
+def _noticeable(record: ServerRecord | None) -> object:
+    """What of a server's record a reader could notice; not the time or fate of the last sync."""
+    return record and (record.facts, record.fingerprint)
+
+
+def _draft(raw: RawTool, schemas: dict[str, bytes], notes: list[str]) -> Tool:
+    def keep(schema: object, what: str) -> str:
+        if schema is None:
+            return ""
+        body = canonical(schema)
+        if len(body) > _MAX_SCHEMA_BYTES:
+            notes.append(f"the {what} schema of {raw.key.name!r} has {len(body):,} bytes and was left out")
+            return ""
+        digest = content_hash(body)
+        schemas[digest] = body
+        return digest
+
+    return Tool(
+        key=raw.key,
+        name="",
+        title=raw.title,
+        description=raw.description,
+        input_hash=keep(raw.input_schema, "input"),
+        output_hash=keep(raw.output_schema, "output"),
+        annotations=raw.annotations,
+        extra=raw.extra,
+        cost_tokens=0,
+    )
+
+
+def _same(draft: Tool, known: Tool | None) -> bool:
+    if known is None:
+        return False
+    return replace(draft, name=known.name, cost_tokens=known.cost_tokens) == known
+
+
+def _definition(tool: Tool, schemas: Mapping[str, bytes]) -> str:
+    """The definition as a model is given it, for counting: name, description, schemas, annotations."""
+    parts = [f'{{"name":"{tool.key.server}__{tool.key.name}"']
+    if tool.title:
+        parts.append('"title":' + canonical(tool.title).decode())
+    if tool.description:
+        parts.append('"description":' + canonical(tool.description).decode())
+    for key, digest in (("inputSchema", tool.input_hash), ("outputSchema", tool.output_hash)):
+        if digest:
+            parts.append(f'"{key}":' + schemas[digest].decode("utf-8", "replace"))
+    if tool.annotations:
+        parts.append('"annotations":' + canonical(tool.annotations).decode())
+    return ",".join(parts) + "}"
+
+
+def _rename(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, Tool]:
+    names = publish(tools)
+    return {k: tool if tool.name == names[k] else replace(tool, name=names[k]) for k, tool in tools.items()}

@@ -1,0 +1,55 @@
+"""The tables of the catalog; `migrations/` makes them, `store` reads and writes them.
+
+Schemas stand in a table of their own, keyed by content hash: many tools share one, a tool row stays thin, and
+a change of a description does not rewrite a schema.
+"""
+
+from typing import Final
+
+import sqlalchemy as sa
+
+HEAD: Final = "0001"
+"""The newest migration. A store at this revision is opened without loading Alembic, which is slow to import."""
+
+metadata = sa.MetaData()
+
+servers = sa.Table(
+    "servers",
+    metadata,
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("facts", sa.JSON, nullable=False),
+    sa.Column("synced_at", sa.String(40), nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("notes", sa.JSON, nullable=False),
+)
+
+tools = sa.Table(
+    "tools",
+    metadata,
+    sa.Column("server", sa.String(200), sa.ForeignKey("servers.name", ondelete="CASCADE"), primary_key=True),
+    sa.Column("raw_name", sa.String(1000), primary_key=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("annotations", sa.JSON, nullable=False),
+    sa.Column("extra", sa.JSON, nullable=False),
+    sa.Column("input_hash", sa.String(32), nullable=False),
+    sa.Column("output_hash", sa.String(32), nullable=False),
+    sa.Column("cost_tokens", sa.Integer, nullable=False),
+)
+
+schemas = sa.Table(
+    "schemas",
+    metadata,
+    sa.Column("hash", sa.String(32), primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
+state = sa.Table(
+    "state",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+)
+"""One row: the generation, raised by every write that a reader could notice."""

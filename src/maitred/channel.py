@@ -1,0 +1,412 @@
+"""JSON-RPC over lines of text: the same channel to servers that are child processes and to a client on stdio.
+
+It implements the SDK's `Dispatcher` protocol, so the SDK's sessions speak both protocol eras over it, but it
+is ours: it answers in one task switch, takes lines of any length up to a limit, and survives what real
+servers write to standard output (log lines, ANSI colours, invalid UTF-8, messages nobody asked for).
+"""
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+import anyio.abc
+import structlog
+from mcp.shared.dispatcher import (
+    CallOptions,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    ProgressFnT,
+    coerce_request_id,
+    run_notify_intercept,
+)
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.jsonrpc_dispatcher import (
+    cancelled_request_id_from_params,
+    handler_exception_to_error_data,
+    progress_token_from_params,
+)
+from mcp.shared.transport_context import TransportContext
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, ErrorData
+from pydantic_core import from_json, to_json
+
+log = structlog.get_logger(__name__)
+
+_NOISE_BURST = 20_000.0
+_NOISE_PER_S = 2_000.0
+_CANCEL_WRITE_S = 2.0
+
+
+class _Pending:
+    """One request of ours that waits for its answer."""
+
+    __slots__ = ("future", "progress")
+
+    def __init__(self, future: asyncio.Future[dict[str, Any]], progress: ProgressFnT | None) -> None:
+        self.future = future
+        self.progress = progress
+
+
+class Inbound:
+    """The context of one message from the peer: its id, its progress token, and whether it was cancelled."""
+
+    transport = TransportContext(kind="stdio", can_send_request=False)
+    can_send_request = False
+    message_metadata = None
+
+    def __init__(self, channel: "LineChannel", request_id: Any, params: Mapping[str, Any] | None) -> None:
+        self._channel = channel
+        self.request_id = request_id
+        self.progress_token = progress_token_from_params(params)
+        self.scope = anyio.CancelScope()
+        self.cancel_requested = anyio.Event()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Requests to the peer in the middle of answering it are not offered."""
+        raise NoBackChannelError(method)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification."""
+        await self._channel.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the peer asked for it."""
+        if self.progress_token is None or self.cancel_requested.is_set():
+            return
+        params: dict[str, Any] = {"progressToken": self.progress_token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message
+        await self._channel.notify("notifications/progress", params)
+
+
+class LineChannel:
+    """Requests, answers and notifications over a pair of byte pipes.
+
+    Args:
+        write: Sends bytes to the peer.
+        max_message_bytes: A longer line ends the channel.
+        trusted: Do not cut off a peer that sends many requests: a client is there to send them.
+        inline: Methods that are answered before the next message is looked at.
+
+    Feed what the peer writes to `feed`, and call `close` when it is gone.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        *,
+        max_message_bytes: int,
+        trusted: bool = False,
+        inline: frozenset[str] = frozenset(),
+    ) -> None:
+        self._write = write
+        self._max_message_bytes = max_message_bytes
+        self._trusted = trusted
+        self._inline = inline
+        self._waiting = True
+        self._inbound: dict[str | int, Inbound] = {}
+        self._pending: dict[str | int, _Pending] = {}
+        self._next_id = 0
+        self._partial: list[bytes] = []
+        self._partial_bytes = 0
+        self._early: deque[bytes] = deque()
+        self._handlers: tuple[OnRequest, OnNotify, OnNotifyIntercept | None] | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._noise = _NOISE_BURST
+        self._noise_at = time.monotonic()
+        self._closed = anyio.Event()
+        self.reason = ""
+        self.garbage_lines = 0
+
+    # --- what the process says ----------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the server's standard output; they may end anywhere."""
+        if self._closed.is_set():
+            return
+        head, newline, rest = data.partition(b"\n")
+        if not newline:
+            self._keep(head)
+            return
+        self._take_line(b"".join([*self._partial, head]))
+        self._partial, self._partial_bytes = [], 0
+        *lines, tail = rest.split(b"\n")
+        for line in lines:
+            self._take_line(line)
+        self._keep(tail)
+
+    def _keep(self, data: bytes) -> None:
+        if data:
+            self._partial.append(data)
+            self._partial_bytes += len(data)
+            if self._partial_bytes > self._max_message_bytes:
+                self.close(
+                    f"it sent a message of more than {self._max_message_bytes:,} bytes"
+                    " (limits.max_message_bytes)"
+                )
+
+    def _take_line(self, line: bytes) -> None:
+        if self._waiting:
+            self._early.append(line)
+            if len(self._early) > _NOISE_BURST:
+                self.close("it flooded its standard output before it was asked anything")
+            return
+        if not line.strip():
+            return
+        message = _parse(line)
+        if not isinstance(message, dict):
+            self.garbage_lines += 1
+            self._count_noise(1 + len(line) / 1024)
+        elif "method" in message:
+            self._take_message(message)
+        elif "id" in message:
+            self._settle(message)
+
+    def _take_message(self, message: dict[str, Any]) -> None:
+        method, params = message["method"], message.get("params")
+        if not isinstance(method, str) or not (params is None or isinstance(params, dict)):
+            self._count_noise(1)
+            return
+        if "id" in message:
+            self._count_noise(1)
+            self._take_request(message["id"], method, params)
+            return
+        if method == "notifications/progress" and self._take_progress(params or {}):
+            return
+        self._count_noise(1)
+        if method == "notifications/cancelled":
+            self._cancel(cancelled_request_id_from_params(params))
+        if self._handlers is None or run_notify_intercept(self._handlers[2], method, params):
+            return
+        self._spawn(self._handlers[1], Inbound(self, None, params), method, params)
+
+    def _take_request(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
+        context = Inbound(self, request_id, params)
+        if isinstance(request_id, str | int):
+            self._inbound[coerce_request_id(request_id)] = context
+        if method in self._inline:
+            self._waiting = True
+        self._spawn(self._serve, context, method, params)
+
+    def _cancel(self, request_id: Any) -> None:
+        if request_id is not None and (context := self._inbound.get(coerce_request_id(request_id))):
+            context.cancel_requested.set()
+            context.scope.cancel()
+
+    def _take_progress(self, params: dict[str, Any]) -> bool:
+        token, amount = params.get("progressToken"), params.get("progress")
+        if not isinstance(token, str | int) or not isinstance(amount, int | float):
+            return False
+        pending = self._pending.get(coerce_request_id(token))
+        if pending is None or pending.progress is None:
+            return False
+        total, text = params.get("total"), params.get("message")
+        self._spawn(
+            pending.progress,
+            float(amount),
+            float(total) if isinstance(total, int | float) else None,
+            text if isinstance(text, str) else None,
+        )
+        return True
+
+    def _settle(self, message: dict[str, Any]) -> None:
+        request_id = message["id"]
+        known = isinstance(request_id, str | int)
+        pending = self._pending.pop(coerce_request_id(request_id), None) if known else None
+        if pending is None or pending.future.done():
+            self._count_noise(1)
+            return
+        error, result = message.get("error"), message.get("result")
+        if isinstance(error, dict):
+            code = error.get("code")
+            pending.future.set_exception(
+                MCPError(
+                    code=code if isinstance(code, int) else INTERNAL_ERROR,
+                    message=str(error.get("message", "")),
+                    data=error.get("data"),
+                )
+            )
+        elif isinstance(result, dict):
+            pending.future.set_result(result)
+        else:
+            pending.future.set_exception(MCPError(INTERNAL_ERROR, "the answer has neither result nor error"))
+
+    def _count_noise(self, units: float) -> None:
+        """Spend from an allowance for what nobody asked for; a server that overdraws it is cut off."""
+        if self._trusted:
+            return
+        now = time.monotonic()
+        self._noise = min(_NOISE_BURST, self._noise + (now - self._noise_at) * _NOISE_PER_S) - units
+        self._noise_at = now
+        if self._noise < 0:
+            self.close("it flooded the gateway with output that nobody asked for")
+
+    # --- what we say --------------------------------------------------------------------------------------
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            MCPError: An error answer; `REQUEST_TIMEOUT`; `CONNECTION_CLOSED` with the reason.
+        """
+        options = opts or CallOptions()
+        if self._closed.is_set():
+            raise MCPError(CONNECTION_CLOSED, self.reason)
+        self._next_id += 1
+        request_id = options.get("request_id", self._next_id)
+        progress = options.get("on_progress")
+        out = dict(params or {})
+        if progress is not None:
+            out["_meta"] = {**(out.get("_meta") or {}), "progressToken": request_id}
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        key = coerce_request_id(request_id)
+        self._pending[key] = _Pending(future, progress)
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if out:
+            message["params"] = out
+        try:
+            with anyio.fail_after(options.get("timeout")):
+                await self._send(message)
+                return await future
+        except TimeoutError:
+            await self._abandon(request_id, "timed out", options)
+            raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except anyio.get_cancelled_exc_class():
+            await self._abandon(request_id, "cancelled by the caller", options)
+            raise
+        finally:
+            self._pending.pop(key, None)
+            if future.done() and not future.cancelled():
+                future.exception()  # mark as seen: the connection may have ended while we were leaving
+
+    async def notify(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+    ) -> None:
+        """Send a notification; nothing happens when the server is gone."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = dict(params)
+        try:
+            await self._send(message)
+        except MCPError:
+            log.debug("notification dropped", method=method, reason=self.reason)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        try:
+            await self._write(to_json(message) + b"\n")
+        except (BrokenPipeError, ConnectionError):
+            await self._closed.wait()  # the process' end is on its way, and with it the reason
+            raise MCPError(CONNECTION_CLOSED, self.reason) from None
+
+    async def _abandon(self, request_id: str | int, why: str, options: CallOptions) -> None:
+        if options.get("cancel_on_abandon", True) and not self._closed.is_set():
+            with anyio.move_on_after(_CANCEL_WRITE_S, shield=True):
+                await self.notify("notifications/cancelled", {"requestId": request_id, "reason": why})
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve until the channel is closed; what arrived before is served first."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            self._handlers = (on_request, on_notify, on_notify_intercept)
+            self._resume()
+            task_status.started()
+            await self._closed.wait()
+            tasks.cancel_scope.cancel()
+        self._tasks = None
+
+    def _resume(self) -> None:
+        """Look at the messages that had to wait, until one of them has to be answered first."""
+        self._waiting = False
+        while self._early and not self._waiting:
+            self._take_line(self._early.popleft())
+
+    def close(self, reason: str) -> None:
+        """End the channel: every waiting request fails with the reason. Only the first reason counts."""
+        if self._closed.is_set():
+            return
+        self.reason = reason
+        self._closed.set()
+        self._partial = []
+        for pending in self._pending.values():
+            if not pending.future.done():
+                pending.future.set_exception(MCPError(CONNECTION_CLOSED, reason))
+        self._pending.clear()
+
+    async def closed(self) -> str:
+        """Wait for the end and return the reason."""
+        await self._closed.wait()
+        return self.reason
+
+    def _spawn(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        if self._tasks is not None and not self._closed.is_set():
+            self._tasks.start_soon(self._contained, function, *args)
+
+    async def _contained(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        try:
+            await function(*args)
+        except Exception:  # a handler of one message must not end the connection
+            log.exception("a message from a server could not be handled")
+
+    async def _serve(self, context: Inbound, method: str, params: dict[str, Any] | None) -> None:
+        """Answer a request of the peer; one that it cancelled is not answered."""
+        if self._handlers is None:
+            return
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": context.request_id}
+        try:
+            with context.scope:
+                answer["result"] = await self._handlers[0](context, method, params)
+        except Exception as error:  # whatever a handler raises becomes the error that the peer is told
+            answer["error"] = _as_error(error, method)
+        finally:
+            if self._inbound.get(context.request_id) is context:
+                del self._inbound[context.request_id]
+            if method in self._inline:
+                self._resume()
+        if not context.cancel_requested.is_set():
+            await self._send(answer)
+
+
+def _as_error(error: Exception, method: str) -> dict[str, Any]:
+    known = handler_exception_to_error_data(error)
+    if known is None:
+        log.error("a request could not be handled", method=method, exc_info=error)
+        known = ErrorData(code=INTERNAL_ERROR, message="Internal error")
+    return known.model_dump(exclude_none=True)
+
+
+def _parse(line: bytes) -> Any:
+    """Parse one line, tolerating invalid UTF-8 inside strings; anything else that is not JSON gives None."""
+    try:
+        return from_json(line)
+    except ValueError:
+        pass
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        return json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,1 @@
+"""What the operator wrote: settings, where they come from, and how references in them are resolved."""

@@ -1,0 +1,379 @@
+"""Add and remove servers in a configuration file without touching anything else in it.
+
+It works on the text: ruamel says where the servers stand, and only the lines of one server are put in or
+taken out, so that comments, order, quoting and indentation stay as they were, in YAML and in JSON. (To dump
+the whole tree again would move the comments behind the last server, and lose them when it is removed.)
+Whatever the layout, the new text is read before it is written: it must hold the intended servers, all else
+unchanged, and no fault.
+"""
+
+import contextlib
+import difflib
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
+from ruamel.yaml.nodes import MappingNode, ScalarNode
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+from maitred.config.load import JSON_SUFFIXES, parse, read_document
+from maitred.errors import ConfigError
+
+if sys.platform != "win32":
+    import fcntl
+
+_LOCK_WAIT_S = 10.0
+_ATTEMPTS = 20
+_INDENT = 2
+_GAP = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)  # what may stand between the parts of JSON
+_REMARK = re.compile(
+    r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*)(?=[\r\n])"
+)  # a comment up to the line's end
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def add_server(path: Path, name: str, entry: Mapping[str, Any], *, replace: bool = False) -> None:
+    """Put one server into the file; see `add_servers`."""
+    add_servers(path, {name: entry}, replace=replace)
+
+
+def add_servers(path: Path, entries: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> None:
+    """Put servers into the file, all or none; a missing file is made, with its folders, for its owner only.
+
+    Raises:
+        ConfigError: A server of the name is there and `replace` is false, the outcome would have faults, or
+            the file cannot be read or written. The file is then as it was.
+    """
+
+    def edit(text: str) -> str:
+        wanted = {name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()}
+        present = _Layout(path, text).names
+        clashes = [name for name in wanted if name in present]
+        if clashes and not replace:
+            hint = "is there already; remove it first, or add it with --replace"
+            raise ConfigError(str(path), [f"servers.{name}: {hint}" for name in clashes])
+        edited = text
+        for name, entry in wanted.items():
+            layout = _Layout(path, edited)
+            edited = layout.replaced(name, entry) if name in present else layout.added(name, entry)
+        _verify(path, text, edited, lambda servers: {**servers, **_as_read(wanted)})
+        return edited
+
+    _change(path, edit, create=True)
+
+
+def remove_server(path: Path, name: str) -> None:
+    """Take one server out of the file.
+
+    Raises:
+        ConfigError: There is no such server, the file cannot be read or written, or would still have faults.
+    """
+
+    def edit(text: str) -> str:
+        layout = _Layout(path, text)
+        if name not in layout.names:
+            near = difflib.get_close_matches(name, layout.names, n=3, cutoff=0.4)
+            hint = (
+                f"did you mean {' or '.join(map(repr, near))}?" if near else "`maitred list` shows them all"
+            )
+            raise ConfigError(str(path), [f"there is no server {name!r}; {hint}"])
+        edited = layout.removed(name)
+        _verify(path, text, edited, lambda servers: {k: v for k, v in servers.items() if k != name})
+        return edited
+
+    _change(path, edit, create=False)
+
+
+def _verify(path: Path, old: str, new: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Make sure that nothing but the intended has changed, and that the outcome can be loaded."""
+    parse(path, new)
+    after = read_document(path, new)
+    key = after.servers_key
+    before = dict(read_document(path, old).tree)
+    before[key] = change(before.get(key) or {})
+    if {**after.tree, key: after.tree.get(key) or {}} != before:
+        raise ConfigError(str(path), ["its layout does not allow this change alone; edit it by hand"])
+
+
+def _as_read(value: Any) -> Any:
+    """The value as it comes back from a file, in which every scalar is text."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_read(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_read(item) for item in value]
+    return value if isinstance(value, str | None) else json.dumps(value)
+
+
+def _json(value: Any, indent: str | None = None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
+def _yaml(value: Any) -> list[str]:
+    """Block style, lists in one line each, every scalar in one line."""
+
+    def styled(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {styled(str(key)): styled(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            items = CommentedSeq(styled(item) for item in value)
+            items.fa.set_flow_style()
+            return items
+        return (
+            DoubleQuotedScalarString(value)
+            if isinstance(value, str) and _UNPRINTABLE.search(value)
+            else value
+        )
+
+    yaml = YAML()
+    yaml.width = sys.maxsize
+    yaml.indent(mapping=_INDENT)
+    buffer = io.StringIO()
+    yaml.dump(styled(value), buffer)
+    return buffer.getvalue().split("\n")[:-1]
+
+
+def _end(node: Any) -> int:
+    """The offset behind the last character of a value; comments and empty lines after it do not count."""
+    if isinstance(node, ScalarNode) or node.flow_style:
+        return int(node.end_mark.index)
+    parts = [part for pair in node.value for part in pair] if isinstance(node, MappingNode) else node.value
+    return max((_end(part) for part in parts), default=int(node.start_mark.index))
+
+
+class _Layout:
+    """Where the servers stand in a text, and what the text becomes when one of them changes."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        document = read_document(path, text)
+        self._text = text
+        self._is_json = path.suffix in JSON_SUFFIXES
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+        self._root: Any = document.root
+        is_new = self._is_json and "servers" not in document.tree
+        self._key = "mcpServers" if is_new else document.servers_key
+        pairs = self._root.value if self._root else []
+        self._servers: Any = next((value for key, value in pairs if key.value == self._key), None)
+        if not isinstance(document.tree.get(self._key), dict | None):
+            raise ConfigError(str(path), [f"{self._key}: must be a mapping of server names to servers"])
+        self._spans: dict[str, tuple[int, int]] = {}
+        for key, value in self._servers.value if isinstance(self._servers, MappingNode) else []:
+            self._spans[str(key.value)] = key.start_mark.index, max(key.end_mark.index, _end(value))
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._spans)
+
+    def added(self, name: str, entry: Mapping[str, Any]) -> str:
+        text, root, servers = self._text, self._root, self._servers
+        whole = {self._key: {name: entry}}
+        if root is None and self._is_json:
+            gap = self._newline if text.strip() else ""
+            return f"{text}{gap}{_json(whole, ' ' * _INDENT)}\n"
+        if servers is None and root is not None and root.flow_style:
+            return self._into_braces(root, self._key, {name: entry})
+        if servers is None:
+            return self._lines(len(text), whole, root.start_mark.column if root else 0)
+        if isinstance(servers, MappingNode) and servers.flow_style and (self._spans or root.flow_style):
+            return self._into_braces(servers, name, entry)
+        if self._spans:
+            return self._lines(self._line_end(_end(servers)), {name: entry}, servers.start_mark.column)
+        return self._into_nothing(name, entry)
+
+    def _into_nothing(self, name: str, entry: Mapping[str, Any]) -> str:
+        """Put the first server where `null`, `{}` or nothing stands."""
+        text, start, end = self._text, self._servers.start_mark.index, self._servers.end_mark.index
+        if self._root.flow_style:
+            return text[:start] + _json({name: entry}) + text[end:]
+        head = text[:start].rstrip(" ")
+        self._text = head + text[end:]
+        return self._lines(self._line_end(len(head)), {name: entry}, self._root.start_mark.column + _INDENT)
+
+    def replaced(self, name: str, entry: Mapping[str, Any]) -> str:
+        text = self._text
+        start, end = self._spans[name]
+        if self._servers.flow_style:
+            return text[:start] + self._member(name, entry, self._own_line(start)) + text[end:]
+        start, end = self._line_start(start), self._line_end(end)
+        self._text = text[:start] + text[end:]
+        return self._lines(start, {name: entry}, self._servers.start_mark.column)
+
+    def removed(self, name: str) -> str:
+        text = self._text
+        if self._servers.flow_style:
+            return self._out_of_braces(name)
+        start, end = self._spans[name]
+        start, end = self._line_start(start), self._line_end(end)
+        if len(self._spans) > 1:
+            return text[:start] + text[end:]
+        head = next(key for key, value in self._root.value if value is self._servers)
+        colon = text.index(":", head.end_mark.index) + 1
+        return f"{text[:colon]} {{}}{text[colon:start]}{text[end:]}"
+
+    def _line_start(self, at: int) -> int:
+        return self._text.rfind("\n", 0, at) + 1
+
+    def _line_end(self, at: int) -> int:
+        """The start of the next line; behind a block of text, that is where it ends."""
+        if self._text[at - 1 : at] == "\n":
+            return at
+        return self._text.find("\n", at) + 1 or len(self._text)
+
+    def _own_line(self, at: int) -> str | None:
+        """The white space before the offset, if nothing else stands there in its line."""
+        before = self._text[self._line_start(at) : at]
+        return None if before.strip() else before
+
+    def _lines(self, at: int, value: Mapping[str, Any], column: int) -> str:
+        """The text with `value` as YAML in lines of its own."""
+        head, tail = self._text[:at], self._text[at:]
+        lines = [" " * column + line + self._newline for line in _yaml(value)]
+        return "".join([head, "" if head[-1:] in ("", "\n") else self._newline, *lines, tail])
+
+    def _unit(self) -> str:
+        return (
+            self._own_line(self._root.value[0][0].start_mark.index if self._root.value else 0)
+            or " " * _INDENT
+        )
+
+    def _member(self, name: str, value: Any, indent: str | None) -> str:
+        """The entry as JSON, in several lines if it has an indent."""
+        if indent is None:
+            return f"{_json(name)}: {_json(value)}"
+        return f"{_json(name)}: {_json(value, self._unit())}".replace("\n", self._newline + indent)
+
+    def _after_gap(self, at: int) -> int:
+        match = _GAP.match(self._text, at) if self._is_json else re.compile(r"\s*").match(self._text, at)
+        return match.end() if match else at
+
+    def _into_braces(self, node: Any, name: str, value: Any) -> str:
+        text, start, close = self._text, node.start_mark.index, node.end_mark.index - 1
+        if not node.value:
+            head = text[:close].rstrip()
+            if "\n" not in text.strip():
+                return f"{head}{self._member(name, value, None)}{text[close:]}"
+            line = text[self._line_start(start) : start]
+            outer = line[: len(line) - len(line.lstrip())]
+            inner = outer + self._unit()
+            member = self._member(name, value, inner)
+            return f"{head}{self._newline}{inner}{member}{self._newline}{outer}{text[close:]}"
+        indent = self._own_line(node.value[0][0].start_mark.index)
+        at = max(node.value[-1][0].end_mark.index, _end(node.value[-1][1]))
+        comma = self._after_gap(at)
+        is_trailing = text[comma] == ","
+        at = comma + 1 if is_trailing else at
+        member = self._member(name, value, indent)
+        if indent is None:
+            return f"{text[:at]}{' ' if is_trailing else ', '}{member}{text[at:]}"
+        remark = _REMARK.match(text, at) if self._is_json else None
+        rest = remark.end() if remark else at
+        before, after = ("", ",") if is_trailing else (",", "")
+        return f"{text[:at]}{before}{text[at:rest]}{self._newline}{indent}{member}{after}{text[rest:]}"
+
+    def _out_of_braces(self, name: str) -> str:
+        text, index = self._text, self.names.index(name)
+        start, end = self._spans[name]
+        head, tail = text[:start], text[end:]
+        comma = self._after_gap(end)
+        is_followed = text[comma] == ","
+        if is_followed:
+            tail = text[end:comma] + text[comma + 1 :]
+        elif index:
+            before = self._after_gap(self._spans[self.names[index - 1]][1])
+            head = text[:before] + text[before + 1 : start]
+        first, newline, rest = tail.partition("\n")
+        if self._own_line(start) is not None and newline and not first.strip():
+            head, tail = head[: head.rfind("\n") + 1], rest
+        elif is_followed:
+            tail = tail.lstrip(" ")
+        else:
+            head = head.rstrip(" ")
+        inside = self._servers.start_mark.index + 1
+        left, _, right = tail.partition("}")
+        if len(self._spans) == 1 and not (head[inside:] + left).strip():
+            return f"{head[:inside]}}}{right}"
+        return head + tail
+
+
+def _change(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
+    """Read, edit and write the file; if somebody else changed it meanwhile, do so again with what they wrote."""
+    try:
+        target = path.resolve()
+        if create:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(target.parent):
+            for _ in range(_ATTEMPTS):
+                before = target.read_bytes() if target.exists() or not create else None
+                text = (before or b"").decode("utf-8")
+                mark = "\ufeff" if text.startswith("\ufeff") else ""
+                after = mark + edit(text.removeprefix(mark))
+                if _write(target, before, after.encode("utf-8")):
+                    return
+    except FileNotFoundError:
+        raise ConfigError(str(path), ["the file does not exist"]) from None
+    except UnicodeError as error:
+        raise ConfigError(str(path), ["the text or an entry is not valid UTF-8"]) from error
+    except (OSError, RuntimeError) as error:
+        raise ConfigError(
+            str(path), [f"the file cannot be changed: {getattr(error, 'strerror', error)}"]
+        ) from error
+    raise ConfigError(str(path), ["another program keeps changing the file; try again"])
+
+
+def _write(target: Path, before: bytes | None, after: bytes) -> bool:
+    """Put the new content in place at once; `False` if the file is no longer what it was."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.")
+    new = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+        if before is not None:
+            state = target.stat()
+            new.chmod(state.st_mode & 0o7777)
+            if sys.platform != "win32" and (state.st_uid, state.st_gid) != (os.geteuid(), os.getegid()):
+                with contextlib.suppress(PermissionError):
+                    os.chown(new, state.st_uid, state.st_gid)
+        if (target.read_bytes() if target.exists() else None) != before:
+            return False
+        new.replace(target)
+        return True
+    finally:
+        new.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other maitred processes out of the folder; where it cannot be locked, comparing must be enough."""
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        give_up = time.monotonic() + _LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise ConfigError(
+                        str(folder), ["another maitred is changing files here; try again"]
+                    ) from None
+                time.sleep(0.02)
+                continue
+            except OSError:  # some network file systems lock no folders
+                pass
+            break
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,144 @@
+"""Resolve references in configuration values at the moment a server is started, and no earlier.
+
+`${VAR}` and `${env:VAR}` read the environment, `${VAR:-default}` falls back when the variable is unset or
+empty, `${file:PATH}` reads a file without its last newline, `$$` is a dollar sign, and a dollar sign before
+anything else is itself. A default may hold references and balanced braces. What references resolve to is
+not read again for further references, never stored and never logged.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+_DOLLAR = re.compile(r"\$\$|\$\{")
+_FOREIGN = re.compile(r"\$\{((?:[^{}]|\$\{[^{}]*\})*)\}|\$([A-Za-z_]\w*)|\$(?=[${])")
+_BRACE = re.compile(r"[{}]")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.()]*")
+_EDITOR = re.compile(
+    r"(?:input|command|config):.*|/|cwd|userHome|pathSeparator|file|(?:workspace|file|relative)[A-Z].*"
+)
+
+Syntax = Literal["none", "braces", "shell"]
+
+
+class UnresolvedReferenceError(Exception):
+    """A reference names a variable or a file that is not there; the text says which and how to mend it."""
+
+
+def resolve(value: str, environ: Mapping[str, str]) -> str:
+    """Replace every reference in `value`.
+
+    Raises:
+        UnresolvedReferenceError: A variable without default is unset, a file cannot be read, or what stands
+            between the braces is not a reference that maitred knows.
+    """
+    parts = []
+    done = 0
+    while match := _DOLLAR.search(value, done):
+        parts.append(value[done : match.start()])
+        if match[0] == "$$":
+            parts.append("$")
+            done = match.end()
+        else:
+            done = _closing(value, match.end())
+            parts.append(_look_up(value[match.end() : done - 1], environ))
+    return "".join([*parts, value[done:]])
+
+
+def escape(text: str) -> str:
+    """The value that `resolve` turns back into `text`, whatever dollar signs stand in it."""
+    return re.sub(r"\$(?=[${])", "$$$$", text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translation:
+    """Turns the references of another program into ours, so that they resolve to what it would put there.
+
+    A program may pass dollar signs on as they are, or know `${...}` forms, or `$VAR` as well. `places` are
+    variables whose value is known now (empty: known to be meaningless); `on_input` gives the text for what
+    the program would ask its user, and `on_unknown` is told of references that stay unresolved.
+    """
+
+    syntax: Syntax
+    environ: Mapping[str, str]
+    places: Mapping[str, str]
+    on_input: Callable[[str], str]
+    on_unknown: Callable[[str], None]
+
+    def __call__(self, text: str, own: Collection[str] = ()) -> str:
+        """Translate `text`; `own` are variables that the server itself is started with."""
+        if self.syntax == "none":
+            return escape(text)
+        return _FOREIGN.sub(lambda match: self._reference(match[0], match[1], match[2], own), text)
+
+    def _reference(self, whole: str, braced: str | None, bare: str | None, own: Collection[str]) -> str:
+        if bare is not None:
+            is_meant = self.syntax == "shell" and (bare in self.environ or bare.isupper())
+            return f"${{{bare}}}" if is_meant and bare not in own else whole
+        if braced is None:
+            return "$$"
+        name = braced.partition(":-")[0]
+        if name.startswith("input:"):
+            return self.on_input(name.removeprefix("input:"))
+        if self.places.get(name):
+            return escape(self.places[name])
+        if name in own and name not in self.environ:  # as in `mcp-remote`, which fills in its own arguments
+            return f"${whole}"
+        if name in self.places or not (name.startswith(("env:", "file:")) or _VARIABLE.fullmatch(name)):
+            self.on_unknown(whole)
+        return whole
+
+
+def resolver(environ: Mapping[str, str]) -> Callable[[str], str]:
+    """A `resolve` that is bound to one environment."""
+    return lambda value: resolve(value, environ)
+
+
+def _closing(value: str, start: int) -> int:
+    """The offset behind the brace that closes the one before `start`."""
+    depth = 1
+    for brace in _BRACE.finditer(value, start):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.end()
+    raise UnresolvedReferenceError("a `${` is not closed by `}`; write `$${` for the characters themselves")
+
+
+def _look_up(text: str, environ: Mapping[str, str]) -> str:
+    name, separator, rest = text.partition(":-")
+    default = rest if separator else None
+    kind, colon, bare = name.partition(":")
+    if colon and kind == "file":
+        return _read(bare, default, environ)
+    if colon and kind == "env":
+        name = bare
+    if found := environ.get(name):
+        return found
+    if default is not None:
+        return resolve(default, environ)
+    if name in environ:
+        return ""
+    raise UnresolvedReferenceError(_advice(name))
+
+
+def _advice(name: str) -> str:
+    if _EDITOR.fullmatch(name):
+        return f"${{{name}}} is filled in by an editor, not by maitred; write the value itself or a ${{VAR}}"
+    if _VARIABLE.fullmatch(name):
+        return f"${{{name}}} is not set; export {name} or write ${{{name}:-default}}"
+    return (
+        f"${{{name}}} is not a reference; use ${{VAR}}, ${{VAR:-default}}, ${{env:VAR}} or ${{file:PATH}},"
+        " and $$ for a dollar sign"
+    )
+
+
+def _read(name: str, default: str | None, environ: Mapping[str, str]) -> str:
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, RuntimeError, ValueError) as error:  # no such home, a NUL in the path, not UTF-8
+        if default is not None:
+            return resolve(default, environ)
+        reason = error.strerror if isinstance(error, OSError) else "it is no readable text file"
+        raise UnresolvedReferenceError(f"${{file:{name}}} cannot be read: {reason}") from error

@@ -1,0 +1,70 @@
+"""The settings, one frozen dataclass a section; `docs/configuration.md` lists every key with its default.
+
+The classes double as the schema of the file: `load` hands them to pydantic, which checks types and ranges.
+Defaults live here and nowhere else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt
+
+from maitred.model.servers import ServerSpec
+
+Seconds = Annotated[float, Gt(0)]
+Mode = Literal["auto", "menu", "all"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long and how much; each time limit can be overridden for one server."""
+
+    start_timeout_s: Seconds = 60.0
+    list_timeout_s: Seconds = 30.0
+    call_timeout_s: Seconds = 120.0
+    idle_stop_s: Seconds = 300.0
+    max_starting: Annotated[int, Ge(1)] = 4
+    max_message_bytes: Annotated[int, Ge(65_536)] = 64 * 1024 * 1024
+    max_tools: Annotated[int, Ge(1)] = 10_000
+    max_pages: Annotated[int, Ge(1)] = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disclosure:
+    """What an agent is shown. `mode: auto` shows all tools while they cost less than `break_even_tokens`."""
+
+    mode: Mode = "auto"
+    break_even_tokens: Annotated[int, Ge(0)] = 4_000
+    first_list_wait_s: Annotated[float, Ge(0)] = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """Where the catalog is kept; empty means a file of its own for each configuration file."""
+
+    path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Http:
+    """How `serve --transport http` listens. Any address but loopback needs a token."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Ge(0)] = 8420
+    token: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything the operator may choose; `source` is the file it came from."""
+
+    source: Path
+    servers: Mapping[str, ServerSpec] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    disclosure: Disclosure = field(default_factory=Disclosure)
+    catalog: Catalog = field(default_factory=Catalog)
+    http: Http = field(default_factory=Http)

@@ -1,0 +1,105 @@
+"""What the gateway answers: values for programs, each with the text that an agent reads."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from maitred.disclosure.budget import pack
+from maitred.model.servers import Health, ServerFacts, ServerSpec
+from maitred.model.tools import Tool
+
+SEARCH_TOKENS = 1_500
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundTool:
+    """One search result: the tool and its call-ready line."""
+
+    tool: Tool
+    line: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchAnswer:
+    """Search results, best first, with what matched but is withheld (server -> (how many, why))."""
+
+    phrases: Sequence[str]
+    results: Sequence[FoundTool]
+    withheld: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """Lines to call from, then what is missing and why, then the next step."""
+        packed = pack([result.line for result in self.results], SEARCH_TOKENS)
+        rows = list(packed.items)
+        if packed.left:
+            rows.append(f"({packed.left} more; ask for fewer phrases at once)")
+        if not rows:
+            rows.append("Nothing matches " + ", ".join(repr(phrase[:80]) for phrase in self.phrases) + ".")
+        rows += [f"Withheld: {count} on {server} ({why})" for server, (count, why) in self.withheld.items()]
+        rows += [f"Not searched: {server} ({why})" for server, why in list(self.unread.items())[:5]]
+        if len(self.unread) > 5:  # noqa: PLR2004  # as above
+            rows.append(f"Not searched: {len(self.unread) - 5} more servers")
+        rows.append(
+            "Next: call_tool(name, arguments)."
+            if self.results
+            else "Try other words, one capability per phrase, or list_tools_meta for all servers."
+        )
+        return "\n".join(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerStatus:
+    """A server as the gateway sees it now."""
+
+    spec: ServerSpec
+    health: Health
+    facts: ServerFacts
+    tools: int
+    cost_tokens: int
+    synced_at: str = ""
+    error: str = ""
+    notes: tuple[str, ...] = ()
+    withheld: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        return self.spec.name
+
+    def to_json(self) -> dict[str, Any]:
+        """What a program may want to know; no value of the environment or of a header is in it."""
+        return {
+            "name": self.name,
+            "target": self.spec.target,
+            "transport": self.spec.transport,
+            "enabled": self.spec.enabled,
+            "tools": self.tools,
+            "tokens": self.cost_tokens,
+            "protocol_version": self.facts.protocol_version,
+            "version": self.facts.version,
+            "state": self.health.state.value,
+            "synced_at": self.synced_at,
+            "error": self.error or self.health.error,
+            "notes": list(self.notes),
+            "withheld": self.withheld,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoAnswer:
+    """Details of some tools, and which were left out because they did not fit."""
+
+    tools: Sequence[Tool]
+    texts: Sequence[str]
+    left_out: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+    @property
+    def text(self) -> str:
+        """The details, one after the other."""
+        rows = [*self.texts, *self.problems]
+        if self.left_out:
+            rows.append(f"Left out for size, ask again for: {', '.join(self.left_out)}")
+        return "\n\n".join(rows)

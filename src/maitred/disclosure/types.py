@@ -1,0 +1,115 @@
+"""Say in a few characters what a JSON Schema asks for: `str`, `int[]`, `"open"|"closed"`, `{name: str, age?: int}`.
+
+Written for models, which read this notation as well as the schema at a twentieth of its length. It tolerates
+every schema that servers really send: invalid, recursive, remote references, keywords of any draft.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_NAMES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool", "null": "null", "array": "any[]"}
+_MAX_ENUM = 6
+_MAX_ENUM_CHARACTERS = 80
+_MAX_DEPTH = 3
+_MAX_UNION = 5
+
+
+def parameters(schema: Any) -> Iterator[tuple[str, str, bool]]:
+    """Each top-level parameter as `(name, type, required)`, required ones first, otherwise in their order."""
+    if not isinstance(schema, Mapping):
+        return
+    properties, required = members(schema, schema)
+    for wanted in (True, False):
+        for name, value in properties.items():
+            if (name in required) is wanted:
+                yield name, type_of(value, schema), wanted
+
+
+def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """The properties of an object schema and the names of the required ones, `allOf` parts included."""
+    schema = _follow(schema, root)
+    found = schema.get("properties")
+    properties = dict(found) if isinstance(found, Mapping) else {}
+    names = schema.get("required")
+    required = {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+    parts = schema.get("allOf")
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, Mapping) and part is not schema:
+            inner = _follow(part, root)
+            more = inner.get("properties")
+            properties |= dict(more) if isinstance(more, Mapping) else {}
+            more = inner.get("required")
+            required |= {name for name in more if isinstance(name, str)} if isinstance(more, list) else set()
+    return {str(k): v for k, v in properties.items()} | {n: {} for n in required if n not in properties}, required
+
+
+def type_of(schema: Any, root: Any, depth: int = 0) -> str:
+    """The type of a value, as short as it can be said."""
+    if not isinstance(schema, Mapping):
+        return "any"
+    schema = _follow(schema, root)
+    if "const" in schema:
+        return _literal(schema["const"])
+    if isinstance(schema.get("enum"), list) and schema["enum"]:
+        return _enum(schema["enum"])
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(schema.get(keyword), list) and schema[keyword]:
+            return _union([type_of(option, root, depth + 1) for option in schema[keyword]])
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return _union([type_of({**schema, "type": one}, root, depth) for one in kind])
+    if kind == "array":
+        items = schema.get("items")
+        inner = type_of(items, root, depth + 1) if items is not None and depth < _MAX_DEPTH else "any"
+        return f"({inner})[]" if "|" in inner else f"{inner}[]"
+    if kind == "object" or "properties" in schema:
+        return _object(schema, root, depth)
+    return _NAMES.get(kind, "any") if isinstance(kind, str) else "any"
+
+
+def _object(schema: Mapping[str, Any], root: Any, depth: int) -> str:
+    properties, required = members(schema, root)
+    if not properties or depth >= _MAX_DEPTH:
+        return "obj"
+    fields = [
+        f"{name}{'' if name in required else '?'}: {type_of(value, root, depth + 1)}"
+        for name, value in properties.items()
+    ]
+    return "{" + ", ".join(fields) + "}"
+
+
+def _union(types: list[str]) -> str:
+    kinds = list(dict.fromkeys(kind for kind in types if kind != "null"))
+    if not kinds:
+        return "null"
+    return "|".join(kinds) if len(kinds) <= _MAX_UNION else "any"
+
+
+def _enum(values: list[Any]) -> str:
+    literals = [_literal(value) for value in values if value is not None]
+    kept = literals[:_MAX_ENUM]
+    while len(kept) > 1 and sum(len(literal) for literal in kept) > _MAX_ENUM_CHARACTERS:
+        kept.pop()
+    more = f"|…+{len(literals) - len(kept)}" if len(literals) > len(kept) else ""
+    return "|".join(kept) + more
+
+
+def _literal(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _follow(schema: Mapping[str, Any], root: Any) -> Mapping[str, Any]:
+    """Follow local references, a few at most; anything else that refers elsewhere stays as it is."""
+    for _ in range(8):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return schema
+        target: Any = root
+        for part in reference.lstrip("#/").split("/") if reference not in ("#", "#/") else ():
+            key = part.replace("~1", "/").replace("~0", "~")
+            target = target.get(key) if isinstance(target, Mapping) else None
+        if not isinstance(target, Mapping):
+            return {k: v for k, v in schema.items() if k != "$ref"}
+        schema = target
+    return {}

@@ -1,0 +1,161 @@
+"""Every error that maitred raises on purpose.
+
+    MaitredError
+    +- ConfigError            a file or an option that the operator wrote is wrong
+    +- ServerError            a server cannot be reached, started or understood
+    |  +- ServerUnavailableError   it is known, but not answering now
+    |  +- CallTimeoutError         it did not answer a call in time
+    |  +- ConnectionLostError      it went away in the middle of a call
+    |  +- ProtocolError            it answered with a JSON-RPC error
+    +- NotFoundError          no such tool, server or page
+    |  +- ToolNotFoundError
+    |  +- PathNotFoundError
+    +- ToolWithheldError      the tool exists, but may not or cannot be called now
+    +- ArgumentsError         the arguments of a call do not fit the tool's schema
+
+Each carries a stable `code`, and its text says what is wrong, where, and what to do next. A failing
+*tool* is not an error but a result; an unexpected exception is a bug and is never one of these.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class MaitredError(Exception):
+    """Base of all errors raised on purpose."""
+
+    code: ClassVar[str] = "error"
+
+
+class ConfigError(MaitredError):
+    """The configuration is wrong; lists every fault that was found, one a line."""
+
+    code: ClassVar[str] = "config_invalid"
+
+    def __init__(self, source: str, faults: Sequence[str]) -> None:
+        self.source = source
+        self.faults = tuple(faults)
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        super().__init__("\n".join([f"{source}: {count} in the configuration", *(f"  {f}" for f in self.faults)]))
+
+
+class ServerError(MaitredError):
+    """Something is wrong with one upstream server."""
+
+    code: ClassVar[str] = "server_error"
+
+    def __init__(self, server: str, message: str) -> None:
+        self.server = server
+        super().__init__(message)
+
+
+class ServerUnavailableError(ServerError):
+    """The server cannot be started or reached now."""
+
+    code: ClassVar[str] = "server_unavailable"
+
+    def __init__(self, server: str, reason: str, *, retry_in_s: float | None = None) -> None:
+        self.reason = reason
+        self.retry_in_s = retry_in_s
+        later = f" It is tried again in {retry_in_s:.0f} s." if retry_in_s else ""
+        super().__init__(
+            server, f"Server {server!r} is not available: {reason}.{later} `maitred doctor` shows its last output."
+        )
+
+
+class CallTimeoutError(ServerError):
+    """The server did not answer within its time limit; the call may still have taken effect."""
+
+    code: ClassVar[str] = "call_timeout"
+
+    def __init__(self, server: str, what: str, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        super().__init__(
+            server,
+            f"Server {server!r} did not answer {what} within {timeout_s:g} s. The request was cancelled; it may"
+            " have taken effect. Raise `call_timeout_s` of the server if it needs longer.",
+        )
+
+
+class ConnectionLostError(ServerError):
+    """The connection ended before the answer came; the call may or may not have taken effect.
+
+    `unread` is set when the server certainly did not read it, so that it can be sent again.
+    """
+
+    code: ClassVar[str] = "connection_lost"
+
+    def __init__(self, server: str, reason: str, *, unread: bool = False) -> None:
+        self.reason = reason
+        self.unread = unread
+        super().__init__(
+            server,
+            f"Server {server!r} went away before it answered: {reason}. The call may or may not have taken"
+            " effect; check before trying again. The server is started anew with the next call.",
+        )
+
+
+class ProtocolError(ServerError):
+    """The server answered a request with a JSON-RPC error."""
+
+    code: ClassVar[str] = "protocol_error"
+
+    def __init__(self, server: str, rpc_code: int, message: str, data: object = None) -> None:
+        self.rpc_code = rpc_code
+        self.message = message
+        self.data = data
+        super().__init__(server, f"Server {server!r} answered with error {rpc_code}: {message}")
+
+
+class NotFoundError(MaitredError):
+    """Something was asked for by a name that nothing has."""
+
+    code: ClassVar[str] = "not_found"
+
+
+class ToolNotFoundError(NotFoundError):
+    """No tool of this name is known."""
+
+    code: ClassVar[str] = "tool_not_found"
+
+    def __init__(self, name: str, *, nearest: Sequence[str] = ()) -> None:
+        self.name = name
+        self.nearest = tuple(nearest)
+        hint = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+        super().__init__(f"There is no tool named {name!r}.{hint} `search_tools` finds tools by what they do.")
+
+
+class PathNotFoundError(NotFoundError):
+    """No page of the menu has this path."""
+
+    code: ClassVar[str] = "path_not_found"
+
+    def __init__(self, path: str, *, nearest: Sequence[str] = ()) -> None:
+        self.path = path
+        self.nearest = tuple(nearest)
+        hint = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+        super().__init__(f"There is no page {path!r}.{hint} Without a path, `list_tools_meta` lists all servers.")
+
+
+class ToolWithheldError(MaitredError):
+    """The tool is known but cannot be called now; the text says why and what to do."""
+
+    code: ClassVar[str] = "tool_withheld"
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"Tool {name!r} cannot be called now: {reason}")
+
+
+class ArgumentsError(MaitredError):
+    """The arguments do not fit the tool's input schema; `schema` is shown so that the next try succeeds."""
+
+    code: ClassVar[str] = "arguments_invalid"
+
+    def __init__(self, name: str, faults: Sequence[str], *, schema: str = "") -> None:
+        self.name = name
+        self.faults = tuple(faults)
+        self.schema = schema
+        lines = [f"The arguments do not fit {name!r}; it was not called:", *(f"- {f}" for f in self.faults)]
+        super().__init__("\n".join([*lines, f"Its parameters: {schema}"] if schema else lines))

@@ -1,0 +1,1 @@
+"""Carry out calls: check the arguments, reach the server, bring back what it answered."""

@@ -1,0 +1,302 @@
+"""The gateway: one method for each thing a user can do, and all that the surfaces know.
+
+It answers reads from the catalog's snapshot and never waits for a server to do so; calls go to the servers.
+It knows no transport and no protocol: surfaces parse what comes in and print what goes out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import anyio.to_thread
+
+from maitred.backends.base import Progress, ServerPool
+from maitred.catalog.keeper import Keeper, Report
+from maitred.catalog.live import LiveCatalog
+from maitred.catalog.snapshot import Snapshot
+from maitred.config.settings import Mode, Settings
+from maitred.disclosure import views
+from maitred.disclosure.answers import FoundTool, InfoAnswer, SearchAnswer, ServerStatus
+from maitred.disclosure.budget import pack
+from maitred.errors import ArgumentsError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
+from maitred.execution.calls import Caller
+from maitred.model.servers import EraChoice, Health, ServerRecord, ServerSpec
+from maitred.model.tools import Tool, ToolCall
+from maitred.search.index import LexicalIndex
+
+__all__ = ["Detail", "Gateway", "Progress"]
+
+Detail = Literal["brief", "full"]
+
+_PAGE_TOOLS = 100
+MAX_LIMIT = 20
+MAX_NAMES = 10
+
+
+class Gateway:
+    """Everything behind the surfaces. `maitred.wiring.open_gateway` makes one and keeps it open."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        catalog: LiveCatalog,
+        pool: ServerPool,
+        keeper: Keeper,
+        index: LexicalIndex,
+    ) -> None:
+        self.settings = settings
+        self._catalog = catalog
+        self._pool = pool
+        self._keeper = keeper
+        self._index = index
+        self._caller = Caller(pool, self._spec)
+
+    # --- configuration ------------------------------------------------------------------------------------
+
+    async def configure(self, settings: Settings) -> None:
+        """Take over new settings: servers are added, removed and restarted as they differ."""
+        self.settings = settings
+        eras: dict[str, EraChoice] = {
+            name: record.facts.era or "auto"
+            for name, record in self._catalog.snapshot.servers.items()
+            if name in settings.servers and record.fingerprint == settings.servers[name].fingerprint
+        }
+        await self._pool.configure(settings.servers, eras)
+        await self._keeper.configure(settings.servers)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have a function called when what `listing` answers may have changed; it must not block."""
+        self._catalog.subscribe(lambda _: listener())
+
+    def _spec(self, server: str) -> ServerSpec:
+        return self.settings.servers[server]
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The catalog as it is served now."""
+        return self._catalog.snapshot
+
+    # --- servers ------------------------------------------------------------------------------------------
+
+    def servers(self) -> list[ServerStatus]:
+        """All configured servers in the order of the configuration."""
+        health = self._pool.health()
+        snapshot = self.snapshot
+        return [
+            self._status(spec, health.get(name) or Health(), snapshot)
+            for name, spec in self.settings.servers.items()
+        ]
+
+    def _status(self, spec: ServerSpec, health: Health, snapshot: Snapshot) -> ServerStatus:
+        record = snapshot.servers.get(spec.name) or ServerRecord(name=spec.name, fingerprint="")
+        tools = snapshot.by_server.get(spec.name, ())
+        return ServerStatus(
+            spec=spec,
+            health=health,
+            facts=record.facts,
+            tools=len(tools),
+            cost_tokens=sum(tool.cost_tokens for tool in tools),
+            synced_at=record.synced_at,
+            error=record.error,
+            notes=record.notes,
+            withheld=_why_withheld(spec, health),
+        )
+
+    def last_output(self, server: str) -> Sequence[str]:
+        """The last lines that a server wrote to its standard error."""
+        return self._pool.last_output(server)
+
+    async def sync(self, names: Sequence[str] = ()) -> list[Report]:
+        """List the tools of servers (all enabled ones by default) and bring the catalog in step."""
+        wanted = list(names) or [name for name, spec in self.settings.servers.items() if spec.enabled]
+        return await self._keeper.sync_all(wanted)
+
+    async def settled(self, timeout_s: float) -> bool:
+        """Wait until no server is being discovered for the first time; false when that takes longer."""
+        return await self._keeper.settled(timeout_s)
+
+    # --- the menu -----------------------------------------------------------------------------------------
+
+    def visible_tools(self) -> list[Tool]:
+        """All tools that may be shown, by published name."""
+        visible = self._visible()
+        return [tool for tool in self.snapshot.tools if tool.server in visible]
+
+    def mode(self) -> Literal["menu", "all"]:
+        """What `tools/list` shows now: the menu, or all tools while they cost less than the break-even."""
+        disclosure = self.settings.disclosure
+        mode: Mode = disclosure.mode
+        if mode != "auto":
+            return mode
+        if self._keeper.discovering:
+            return "menu"
+        enabled = [tool for tool in self.snapshot.tools if self._is_enabled(tool.server)]
+        return "all" if sum(tool.cost_tokens for tool in enabled) < disclosure.break_even_tokens else "menu"
+
+    async def listing(self, after: str = "") -> tuple[Literal["menu", "all"], list[dict[str, Any]], str]:
+        """A page of tool definitions for `tools/list` as `(mode, definitions, cursor)`; none in mode `menu`.
+
+        In the modes that show tools, waits a while for servers that are being discovered for the first time.
+        """
+        if self.settings.disclosure.mode != "menu":
+            await self._keeper.settled(self.settings.disclosure.first_list_wait_s)
+        mode = self.mode()
+        if mode == "menu":
+            return mode, [], ""
+        rest = [t for t in self.snapshot.tools if t.name > after and self._is_enabled(t.server)]
+        page = rest[:_PAGE_TOOLS]
+        cursor = page[-1].name if len(rest) > len(page) else ""
+        return mode, [self.snapshot.definition(tool) for tool in page], cursor
+
+    def schema_of(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a tool by its published name, for the protocol's header checks."""
+        tool = self.snapshot.by_name.get(name)
+        schema = self.snapshot.schema(tool.input_hash) if tool else None
+        return schema if isinstance(schema, dict) else None
+
+    async def search(self, phrases: Sequence[str], *, server: str = "", limit: int = 5) -> SearchAnswer:
+        """Find tools by capability; each phrase is one capability.
+
+        Raises:
+            PathNotFoundError: There is no such server.
+        """
+        if server and server not in self.settings.servers:
+            raise PathNotFoundError(f"server/{server}", nearest=self._near_servers(server))
+        snapshot = self.snapshot
+        await anyio.to_thread.run_sync(self._index.update, snapshot)
+        visible = self._visible()
+        wanted = [phrase for phrase in phrases if phrase.strip()]
+        found = self._index.search(
+            wanted, visible=visible, server=server, limit=min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
+        )
+        counts: dict[str, int] = {}
+        for tool in found.withheld:
+            counts[tool.server] = counts.get(tool.server, 0) + 1
+        status = {entry.name: entry for entry in self.servers()}
+        return SearchAnswer(
+            phrases=phrases,
+            results=[FoundTool(tool=hit.tool, line=views.line(snapshot, hit.tool)) for hit in found.hits],
+            withheld={name: (n, status[name].withheld) for name, n in counts.items() if name in status},
+            unread={name: why for name in status if (why := self._why_unread(status[name]))},
+        )
+
+    def browse(self, path: str = "", cursor: str = "") -> views.Page:
+        """A page of the menu: all servers without a path, the tools of one with `server/<name>`.
+
+        Raises:
+            PathNotFoundError: There is no such page.
+        """
+        if not path.strip("/"):
+            entries = sorted((entry.name, _server_line(entry)) for entry in self.servers())
+            return views.page(entries, cursor)
+        kind, _, name = path.strip("/").partition("/")
+        if kind != "server" or name not in self.settings.servers:
+            raise PathNotFoundError(path, nearest=self._near_servers(name or kind))
+        snapshot = self.snapshot
+        tools = snapshot.by_server.get(name, ())
+        entries = sorted((tool.name, views.line(snapshot, tool)) for tool in tools)
+        status = next(entry for entry in self.servers() if entry.name == name)
+        page = views.page(entries, cursor)
+        note = status.withheld or self._why_unread(status)
+        return views.Page(text=f"({note})\n{page.text}" if note else page.text, cursor=page.cursor)
+
+    def info(self, names: Sequence[str], detail: Detail = "brief") -> InfoAnswer:
+        """Details of some tools by published or raw name; unknown names are answered with the nearest.
+
+        Raises:
+            ToolNotFoundError: None of the names is known.
+        """
+        tools, problems = [], []
+        for name in dict.fromkeys(names[:MAX_NAMES]):
+            try:
+                tools.append(self.find(name))
+            except ToolNotFoundError as error:
+                problems.append(error)
+        if problems and not tools:
+            raise problems[0]
+        snapshot = self.snapshot
+        render = views.full if detail == "full" else views.brief
+        packed = pack([render(snapshot, tool) for tool in tools], views.FULL_TOKENS)
+        left = [tool.name for tool in tools[len(packed.items) :]]
+        return InfoAnswer(
+            tools=tools,
+            texts=packed.items,
+            left_out=[*left, *names[MAX_NAMES:]],
+            problems=[str(error) for error in problems],
+        )
+
+    # --- calls --------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Tool:
+        """A tool by its published name, or by its raw name where only one server has it.
+
+        Raises:
+            ToolNotFoundError: No tool, or more than one, has this name.
+        """
+        snapshot = self.snapshot
+        if tool := snapshot.by_name.get(name):
+            return tool
+        same = [tool for tool in snapshot.tools if tool.key.name == name]
+        if len(same) == 1:
+            return same[0]
+        self._index.update(snapshot)
+        raise ToolNotFoundError(name, nearest=[tool.name for tool in same[:3]] or self._index.nearest(name))
+
+    async def call(
+        self, call: ToolCall, *, read_only: bool = False, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Call a tool and return its server's answer as it came.
+
+        Raises:
+            ToolNotFoundError: There is no such tool; the text names the nearest.
+            ToolWithheldError: It exists but cannot be called now; the text says why.
+            ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
+            ServerError: The server failed.
+        """
+        tool = self.find(call.name)
+        snapshot = self.snapshot
+        if not self._is_enabled(tool.server):
+            raise ToolWithheldError(tool.name, f"its server {tool.server!r} is disabled in the configuration")
+        try:
+            return await self._caller.call(snapshot, tool, call, read_only=read_only, progress=progress)
+        except ArgumentsError as error:
+            schema = views.compact_schema(snapshot, tool)
+            raise ArgumentsError(tool.name, error.faults, schema=schema) from error
+
+    # --- who may be seen ----------------------------------------------------------------------------------
+
+    def _is_enabled(self, server: str) -> bool:
+        spec = self.settings.servers.get(server)
+        return spec is not None and spec.enabled
+
+    def _visible(self) -> set[str]:
+        health = self._pool.health()
+        specs = self.settings.servers
+        return {n for n, spec in specs.items() if not _why_withheld(spec, health.get(n) or Health())}
+
+    def _why_unread(self, status: ServerStatus) -> str:
+        """Why nothing of an enabled server can be found yet; empty when its tools are known."""
+        if status.withheld or status.facts.era:
+            return ""
+        if status.name in self._keeper.discovering:
+            return "still starting"
+        return f"not known yet: {status.error or status.health.error or 'never started'}"[:200]
+
+    def _near_servers(self, name: str) -> list[str]:
+        wanted = name.casefold()
+        return [f"server/{n}" for n in self.settings.servers if wanted and wanted in n.casefold()][:3]
+
+
+def _why_withheld(spec: ServerSpec, health: Health) -> str:
+    if not spec.enabled:
+        return "disabled in the configuration"
+    if health.retry_in_s is not None:
+        return f"failed {health.failures} times, tried again in {health.retry_in_s:.0f} s: {health.error}"[:200]
+    return ""
+
+
+def _server_line(status: ServerStatus) -> str:
+    about = views.first_sentence(status.facts.instructions or status.facts.title, 24)[0]
+    if status.withheld or not status.facts.era:
+        about = status.withheld or "not known yet"
+    return f"server/{status.name}: {status.tools} tools" + (f" - {about}" if about else "")

@@ -1,0 +1,102 @@
+"""Tools as values: as a server published them (raw) and as maitred publishes them.
+
+Nothing here knows the wire: JSON arrives as plain mappings and leaves as plain mappings, so two protocol
+revisions stay out of the core. Schemas are canonical JSON *bytes*: ten thousand parsed schemas would cost
+ten times the memory, and most are never looked at.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+
+
+@dataclass(frozen=True, kw_only=True, order=True, slots=True)
+class ToolKey:
+    """Who a tool is, whatever it is called: its server and the name it has there."""
+
+    server: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RawTool:
+    """A tool as its server published it, its texts cleaned of characters that deceive.
+
+    `input_schema` and `output_schema` are whatever JSON value the server sent; they may be invalid.
+    `extra` holds the remaining fields of the definition (icons, `_meta`, execution) for pass-through.
+    """
+
+    key: ToolKey
+    title: str = ""
+    description: str = ""
+    input_schema: Any = None
+    output_schema: Any = None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tool:
+    """A tool as maitred publishes it.
+
+    `input_hash` and `output_hash` name schemas in the snapshot (`""` when the server gave none);
+    `cost_tokens` is what its whole definition costs a model that is given it (o200k).
+    """
+
+    key: ToolKey
+    name: str
+    title: str
+    description: str
+    input_hash: str
+    output_hash: str
+    annotations: Mapping[str, Any]
+    extra: Mapping[str, Any]
+    cost_tokens: int
+
+    @property
+    def server(self) -> str:
+        """The server it lives on."""
+        return self.key.server
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the server says that a call changes nothing; silence counts as no."""
+        return self.annotations.get("readOnlyHint") is True
+
+    @property
+    def destructive(self) -> bool:
+        """Whether a call may destroy something; silence counts as yes (the protocol's default)."""
+        return not self.read_only and self.annotations.get("destructiveHint") is not False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """One call as the caller made it.
+
+    `input_responses`, `request_state` and `client_capabilities` belong to the stateless era's
+    multi-round-trip requests and are relayed as they are; `meta` is the caller's `_meta` without the keys
+    that belong to its own connection.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    input_responses: Mapping[str, Any] | None = None
+    request_state: str | None = None
+    client_capabilities: Mapping[str, Any] | None = None
+
+
+def canonical(value: Any) -> bytes:
+    """Encode a JSON value so that equal values have equal bytes, whatever the order of their keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8", "surrogatepass"
+    )
+
+
+def content_hash(data: bytes) -> str:
+    """Name a piece of content by its SHA-256, shortened to 32 hex digits."""
+    return hashlib.sha256(data).hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""Find tools by what they do, in process and offline."""

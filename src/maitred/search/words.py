@@ -1,0 +1,41 @@
+"""Cut text into the words that search matches; the same function serves indexing and queries.
+
+Identifiers are split (`listPullRequests`, `list_pull_requests`, `mp3ToWav`) and kept joined as well; characters
+of scripts that are written without spaces become words of their own.
+"""
+
+import re
+from collections.abc import Iterator
+
+_IDENTIFIER = re.compile(r"[^\W_]+(?:[_\-./:]+[^\W_]+)*")
+_PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
+
+STOP_WORDS = frozenset(
+    "a an and are as at be been by can could do does for from get give has have how i if in into is it its let"
+    " like make may me my need of on or our please should so some that the their them then there these this to"
+    " up us use using want was we what when where which will with would you your".split()
+)
+
+
+def words(text: str) -> Iterator[str]:
+    """The words of a text, lower-case, in order; pieces of identifiers before their joined form."""
+    for match in _IDENTIFIER.finditer(text):
+        token = match.group(0)
+        pieces = [piece.lower() for piece in _PIECE.findall(token)]
+        for piece in pieces:
+            yield from _UNSPACED.findall(piece) if _UNSPACED.search(piece) else (piece,)
+        joined = "".join(pieces)
+        if len(pieces) > 1 and not _UNSPACED.search(joined):
+            yield joined
+
+
+def query_words(text: str) -> list[str]:
+    """The words of a query without repetition; stop words only if nothing else is there."""
+    found = list(dict.fromkeys(words(text)))
+    return [word for word in found if word not in STOP_WORDS] or found
+
+
+def normalised(name: str) -> str:
+    """A name without case and separators, so that `listPRs`, `list_prs` and `list-prs` are the same."""
+    return "".join(c for c in name.casefold() if c.isalnum())

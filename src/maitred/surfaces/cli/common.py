@@ -1,0 +1,97 @@
+"""What the commands share: options, output, and how errors end a command."""
+
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import anyio
+import structlog
+import typer
+from rich.console import Console
+
+from maitred.config.load import default_path, load
+from maitred.config.settings import Settings
+from maitred.errors import MaitredError
+from maitred.wiring import open_gateway
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.gateway import Gateway
+
+T = TypeVar("T")
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Configuration file: maitred.yaml or a client's mcpServers JSON."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+_DISCOVERY_S = 600.0
+
+
+def config_path(given: Path | None) -> Path:
+    """The configuration file: as given, else $MAITRED_CONFIG, else the user's own."""
+    return given or default_path()
+
+
+def settings_of(given: Path | None) -> Settings:
+    """Load the configuration of a command."""
+    return load(config_path(given))
+
+
+def run(function: Callable[[], Awaitable[T]]) -> T:
+    """Run a command's coroutine."""
+
+    async def main() -> T:
+        return await function()
+
+    return anyio.run(main)
+
+
+def fail(error: MaitredError) -> typer.Exit:
+    """Print an error as a person reads it; the exit that the command ends with."""
+    err.print(f"[red]error:[/red] {_escaped(str(error))}")
+    return typer.Exit(2)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def print_json(value: Any) -> None:
+    """Print a value for programs."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def set_up_logging(*, verbose: bool) -> None:
+    """Log to standard error; standard output belongs to results, or to the protocol."""
+    level = logging.DEBUG if verbose else logging.WARNING
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s")
+    if not verbose:  # the SDK and the HTTP server log what we report in our own words
+        for name in ("mcp", "client", "server", "uvicorn", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%H:%M:%S"),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+@asynccontextmanager
+async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
+    """A gateway whose servers have all been discovered once; says what it is waiting for."""
+    async with open_gateway(settings) as gateway:
+        if not await gateway.settled(0):
+            with err.status("getting to know the servers that are new (first time only) …"):
+                await gateway.settled(_DISCOVERY_S)
+        yield gateway

@@ -1,0 +1,3 @@
+"""placeholder"""
+import typer
+def register(app: typer.Typer) -> None: ...

@@ -1,0 +1,97 @@
+"""`maitred doctor`: start every server once and say what is wrong, and what to do about it."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from maitred.config.load import catalog_path
+from maitred.errors import ConfigError
+from maitred.surfaces.cli.common import ConfigOption, JsonOption, err, out, print_json, run, settings_of
+from maitred.wiring import open_gateway
+
+_SHOWN_LINES = 10
+_ADVICE = (
+    ("'npx' is not on PATH", "install Node.js, which brings npx"),
+    ("'uvx' is not on PATH", "install uv, which brings uvx"),
+    ("'docker' is not on PATH", "install Docker, or run the server without a container"),
+    ("is not set; export", "set the variable where maitred is started, for instance in your client's env"),
+    ("ModuleNotFoundError", "the server's Python package is not installed for the interpreter in `command`"),
+    ("was not ready within", "raise `start_timeout_s` of the server if it is slow the first time"),
+    ("exited with code", "its last words stand above; run its command by hand to see more"),
+    ("answered HTTP 401", "set `headers: {Authorization: Bearer ${TOKEN}}`"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)
+
+
+def doctor(
+    servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the configuration, start every enabled server, and advise; exits with 1 if anything is wrong."""
+    settings = settings_of(config)
+    if unknown := sorted(set(servers or []) - set(settings.servers)):
+        raise ConfigError(str(settings.source), [f"there is no server {name!r}" for name in unknown])
+
+    async def go() -> list[dict[str, Any]]:
+        async with open_gateway(settings) as gateway:
+            names = servers or [n for n, spec in settings.servers.items() if spec.enabled]
+            started = time.perf_counter()
+            with err.status(f"starting {len(names)} servers …"):
+                reports = await gateway.sync(names)
+            elapsed = time.perf_counter() - started
+            status = {entry.name: entry for entry in gateway.servers()}
+            findings = []
+            for report in reports:
+                lines = list(gateway.last_output(report.server))[-_SHOWN_LINES:]
+                findings.append(
+                    status[report.server].to_json()
+                    | {
+                        "ok": not report.error,
+                        "error": report.error,
+                        "notes": list(report.notes),
+                        "last_output": lines if report.error else [],
+                        "advice": _advice(report.error, lines),
+                    }
+                )
+            if not as_json:
+                out.print(f"configuration {settings.source}: fine, {len(settings.servers)} servers")
+                out.print(f"catalog {catalog_path(settings)}: generation {gateway.snapshot.generation}")
+                _show(findings, elapsed)
+        return findings
+
+    findings = run(go)
+    if as_json:
+        print_json({"config": str(settings.source), "servers": findings})
+    if not all(finding["ok"] for finding in findings):
+        raise typer.Exit(1)
+
+
+def _advice(error: str, lines: Sequence[str]) -> str:
+    if not error:
+        return ""
+    text = "\n".join([error, *lines])
+    return next((advice for sign, advice in _ADVICE if sign in text), "see docs/troubleshooting.md")
+
+
+def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
+    for finding in findings:
+        if finding["ok"]:
+            head = f"[green]ok[/green]    {finding['name']}: {finding['tools']} tools"
+            out.print(f"{head}, {finding['tokens']:,} tokens, protocol {finding['protocol_version']}")
+        else:
+            out.print(Text.assemble(("fault", "red"), f" {finding['name']}: {finding['error']}"))
+            for line in finding["last_output"]:
+                out.print(Text(f"        | {line}"))
+            out.print(Text(f"        advice: {finding['advice']}"))
+        for note in finding["notes"]:
+            out.print(Text(f"        note: {note}"))
+    faults = sum(not finding["ok"] for finding in findings)
+    out.print(f"{len(findings)} servers started in {elapsed_s:.1f} s, {faults} with faults")

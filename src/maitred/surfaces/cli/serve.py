@@ -1,0 +1,73 @@
+"""`maitred serve`: the gateway itself."""
+
+import os
+import signal
+from typing import Annotated, Literal
+
+import anyio
+import typer
+
+from maitred.config.load import with_http
+from maitred.config.settings import Settings
+from maitred.surfaces.cli.common import ConfigOption, err, run, settings_of
+from maitred.wiring import follow_settings, open_gateway
+
+Transport = Literal["stdio", "http"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(serve)
+
+
+def serve(
+    config: ConfigOption = None,
+    transport: Annotated[Transport, typer.Option(help="How clients reach the gateway.")] = "stdio",
+    host: Annotated[str | None, typer.Option(help="Address to listen on (http).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on (http); 0 takes a free one.")] = None,
+    token: Annotated[
+        str | None, typer.Option(help="Bearer token that clients must send (http).", envvar="MAITRED_TOKEN")
+    ] = None,
+) -> None:
+    """Serve all configured servers to MCP clients as one."""
+    settings = with_http(settings_of(config), host=host, port=port, token=token)
+    run(lambda: _serve(settings, transport))
+
+
+async def _serve(settings: Settings, transport: Transport) -> None:
+    from maitred.surfaces.mcp.http import serve_http  # noqa: PLC0415  # the SDK takes a second to import,
+    from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415  # and only serving needs it
+    from maitred.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
+
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
+        async with open_gateway(settings) as gateway:
+            tasks.start_soon(follow_settings, gateway, settings)
+            surface = McpSurface(gateway)
+            if transport == "stdio":
+                await serve_stdio(surface)
+            else:
+                await serve_http(surface, settings.http, stop=stop, ready=_say_where)
+        tasks.cancel_scope.cancel()
+
+
+def _say_where(url: str) -> None:
+    err.print(f"maitred listens on {url}")
+
+
+async def _until_signalled(
+    stop: anyio.Event,
+    scope: anyio.CancelScope | None,
+    *,
+    task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """End in good order on SIGINT, SIGTERM and SIGHUP; a second one ends at once."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        task_status.started()
+        async for number in signals:
+            if stop.is_set():
+                os._exit(128 + number)
+            stop.set()
+            if scope is not None:
+                scope.cancel()

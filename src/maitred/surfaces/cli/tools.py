@@ -1,0 +1,152 @@
+"""`maitred search`, `info` and `call`: what an agent does, by hand."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from maitred.errors import ConfigError
+from maitred.model.tools import ToolCall
+from maitred.surfaces.cli.common import (
+    ConfigOption,
+    JsonOption,
+    known_gateway,
+    print_json,
+    run,
+    settings_of,
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(search)
+    app.command()(info)
+    app.command()(call)
+
+
+def search(
+    phrases: Annotated[list[str], typer.Argument(help="What the tool should do; one capability each.")],
+    config: ConfigOption = None,
+    server: Annotated[str, typer.Option(help="Only tools of this server.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=20, help="Results for each phrase.")] = 5,
+    as_json: JsonOption = False,
+) -> None:
+    """Find tools by what they do; prints what an agent would be answered."""
+
+    async def go() -> None:
+        async with known_gateway(settings_of(config)) as gateway:
+            answer = await gateway.search(phrases, server=server, limit=limit)
+        if not as_json:
+            typer.echo(answer.text)
+            return
+        print_json(
+            {
+                "phrases": list(answer.phrases),
+                "results": [
+                    {"name": r.tool.name, "server": r.tool.server, "raw_name": r.tool.key.name, "line": r.line}
+                    for r in answer.results
+                ],
+                "withheld": {k: {"count": n, "reason": why} for k, (n, why) in answer.withheld.items()},
+                "not_searched": dict(answer.unread),
+            }
+        )
+
+    run(go)
+
+
+def info(
+    names: Annotated[list[str], typer.Argument(help="Full names of tools, as search shows them.")],
+    config: ConfigOption = None,
+    full: Annotated[bool, typer.Option("--full", help="With schemas.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe tools."""
+
+    async def go() -> None:
+        async with known_gateway(settings_of(config)) as gateway:
+            answer = gateway.info(names, "full" if full else "brief")
+            snapshot = gateway.snapshot
+        if as_json:
+            print_json([snapshot.definition(tool) for tool in answer.tools])
+        else:
+            typer.echo(answer.text)
+
+    run(go)
+
+
+def call(
+    name: Annotated[str, typer.Argument(help="Full name of the tool.")],
+    values: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Arguments.")] = None,
+    config: ConfigOption = None,
+    args: Annotated[str, typer.Option(help="All arguments as one JSON object; `-` reads standard input.")] = "",
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse a tool that may change things.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Call a tool and print its answer; exits with 1 when the tool says that it failed."""
+
+    async def go() -> dict[str, Any]:
+        async with known_gateway(settings_of(config)) as gateway:
+            tool = gateway.find(name)
+            schema = gateway.schema_of(tool.name) or {}
+            arguments = _parse_object(args) | _parse_pairs(values or [], schema)
+            return await gateway.call(ToolCall(name=tool.name, arguments=arguments), read_only=read_only)
+
+    result = run(go)
+    if as_json:
+        print_json(result)
+    else:
+        for line in _readable(result):
+            typer.echo(line)
+    if result.get("isError"):
+        raise typer.Exit(1)
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    if text == "-":
+        text = sys.stdin.read()
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError("--args", [f"is not JSON: {error}"]) from None
+    if not isinstance(value, dict):
+        raise ConfigError("--args", ["must be a JSON object, such as '{\"path\": \"/tmp\"}'"])
+    return value
+
+
+def _parse_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Read `key=value` arguments: texts where the schema says so, JSON where it parses, else texts."""
+    found = schema.get("properties")
+    properties = found if isinstance(found, Mapping) else {}
+    arguments: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(pair, ["arguments are written KEY=VALUE"])
+        declared = properties.get(key)
+        if isinstance(declared, Mapping) and declared.get("type") == "string":
+            arguments[key] = value
+            continue
+        try:
+            arguments[key] = json.loads(value)
+        except ValueError:
+            arguments[key] = value
+    return arguments
+
+
+def _readable(result: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for block in result.get("content") or []:
+        kind = block.get("type")
+        if kind == "text":
+            lines.append(block.get("text", ""))
+        elif kind in ("image", "audio"):
+            lines.append(f"[{kind} {block.get('mimeType', '')}, {len(block.get('data', ''))} characters base64]")
+        else:
+            lines.append(json.dumps(block, ensure_ascii=False))
+    if not lines and "structuredContent" in result:
+        lines.append(json.dumps(result["structuredContent"], ensure_ascii=False, indent=2))
+    return lines

@@ -1,0 +1,180 @@
+"""The menu: the few tools of our own by which an agent finds and calls all others.
+
+Their definitions are constant, so the menu has the same bytes for everybody; every word of them is paid for
+in every conversation. Each function is a thin call on the gateway.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+
+from maitred.errors import MaitredError
+from maitred.gateway import Gateway, Progress
+from maitred.model.tools import ToolCall
+
+Result = dict[str, Any]
+Handler = Callable[[Gateway, Mapping[str, Any], ToolCall, Progress | None], Awaitable[Result]]
+
+INSTRUCTIONS = (
+    "Gateway to many tools. Find one with search_tools, then call it by its full name with call_tool;"
+    " tools marked read-only may go through call_read_only_tool. list_tools_meta shows which servers exist."
+)
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_CALL = {
+    "type": "object",
+    "properties": {"name": _TEXT, "arguments": {"type": "object"}},
+    "required": ["name"],
+}
+
+DEFINITIONS: tuple[Mapping[str, Any], ...] = (
+    {
+        "name": "search_tools",
+        "description": "Find tools by what they do. Give short phrases, one capability each."
+        " Answers with signatures ready for call_tool.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"phrases": _TEXTS, "server": _TEXT, "limit": {"type": "integer"}},
+            "required": ["phrases"],
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    {
+        "name": "list_tools_meta",
+        "description": "Browse: no path lists the servers, server/<name> the tools of one.",
+        "inputSchema": {"type": "object", "properties": {"path": _TEXT, "cursor": _TEXT}},
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    {
+        "name": "tool_info",
+        "description": "Describe tools; full includes schemas.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"names": _TEXTS, "detail": {"enum": ["brief", "full"]}},
+            "required": ["names"],
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    {
+        "name": "call_tool",
+        "description": "Call a tool by its full name.",
+        "inputSchema": _CALL,
+        "annotations": {"destructiveHint": True, "openWorldHint": True},
+    },
+    {
+        "name": "call_read_only_tool",
+        "description": "Call a tool that only reads; refuses any other.",
+        "inputSchema": _CALL,
+        "annotations": {"readOnlyHint": True, "openWorldHint": True},
+    },
+)
+
+
+class _WrongArgumentError(MaitredError):
+    """A meta-tool was called with an argument of the wrong kind."""
+
+
+def text_result(text: str, *, error: bool = False) -> Result:
+    """A tool result of one text."""
+    return {"content": [{"type": "text", "text": text}], "isError": error}
+
+
+async def _search(
+    gateway: Gateway, arguments: Mapping[str, Any], _call: ToolCall, _progress: Progress | None
+) -> Result:
+    answer = await gateway.search(
+        _texts(arguments, "phrases", "query", "queries"),
+        server=_text(arguments, "server"),
+        limit=_integer(arguments, "limit", 5),
+    )
+    return text_result(answer.text)
+
+
+async def _browse(
+    gateway: Gateway, arguments: Mapping[str, Any], _call: ToolCall, _progress: Progress | None
+) -> Result:
+    return text_result(gateway.browse(_text(arguments, "path"), _text(arguments, "cursor")).text)
+
+
+async def _info(
+    gateway: Gateway, arguments: Mapping[str, Any], _call: ToolCall, _progress: Progress | None
+) -> Result:
+    detail = _text(arguments, "detail") or "brief"
+    if detail not in ("brief", "full"):
+        raise _WrongArgumentError(f"`detail` is brief or full, not {detail!r}")
+    return text_result(gateway.info(_texts(arguments, "names", "name"), "full" if detail == "full" else "brief").text)
+
+
+async def _call_tool(
+    gateway: Gateway, arguments: Mapping[str, Any], call: ToolCall, progress: Progress | None
+) -> Result:
+    return await gateway.call(_inner(arguments, call), progress=progress)
+
+
+async def _call_read_only_tool(
+    gateway: Gateway, arguments: Mapping[str, Any], call: ToolCall, progress: Progress | None
+) -> Result:
+    return await gateway.call(_inner(arguments, call), read_only=True, progress=progress)
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "search_tools": _search,
+    "list_tools_meta": _browse,
+    "tool_info": _info,
+    "call_tool": _call_tool,
+    "call_read_only_tool": _call_read_only_tool,
+}
+
+
+def _inner(arguments: Mapping[str, Any], call: ToolCall) -> ToolCall:
+    """The call that a `call_tool` stands for; models sometimes send the arguments as a JSON text."""
+    name = _text(arguments, "name")
+    if not name:
+        raise _WrongArgumentError("`name` is missing: the full name of the tool, as search_tools shows it")
+    inner = arguments.get("arguments")
+    if isinstance(inner, str):
+        try:
+            inner = json.loads(inner) if inner.strip() else {}
+        except ValueError as error:
+            raise _WrongArgumentError(f"`arguments` must be an object; its JSON does not parse: {error}") from None
+    if inner is None:
+        inner = {}
+    if not isinstance(inner, Mapping):
+        raise _WrongArgumentError("`arguments` must be an object: the tool's parameters by name")
+    return ToolCall(
+        name=name,
+        arguments=inner,
+        meta=call.meta,
+        input_responses=call.input_responses,
+        request_state=call.request_state,
+        client_capabilities=call.client_capabilities,
+    )
+
+
+def _texts(arguments: Mapping[str, Any], *keys: str) -> Sequence[str]:
+    """A list of texts under one of some keys; a single text counts as a list of one."""
+    for key in keys:
+        value = arguments.get(key)
+        if isinstance(value, str) and value.strip():
+            return [value]
+        if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+            return value
+    raise _WrongArgumentError(f"`{keys[0]}` must be a list of texts with at least one entry")
+
+
+def _text(arguments: Mapping[str, Any], key: str) -> str:
+    value = arguments.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _WrongArgumentError(f"`{key}` must be a text")
+    return value
+
+
+def _integer(arguments: Mapping[str, Any], key: str, default: int) -> int:
+    value = arguments.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+        raise _WrongArgumentError(f"`{key}` must be a number from 1 up")
+    return int(value)

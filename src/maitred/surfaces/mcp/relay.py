@@ -1,0 +1,91 @@
+"""Shape what passes between a client and a server: results for the client's era, `_meta` without what is ours.
+
+A result goes through whole. Only what belongs to one connection is taken out, and what a client of an older
+revision could not read is said in a way that it can.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    LOG_LEVEL_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+)
+
+from maitred.model.tools import ToolCall
+
+_CONNECTION_OWNED = frozenset(
+    {
+        "progressToken",
+        CLIENT_CAPABILITIES_META_KEY,
+        CLIENT_INFO_META_KEY,
+        LOG_LEVEL_META_KEY,
+        PROTOCOL_VERSION_META_KEY,
+        SERVER_INFO_META_KEY,
+        "io.modelcontextprotocol/subscriptionId",
+    }
+)
+
+
+def without_owned(meta: Any) -> dict[str, Any]:
+    """A `_meta` object without the keys that belong to the connection it came over."""
+    return {k: v for k, v in meta.items() if k not in _CONNECTION_OWNED} if isinstance(meta, Mapping) else {}
+
+
+def read_call(name: str, params: Mapping[str, Any]) -> ToolCall:
+    """The call that the parameters of a `tools/call` request stand for."""
+    meta = params.get("_meta")
+    capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY) if isinstance(meta, Mapping) else None
+    responses, state = params.get("inputResponses"), params.get("requestState")
+    return ToolCall(
+        name=name,
+        arguments=params.get("arguments") or {},
+        meta=without_owned(meta),
+        input_responses=responses if isinstance(responses, Mapping) else None,
+        request_state=state if isinstance(state, str) else None,
+        client_capabilities=capabilities if isinstance(capabilities, Mapping) else None,
+    )
+
+
+def for_stateless(result: Mapping[str, Any], server_info: Mapping[str, Any]) -> dict[str, Any]:
+    """A result as a client of 2026-07-28 expects it, with our own name on the envelope."""
+    out = _checked(result)
+    out.setdefault("resultType", "complete")
+    out["_meta"] = without_owned(out.get("_meta")) | {SERVER_INFO_META_KEY: dict(server_info)}
+    return out
+
+
+def for_handshake(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result as a client up to 2025-11-25 can read it."""
+    out = _checked(result)
+    if out.pop("resultType", "complete") == "input_required":
+        text = (
+            "The tool asks for input from the user, in a way that this client's protocol revision cannot answer."
+            " It was not carried out."
+        )
+        return {"content": [{"type": "text", "text": text}], "isError": True}
+    structured = out.get("structuredContent")
+    if structured is not None and not isinstance(structured, Mapping):
+        del out["structuredContent"]
+        out["content"] = out["content"] or [{"type": "text", "text": json.dumps(structured, ensure_ascii=False)}]
+    if meta := without_owned(out.get("_meta")):
+        out["_meta"] = meta
+    else:
+        out.pop("_meta", None)
+    return out
+
+
+def _checked(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result with a list of content, which clients insist on; anything else is shown as JSON text."""
+    out = dict(result)
+    content = out.get("content")
+    if content is None:
+        if out.get("resultType", "complete") == "complete":
+            out["content"] = []
+    elif not isinstance(content, list) or not all(isinstance(c, Mapping) and "type" in c for c in content):
+        out["content"] = [{"type": "text", "text": json.dumps(content, ensure_ascii=False)}]
+    return out

@@ -1,0 +1,136 @@
+"""The composition root: it alone knows concrete classes, and puts a gateway together from settings.
+
+What is slow to import is imported here when it is needed, so that `maitred --help` is quick.
+"""
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from maitred.config.load import catalog_path, load
+from maitred.config.settings import Settings
+from maitred.errors import ConfigError
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from mcp.server import Server
+    from sqlalchemy import Connection
+
+    from maitred.backends.base import Backend
+    from maitred.backends.process import Warden
+    from maitred.gateway import Gateway
+    from maitred.model.servers import ServerSpec
+
+log = structlog.get_logger(__name__)
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: Settings, *, in_process: "Mapping[str, Server] | None" = None
+) -> "AsyncIterator[Gateway]":
+    """Open a gateway: its catalog is loaded, its servers are started when they are needed.
+
+    Args:
+        settings: What `maitred.config.load` made of a file, or built by hand.
+        in_process: SDK server objects by name, for specifications with transport `memory`.
+
+    Raises:
+        ConfigError: The catalog cannot be opened.
+    """
+    from maitred.backends.pool import BackendPool
+    from maitred.backends.process import Warden
+    from maitred.catalog.keeper import Keeper
+    from maitred.catalog.live import LiveCatalog
+    from maitred.catalog.store import SqlStore
+    from maitred.gateway import Gateway
+    from maitred.search.index import LexicalIndex
+
+    warden = Warden()
+
+    def make(spec: "ServerSpec") -> "Backend":
+        return make_backend(spec, settings, warden, in_process or {})
+
+    pool = BackendPool(make, max_starting=settings.limits.max_starting, on_close=warden.close)
+    async with _plainly(), SqlStore(str(catalog_path(settings)), migrate=_migrate) as store:
+        catalog = LiveCatalog(store)
+        await catalog.refresh()
+        async with pool:
+            keeper = Keeper(catalog, pool, count_tokens)
+            pool.listener = keeper
+            async with keeper:
+                gateway = Gateway(settings, catalog=catalog, pool=pool, keeper=keeper, index=LexicalIndex())
+                await gateway.configure(settings)
+                yield gateway
+
+
+@asynccontextmanager
+async def _plainly() -> AsyncIterator[None]:
+    """Let a single error leave as itself: the task groups inside wrap whatever passes through them in groups."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        leaf: BaseException = group
+        while isinstance(leaf, BaseExceptionGroup) and len(leaf.exceptions) == 1:
+            leaf = leaf.exceptions[0]
+        if isinstance(leaf, BaseExceptionGroup):
+            raise
+        raise leaf from leaf.__cause__
+
+
+def make_backend(
+    spec: "ServerSpec", settings: Settings, warden: "Warden", in_process: "Mapping[str, Server]"
+) -> "Backend":
+    """The backend of a specification, by its transport."""
+    from maitred.backends.http import HttpBackend
+    from maitred.backends.memory import MemoryBackend
+    from maitred.backends.stdio import StdioBackend
+    from maitred.config.interpolate import resolver
+
+    resolve = resolver(os.environ)
+    if spec.transport == "memory":
+        return MemoryBackend(spec, in_process[spec.name], limits=settings.limits)
+    if spec.transport == "stdio":
+        return StdioBackend(spec, resolve=resolve, limits=settings.limits, warden=warden)
+    return HttpBackend(spec, resolve=resolve, limits=settings.limits)
+
+
+def _migrate(connection: "Connection", revision: str | None) -> None:
+    from maitred.catalog.migrate import migrate
+
+    migrate(connection, revision)
+
+
+async def count_tokens(texts: Sequence[str]) -> Sequence[int]:
+    """Count o200k tokens in a worker process, which ends when it has been idle for a while."""
+    from anyio import to_process
+
+    from maitred.disclosure.counting import count_tokens as count
+
+    if not texts:
+        return []
+    return await to_process.run_sync(count, list(texts))
+
+
+async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
+    """Reload the configuration whenever its file changes; a file with faults is reported and not used.
+
+    The `http` section keeps what the gateway was started with: the address cannot change while it listens.
+    """
+    from watchfiles import awatch
+
+    wanted = settings.source.absolute()
+    async for changes in awatch(wanted.parent, recursive=False, step=100):
+        if not any(Path(changed) == wanted for _, changed in changes):
+            continue
+        try:
+            fresh = replace(load(settings.source), http=settings.http)
+        except ConfigError as error:
+            log.warning("the changed configuration is not used", reason=str(error))
+            continue
+        if fresh != gateway.settings:
+            log.info("configuration reloaded", path=str(settings.source))
+            await gateway.configure(fresh)
