@@ -10,7 +10,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.abc
@@ -41,14 +41,11 @@ _NOISE_PER_S = 2_000.0
 _CANCEL_WRITE_S = 2.0
 
 
-class _Pending:
+class _Pending(NamedTuple):
     """One request of ours that waits for its answer."""
 
-    __slots__ = ("future", "progress")
-
-    def __init__(self, future: asyncio.Future[dict[str, Any]], progress: ProgressFnT | None) -> None:
-        self.future = future
-        self.progress = progress
+    future: asyncio.Future[dict[str, Any]]
+    progress: ProgressFnT | None
 
 
 class Inbound:
@@ -68,7 +65,7 @@ class Inbound:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Requests to the peer in the middle of answering it are not offered."""
+        """Refused: the gateway asks nothing while it answers."""
         raise NoBackChannelError(method)
 
     async def notify(
@@ -126,9 +123,6 @@ class LineChannel:
         self._noise_at = time.monotonic()
         self._closed = anyio.Event()
         self.reason = ""
-        self.garbage_lines = 0
-
-    # --- what the process says ----------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the server's standard output; they may end anywhere."""
@@ -165,7 +159,6 @@ class LineChannel:
             return
         message = _parse(line)
         if not isinstance(message, dict):
-            self.garbage_lines += 1
             self._count_noise(1 + len(line) / 1024)
         elif "method" in message:
             self._take_message(message)
@@ -251,8 +244,6 @@ class LineChannel:
         if self._noise < 0:
             self.close("it flooded the gateway with output that nobody asked for")
 
-    # --- what we say --------------------------------------------------------------------------------------
-
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
@@ -318,8 +309,6 @@ class LineChannel:
             with anyio.move_on_after(_CANCEL_WRITE_S, shield=True):
                 await self.notify("notifications/cancelled", {"requestId": request_id, "reason": why})
 
-    # --- life ---------------------------------------------------------------------------------------------
-
     async def run(
         self,
         on_request: OnRequest,
@@ -345,12 +334,11 @@ class LineChannel:
             self._take_line(self._early.popleft())
 
     def close(self, reason: str) -> None:
-        """End the channel: every waiting request fails with the reason. Only the first reason counts."""
+        """End the channel; every waiting request fails with the reason. The first reason counts."""
         if self._closed.is_set():
             return
         self.reason = reason
         self._closed.set()
-        self._partial = []
         for pending in self._pending.values():
             if not pending.future.done():
                 pending.future.set_exception(MCPError(CONNECTION_CLOSED, reason))
@@ -379,7 +367,7 @@ class LineChannel:
         try:
             with context.scope:
                 answer["result"] = await self._handlers[0](context, method, params)
-        except Exception as error:  # whatever a handler raises becomes the error that the peer is told
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises is what the peer is told
             answer["error"] = _as_error(error, method)
         finally:
             if self._inbound.get(context.request_id) is context:

@@ -36,7 +36,9 @@ class ConfigError(MaitredError):
         self.source = source
         self.faults = tuple(faults)
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
-        super().__init__("\n".join([f"{source}: {count} in the configuration", *(f"  {f}" for f in self.faults)]))
+        super().__init__(
+            "\n".join([f"{source}: {count} in the configuration", *(f"  {f}" for f in self.faults)])
+        )
 
 
 class ServerError(MaitredError):
@@ -59,7 +61,8 @@ class ServerUnavailableError(ServerError):
         self.retry_in_s = retry_in_s
         later = f" It is tried again in {retry_in_s:.0f} s." if retry_in_s else ""
         super().__init__(
-            server, f"Server {server!r} is not available: {reason}.{later} `maitred doctor` shows its last output."
+            server,
+            f"Server {server!r} is not available: {reason}.{later} `maitred doctor` shows its last output.",
         )
 
 
@@ -72,8 +75,8 @@ class CallTimeoutError(ServerError):
         self.timeout_s = timeout_s
         super().__init__(
             server,
-            f"Server {server!r} did not answer {what} within {timeout_s:g} s. The request was cancelled; it may"
-            " have taken effect. Raise `call_timeout_s` of the server if it needs longer.",
+            f"Server {server!r} did not answer {what} within {timeout_s:g} s. The request was cancelled; it"
+            " may have taken effect. Raise `call_timeout_s` of the server if it needs longer.",
         )
 
 
@@ -122,7 +125,9 @@ class ToolNotFoundError(NotFoundError):
         self.name = name
         self.nearest = tuple(nearest)
         hint = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
-        super().__init__(f"There is no tool named {name!r}.{hint} `search_tools` finds tools by what they do.")
+        super().__init__(
+            f"There is no tool named {name!r}.{hint} `search_tools` finds tools by what they do."
+        )
 
 
 class PathNotFoundError(NotFoundError):
@@ -134,7 +139,9 @@ class PathNotFoundError(NotFoundError):
         self.path = path
         self.nearest = tuple(nearest)
         hint = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
-        super().__init__(f"There is no page {path!r}.{hint} Without a path, `list_tools_meta` lists all servers.")
+        super().__init__(
+            f"There is no page {path!r}.{hint} Without a path, `list_tools_meta` lists all servers."
+        )
 
 
 class ToolWithheldError(MaitredError):

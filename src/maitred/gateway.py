@@ -154,6 +154,10 @@ class Gateway:
         schema = self.snapshot.schema(tool.input_hash) if tool else None
         return schema if isinstance(schema, dict) else None
 
+    async def warm(self) -> None:
+        """Build the search index now, so that the first search need not wait for it."""
+        await anyio.to_thread.run_sync(self._index.update, self.snapshot)
+
     async def search(self, phrases: Sequence[str], *, server: str = "", limit: int = 5) -> SearchAnswer:
         """Find tools by capability; each phrase is one capability.
 
@@ -291,7 +295,9 @@ def _why_withheld(spec: ServerSpec, health: Health) -> str:
     if not spec.enabled:
         return "disabled in the configuration"
     if health.retry_in_s is not None:
-        return f"failed {health.failures} times, tried again in {health.retry_in_s:.0f} s: {health.error}"[:200]
+        return f"failed {health.failures} times, tried again in {health.retry_in_s:.0f} s: {health.error}"[
+            :200
+        ]
     return ""
 
 

@@ -4,7 +4,7 @@ What is slow to import is imported here when it is needed, so that `maitred --he
 """
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +46,7 @@ async def open_gateway(
     from maitred.catalog.keeper import Keeper
     from maitred.catalog.live import LiveCatalog
     from maitred.catalog.store import SqlStore
+    from maitred.catalog.tokens import TokenWorker
     from maitred.gateway import Gateway
     from maitred.search.index import LexicalIndex
 
@@ -58,8 +59,8 @@ async def open_gateway(
     async with _plainly(), SqlStore(str(catalog_path(settings)), migrate=_migrate) as store:
         catalog = LiveCatalog(store)
         await catalog.refresh()
-        async with pool:
-            keeper = Keeper(catalog, pool, count_tokens)
+        async with TokenWorker() as tokens, pool:
+            keeper = Keeper(catalog, pool, tokens.count)
             pool.listener = keeper
             async with keeper:
                 gateway = Gateway(settings, catalog=catalog, pool=pool, keeper=keeper, index=LexicalIndex())
@@ -69,7 +70,7 @@ async def open_gateway(
 
 @asynccontextmanager
 async def _plainly() -> AsyncIterator[None]:
-    """Let a single error leave as itself: the task groups inside wrap whatever passes through them in groups."""
+    """Let a single error leave as itself: the task groups inside wrap what passes through them in groups."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -102,17 +103,6 @@ def _migrate(connection: "Connection", revision: str | None) -> None:
     from maitred.catalog.migrate import migrate
 
     migrate(connection, revision)
-
-
-async def count_tokens(texts: Sequence[str]) -> Sequence[int]:
-    """Count o200k tokens in a worker process, which ends when it has been idle for a while."""
-    from anyio import to_process
-
-    from maitred.disclosure.counting import count_tokens as count
-
-    if not texts:
-        return []
-    return await to_process.run_sync(count, list(texts))
 
 
 async def follow_settings(gateway: "Gateway", settings: Settings) -> None:

@@ -15,7 +15,13 @@ _MAX_DEPTH = 200
 _TEXT_KEYS = frozenset({"title", "description", "$comment"})
 _KNOWN = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
 _KEEP = frozenset("\n\t")
-_ZERO_WIDTH = frozenset({0x200B, 0x2060, 0xFEFF, 0x00AD, 0x180E, 0x034F, 0x115F, 0x1160, 0x3164, 0xFFA0})
+_JOINERS = frozenset({0x200C, 0x200D})
+_INVISIBLE = frozenset(
+    {0x200B, 0x2060, 0xFEFF, 0x00AD, 0x180E, 0x034F, 0x115F, 0x1160, 0x3164, 0xFFA0}
+    | set(range(0xFE00, 0xFE0E))  # variation selectors but the two that emoji need
+    | set(range(0xE0100, 0xE01F0))
+)
+_DECEIVING_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def clean(text: str) -> str:
@@ -29,12 +35,9 @@ def clean(text: str) -> str:
 
 
 def _deceives(character: str) -> bool:
-    if character in _KEEP or character.isprintable():
-        code = ord(character)
-        return code in _ZERO_WIDTH or 0xFE00 <= code <= 0xFE0D or 0xE0100 <= code <= 0xE01EF
-    if ord(character) in (0x200C, 0x200D):
+    if character in _KEEP or ord(character) in _JOINERS:
         return False
-    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    return ord(character) in _INVISIBLE or unicodedata.category(character) in _DECEIVING_CATEGORIES
 
 
 def clean_schema(value: Any, depth: int = 0) -> Any:
@@ -43,9 +46,7 @@ def clean_schema(value: Any, depth: int = 0) -> Any:
         return None
     if isinstance(value, dict):
         return {
-            key: clean(item)
-            if key in _TEXT_KEYS and isinstance(item, str)
-            else clean_schema(item, depth + 1)
+            key: clean(item) if key in _TEXT_KEYS and isinstance(item, str) else clean_schema(item, depth + 1)
             for key, item in value.items()
         }
     if isinstance(value, list):

@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
-from maitred.backends.base import Connection, ConnectError, ConnectOptions, Resolve, find
+from maitred.backends.base import ConnectError, Connection, ConnectOptions, Resolve, find
 from maitred.backends.session import SESSION_FORGOTTEN, open_session
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.settings import Limits
@@ -70,7 +70,7 @@ class HttpBackend:
 
         def client(
             headers: dict[str, str] | None = None,
-            timeout: httpx2.Timeout | None = None,  # noqa: ARG001  # the SDK's signature
+            timeout: httpx2.Timeout | None = None,  # the SDK's signature
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
             patience = httpx2.Timeout(30, read=max(300.0, self.spec.timeouts.call_s + 10))

@@ -17,7 +17,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from maitred.backends.base import Backend, BackendFactory, Connection, ConnectError, ConnectOptions, find
+from maitred.backends.base import Backend, BackendFactory, ConnectError, Connection, ConnectOptions, find
 from maitred.errors import ConnectionLostError, ServerError, ServerUnavailableError
 from maitred.model.servers import EraChoice, Health, ServerSpec, State
 
@@ -126,10 +126,10 @@ class Owner:
                     started = time.monotonic()
                     self._opened(connection)
                     await self._watch(connection)
-            if self._scope.cancelled_caught and not self._stop.is_set():
-                raise ConnectError(f"it was not ready within {self.spec.timeouts.start_s:g} s")
-            self._ended(self._lost, started)
-        except Exception as error:
+            late = self._scope.cancelled_caught and not self._stop.is_set()
+            limit = f"it was not ready within {self.spec.timeouts.start_s:g} s"
+            self._ended(limit if late else self._lost, started)
+        except Exception as error:  # noqa: BLE001  # a transport is a plug-in: what it raises must not end the pool
             reason = self._explain(error)
             log.warning("server failed", server=self.spec.name, reason=reason)
             self._ended(reason, started)
@@ -200,7 +200,7 @@ class Owner:
             return lost.reason
         if isinstance(error, ServerError):
             return str(error)
-        log.exception("unexpected failure of a backend", server=self.spec.name, exc_info=error)
+        log.error("unexpected failure of a backend", server=self.spec.name, exc_info=error)
         leaf: BaseException = error
         while isinstance(leaf, BaseExceptionGroup):
             leaf = leaf.exceptions[0]

@@ -131,7 +131,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         else:
             self._tail.feed(data)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's signature
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # asyncio's signature
         """Standard output ended: usually the process is about to exit, so wait a moment for its code."""
         if fd == 1:
             asyncio.get_running_loop().call_later(0.3, self._end)
@@ -202,8 +202,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """Wait until the process has exited and, if `strays` is given, its group is empty too."""
         with anyio.move_on_after(seconds):
             await self._exited.wait()
-            while strays is not None and warden.signal_all(self.pid, dict(strays), 0):
-                await anyio.sleep(0.02)  # the kernel tells nobody when a whole group is gone
+            while strays is not None and warden.signal_all(self.pid, dict(strays), 0):  # noqa: ASYNC110
+                await anyio.sleep(0.02)  # polled: the kernel tells nobody when a whole group is gone
 
 
 def _signal_name(number: int) -> str:
@@ -228,7 +228,7 @@ async def start(
     if found is None:
         where = "does not exist or is not executable" if os.sep in program else "is not on PATH"
         raise ConnectError(f"its program {program!r} {where}; install it or correct `command`")
-    if cwd is not None and not Path(cwd).is_dir():
+    if cwd is not None and not await anyio.Path(cwd).is_dir():
         raise ConnectError(f"its working directory {cwd!r} does not exist; correct `cwd`")
     try:
         _, child = await asyncio.get_running_loop().subprocess_exec(

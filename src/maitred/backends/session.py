@@ -105,7 +105,9 @@ class SessionConnection:
         if scope.cancelled_caught:
             raise CallTimeoutError(self._spec.name, "tools/list", self._spec.timeouts.list_s)
         if len(definitions) > self._limits.max_tools:
-            notes.append(f"it lists more than {self._limits.max_tools:,} tools (limits.max_tools); the rest is left out")
+            notes.append(
+                f"more than {self._limits.max_tools:,} tools; the rest is left out (limits.max_tools)"
+            )
         tools, more = read_tools(self._spec.name, definitions[: self._limits.max_tools])
         if self._session.modern:
             for tool in tools:
@@ -212,7 +214,7 @@ def _announces_changes(session: _Session) -> bool:
 
 
 async def _listen(server: str, session: _Session, on_tools_changed: Callable[[], None]) -> None:
-    """Follow change notices of a stateless-era server; without them the catalog is refreshed at each start."""
+    """Follow the change notices of a stateless-era server; without them each start refreshes the catalog."""
     try:
         async with listen(session, tools_list_changed=True) as subscription:
             async for _ in subscription:
@@ -232,8 +234,8 @@ def _facts(session: _Session) -> ServerFacts:
     )
 
 
-def _as_sdk(progress: Progress) -> ProgressFnT:
-    async def report(progress_: float, total: float | None, message: str | None) -> None:
-        await progress(progress_, total, message)
+def _as_sdk(report: Progress) -> ProgressFnT:
+    async def call(progress: float, total: float | None, message: str | None) -> None:
+        await report(progress, total, message)
 
-    return report
+    return call

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from maitred.backends.base import Connection, ConnectError, ConnectOptions, Resolve
+from maitred.backends.base import ConnectError, Connection, ConnectOptions, Resolve
 from maitred.backends.process import ChildProcess, Tail, Warden, environment, start
 from maitred.backends.session import open_session
 from maitred.channel import LineChannel
@@ -39,7 +39,9 @@ class StdioBackend:
         self._child = child
         self._warden.watch(child.pid)
         try:
-            async with open_session(self.spec, self._channel, self._channel, options, self._limits) as session:
+            async with open_session(
+                self.spec, self._channel, self._channel, options, self._limits
+            ) as session:
                 yield session
         finally:
             await child.stop()

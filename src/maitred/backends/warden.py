@@ -21,7 +21,7 @@ def parents() -> dict[int, tuple[int, str]]:
     """Map each process to its parent and its start time, from /proc; empty where there is none."""
     table = {}
     try:
-        entries = os.listdir("/proc")
+        entries = os.listdir("/proc")  # noqa: PTH208  # starts without pathlib
     except OSError:
         return {}
     for entry in entries:
@@ -87,11 +87,11 @@ def _end_all(groups: dict[int, str]) -> None:
         now = start_time(pid)
         if not started or not now or now == started:  # gone leaders may have left a group behind
             targets[pid] = descendants(pid)
-    number = signal.SIGTERM
+    number: int = signal.SIGTERM
     deadline = time.monotonic() + _GRACE_S
     while targets:
         targets = {group: strays for group, strays in targets.items() if signal_all(group, strays, number)}
-        number = signal.Signals(0) if time.monotonic() < deadline else signal.SIGKILL  # type: ignore[assignment]
+        number = 0 if time.monotonic() < deadline else signal.SIGKILL
         if targets:
             time.sleep(0.02)
         if time.monotonic() > deadline + _GRACE_S:
@@ -102,9 +102,9 @@ def main() -> None:
     """Follow the gateway until its pipe ends, then end what it left."""
     groups: dict[int, str] = {}
     for line in sys.stdin:
-        sign, pid, *rest = line[0], *line[1:].split()
-        if sign == "+":
-            groups[int(pid)] = rest[0] if rest else ""
+        pid, _, started = line[1:].strip().partition(" ")
+        if line.startswith("+"):
+            groups[int(pid)] = started
         else:
             groups.pop(int(pid), None)
     _end_all(groups)

@@ -69,7 +69,7 @@ class Keeper:
         return await tasks.__aexit__(kind, error, trace)
 
     async def configure(self, specs: Mapping[str, ServerSpec]) -> None:
-        """Forget servers that are not configured any more, and discover in the background those not known yet."""
+        """Forget servers that are not configured any more; discover those not known yet in the background."""
         self._specs = specs
 
         async def forget(snapshot: Snapshot) -> Change:
@@ -155,9 +155,7 @@ class Keeper:
         try:
             async with self._connections.connection(server) as connection:
                 listing = await connection.list_tools()
-                found = Discovery(
-                    spec=spec, facts=connection.facts, tools=listing.tools, notes=listing.notes
-                )
+                found = Discovery(spec=spec, facts=connection.facts, tools=listing.tools, notes=listing.notes)
         except MaitredError as error:
             return await self._failed(spec, str(error))
         finally:

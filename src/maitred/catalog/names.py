@@ -8,6 +8,7 @@ on the order in which they were found, and adding a tool never renames another u
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 
 from maitred.model.tools import ToolKey, content_hash
 
@@ -23,20 +24,24 @@ def publish(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
     Within a group that would share a name, the only member whose name needed no change keeps it; all others
     get their hash.
     """
+    names = {key: _plain(key) for key in keys}
     groups: dict[str, list[ToolKey]] = defaultdict(list)
-    for key in set(keys):
-        groups[_plain(key)].append(key)
-    names: dict[ToolKey, str] = {}
+    for key, plain in names.items():
+        groups[plain].append(key)
     for plain, members in groups.items():
+        if len(members) == 1 and len(plain) <= MAX_NAME:
+            continue
         exact = [key for key in members if _is_exact(key, plain)]
         for key in members:
-            keeps = plain and len(plain) <= MAX_NAME and (len(members) == 1 or exact == [key])
-            names[key] = plain if keeps else _hashed(plain, key, _HASH_DIGITS)
+            if len(plain) > MAX_NAME or exact != [key]:
+                names[key] = _hashed(plain, key, _HASH_DIGITS)
     _settle(names)
     return names
 
 
+@lru_cache(maxsize=100_000)
 def _plain(key: ToolKey) -> str:
+    """The name a tool would have if it were alone."""
     server, tool = (_ILLEGAL.sub("_", part).strip("_") or "x" for part in (key.server, key.name))
     if _ILLEGAL.search(key.name) is None:
         tool = key.name
@@ -55,11 +60,10 @@ def _hashed(plain: str, key: ToolKey, digits: int) -> str:
 def _settle(names: dict[ToolKey, str]) -> None:
     """Lengthen hashes until no two tools share a name (a server could publish a name that ends in a hash)."""
     for digits in range(_HASH_DIGITS, 33):
+        if len(set(names.values())) == len(names):
+            return
         taken: dict[str, list[ToolKey]] = defaultdict(list)
         for key, name in names.items():
             taken[name].append(key)
-        clashing = [key for members in taken.values() if len(members) > 1 for key in members]
-        if not clashing:
-            return
-        for key in clashing:
+        for key in [key for members in taken.values() if len(members) > 1 for key in members]:
             names[key] = _hashed(_plain(key), key, digits + 1)

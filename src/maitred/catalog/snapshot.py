@@ -1,4 +1,4 @@
-"""The immutable picture of one generation of the catalog, from which all reads are served, and changes of it."""
+"""The immutable picture of one generation of the catalog, which serves all reads, and changes of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,7 +77,7 @@ class Snapshot:
         return None if body is None else from_json(body)
 
     def definition(self, tool: Tool) -> dict[str, Any]:
-        """The tool's definition as a client sees it in `tools/list`: as registered, under its published name."""
+        """The definition as a client sees it in `tools/list`: as registered, under the published name."""
         schema = self.schema(tool.input_hash)
         definition: dict[str, Any] = {"name": tool.name}
         if tool.title:

@@ -4,7 +4,7 @@ Reads of single tools never come here; a process loads one `Snapshot` and serves
 one transaction and raises the generation only when something changed that a reader could notice.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -157,7 +157,7 @@ class SqlStore:
 
 
 def _prepare(connection: Any, _: Any) -> None:
-    """Set up a new SQLite connection: readers beside one writer, transactions begun by us and not by the driver."""
+    """Set up a new SQLite connection: readers beside one writer, transactions begun by us, not the driver."""
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000", "foreign_keys=ON"):

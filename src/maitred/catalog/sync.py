@@ -40,7 +40,8 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
     counted = {draft.key: replace(draft, cost_tokens=cost) for draft, cost in zip(fresh, costs, strict=True)}
     merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
     others = {tool.key: tool for tool in snapshot.tools if tool.server != found.spec.name}
-    named = _rename(others | merged)
+    same_keys = known.keys() == merged.keys()
+    named = merged if same_keys else _rename(others | merged)
     changed = [tool for key, tool in named.items() if snapshot.by_key.get(key) != tool]
     removed = [key for key in known if key not in merged]
     before = snapshot.servers.get(found.spec.name)
@@ -72,6 +73,8 @@ def failure(snapshot: Snapshot, spec: ServerSpec, reason: str) -> Change:
 def removal(snapshot: Snapshot, configured: Mapping[str, ServerSpec]) -> Change:
     """The change that forgets the servers that are not configured any more, and frees the names they took."""
     gone = [name for name in snapshot.servers if name not in configured]
+    if not gone:
+        return Change()
     kept = {tool.key: tool for tool in snapshot.tools if tool.server in configured}
     renamed = [tool for key, tool in _rename(kept).items() if snapshot.by_key[key] != tool]
     return Change(removed_servers=gone, tools=renamed)

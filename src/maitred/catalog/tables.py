@@ -9,7 +9,7 @@ from typing import Final
 import sqlalchemy as sa
 
 HEAD: Final = "0001"
-"""The newest migration. A store at this revision is opened without loading Alembic, which is slow to import."""
+"""The newest migration. A store that has it is opened without loading Alembic, which is slow to import."""
 
 metadata = sa.MetaData()
 

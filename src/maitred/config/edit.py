@@ -36,8 +36,8 @@ _ATTEMPTS = 20
 _INDENT = 2
 _GAP = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)  # what may stand between the parts of JSON
 _REMARK = re.compile(
-    r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*)(?=[\r\n])"
-)  # a comment up to the line's end
+    r"(?>[ \t]*(?>//[^\r\n]*|/\*[^\r\n]*?\*/))+[ \t]*(?=[\r\n])"
+)  # comments to the line's end
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
@@ -128,11 +128,8 @@ def _yaml(value: Any) -> list[str]:
             items = CommentedSeq(styled(item) for item in value)
             items.fa.set_flow_style()
             return items
-        return (
-            DoubleQuotedScalarString(value)
-            if isinstance(value, str) and _UNPRINTABLE.search(value)
-            else value
-        )
+        needs_escapes = isinstance(value, str) and _UNPRINTABLE.search(value)
+        return DoubleQuotedScalarString(value) if needs_escapes else value
 
     yaml = YAML()
     yaml.width = sys.maxsize
@@ -305,7 +302,7 @@ class _Layout:
 
 
 def _change(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
-    """Read, edit and write the file; if somebody else changed it meanwhile, do so again with what they wrote."""
+    """Read, edit and write the file; if somebody else changed it meanwhile, start again from their text."""
     try:
         target = path.resolve()
         if create:
@@ -323,9 +320,8 @@ def _change(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
     except UnicodeError as error:
         raise ConfigError(str(path), ["the text or an entry is not valid UTF-8"]) from error
     except (OSError, RuntimeError) as error:
-        raise ConfigError(
-            str(path), [f"the file cannot be changed: {getattr(error, 'strerror', error)}"]
-        ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(str(path), [f"the file cannot be changed: {reason}"]) from error
     raise ConfigError(str(path), ["another program keeps changing the file; try again"])
 
 

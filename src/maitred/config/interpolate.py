@@ -49,7 +49,7 @@ def resolve(value: str, environ: Mapping[str, str]) -> str:
 
 def escape(text: str) -> str:
     """The value that `resolve` turns back into `text`, whatever dollar signs stand in it."""
-    return re.sub(r"\$(?=[${])", "$$$$", text)
+    return re.sub(r"\$(?=[${])", "$$", text)
 
 
 @dataclass(frozen=True, kw_only=True)

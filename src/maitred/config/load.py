@@ -121,7 +121,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        hint = f"the file does not exist; `maitred import` or `maitred add NAME -- COMMAND` makes it ({path})"
+        hint = "the file does not exist; `maitred import` or `maitred add NAME -- COMMAND` makes it"
         raise ConfigError(str(path), [hint]) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
@@ -201,9 +201,9 @@ def _syntax(error: YAMLError, text: str) -> str:
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         return f"line {line}: holds a control character that YAML does not allow"
     mark = error.problem_mark or error.context_mark
-    tab = "'\\t'" in str(error.problem)
-    problem = "a tab cannot indent YAML; use spaces" if tab else error.problem
-    return f"{f'line {mark.line + 1}: ' if mark else ''}{problem or 'is not valid YAML'}"
+    problem = ": ".join(str(part) for part in (error.context, error.problem) if part)
+    problem = "a tab cannot indent YAML; use spaces" if "'\\t'" in problem else problem
+    return f"line {mark.line + 1 if mark else 1}: {problem}"
 
 
 def strict_json(text: str) -> str:

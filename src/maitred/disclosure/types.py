@@ -1,4 +1,4 @@
-"""Say in a few characters what a JSON Schema asks for: `str`, `int[]`, `"open"|"closed"`, `{name: str, age?: int}`.
+"""Say in a few characters what a JSON Schema asks for: `str`, `int[]`, `"a"|"b"`, `{name: str, age?: int}`.
 
 Written for models, which read this notation as well as the schema at a twentieth of its length. It tolerates
 every schema that servers really send: invalid, recursive, remote references, keywords of any draft.
@@ -8,7 +8,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_NAMES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool", "null": "null", "array": "any[]"}
+_NAMES = {
+    "string": "str",
+    "integer": "int",
+    "number": "num",
+    "boolean": "bool",
+    "null": "null",
+    "array": "any[]",
+}
 _MAX_ENUM = 6
 _MAX_ENUM_CHARACTERS = 80
 _MAX_DEPTH = 3
@@ -41,31 +48,35 @@ def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[st
             properties |= dict(more) if isinstance(more, Mapping) else {}
             more = inner.get("required")
             required |= {name for name in more if isinstance(name, str)} if isinstance(more, list) else set()
-    return {str(k): v for k, v in properties.items()} | {n: {} for n in required if n not in properties}, required
+    return {str(k): v for k, v in properties.items()} | {
+        n: {} for n in required if n not in properties
+    }, required
 
 
 def type_of(schema: Any, root: Any, depth: int = 0) -> str:
     """The type of a value, as short as it can be said."""
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return "any"
     schema = _follow(schema, root)
     if "const" in schema:
         return _literal(schema["const"])
     if isinstance(schema.get("enum"), list) and schema["enum"]:
         return _enum(schema["enum"])
-    for keyword in ("anyOf", "oneOf"):
-        if isinstance(schema.get(keyword), list) and schema[keyword]:
-            return _union([type_of(option, root, depth + 1) for option in schema[keyword]])
     kind = schema.get("type")
-    if isinstance(kind, list):
-        return _union([type_of({**schema, "type": one}, root, depth) for one in kind])
-    if kind == "array":
-        items = schema.get("items")
-        inner = type_of(items, root, depth + 1) if items is not None and depth < _MAX_DEPTH else "any"
-        return f"({inner})[]" if "|" in inner else f"{inner}[]"
+    options = next((o for k in ("anyOf", "oneOf") if isinstance(o := schema.get(k), list) and o), None)
+    if options is None and isinstance(kind, list):
+        options = [{**schema, "type": one} for one in kind]
+    if options is not None:
+        return _union([type_of(option, root, depth + 1) for option in options])
     if kind == "object" or "properties" in schema:
         return _object(schema, root, depth)
-    return _NAMES.get(kind, "any") if isinstance(kind, str) else "any"
+    return _array(schema, root, depth) if kind == "array" else _NAMES.get(str(kind), "any")
+
+
+def _array(schema: Mapping[str, Any], root: Any, depth: int) -> str:
+    items = schema.get("items")
+    inner = type_of(items, root, depth + 1) if items is not None else "any"
+    return f"({inner})[]" if "|" in inner else f"{inner}[]"
 
 
 def _object(schema: Mapping[str, Any], root: Any, depth: int) -> str:

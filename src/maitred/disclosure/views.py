@@ -45,7 +45,7 @@ def first_sentence(text: str, budget_tokens: int = _SENTENCE_TOKENS) -> tuple[st
 
 
 def line(snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS) -> str:
-    """One call-ready line: `server__tool(required: str, optional?: int, …+3) - What it does.`"""
+    """One call-ready line, such as `server__tool(required: str, optional?: int, …+3) - What it does`."""
     found = list(parameters(snapshot.schema(tool.input_hash)))
     required = [f"{name}: {kind}" for name, kind, needed in found if needed]
     optional = [f"{name}?: {kind}" for name, kind, needed in found if not needed]
@@ -90,7 +90,7 @@ def brief(snapshot: Snapshot, tool: Tool) -> str:
 
 
 def full(snapshot: Snapshot, tool: Tool, budget_tokens: int = FULL_TOKENS) -> str:
-    """The whole definition as compact JSON; what does not fit is left out from the least needed on, and named."""
+    """The whole definition as compact JSON; what does not fit is left out, least needed first, and named."""
     definition = snapshot.definition(tool)
     definition = {k: v for k, v in definition.items() if k not in ("icons", "_meta")}
     omitted: list[str] = []

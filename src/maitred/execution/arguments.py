@@ -27,9 +27,7 @@ class ArgumentChecker:
     def __init__(self) -> None:
         self._compiled: OrderedDict[str, jsonschema_rs.Validator | None] = OrderedDict()
 
-    def faults(
-        self, digest: str, schema_of: Callable[[str], Any], arguments: Mapping[str, Any]
-    ) -> list[str]:
+    def faults(self, digest: str, schema_of: Callable[[str], Any], arguments: Mapping[str, Any]) -> list[str]:
         """What is wrong with the arguments, one fault a line; empty when they fit.
 
         Args:
@@ -50,9 +48,7 @@ class ArgumentChecker:
                 break
         return found
 
-    def _validator(
-        self, digest: str, schema_of: Callable[[str], Any]
-    ) -> jsonschema_rs.Validator | None:
+    def _validator(self, digest: str, schema_of: Callable[[str], Any]) -> jsonschema_rs.Validator | None:
         if digest in self._compiled:
             self._compiled.move_to_end(digest)
             return self._compiled[digest]

@@ -1,4 +1,4 @@
-"""Route one call: the tool by its name, its arguments checked, its server reached, its answer brought back."""
+"""Route one call: check its arguments, reach its server, bring back the answer."""
 
 from collections.abc import Callable
 from typing import Any

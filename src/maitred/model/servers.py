@@ -23,7 +23,7 @@ class Timeouts:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSpec:
-    """How to reach one server, as the operator wrote it: references such as `${TOKEN}` are not resolved yet."""
+    """How to reach one server, as the operator wrote it; references such as `${TOKEN}` are not resolved."""
 
     name: str
     transport: Transport = "stdio"
@@ -46,7 +46,11 @@ class ServerSpec:
     @property
     def target(self) -> str:
         """What a person would recognise it by: its command line or its address."""
-        return " ".join([self.command, *self.args]) if self.transport == "stdio" else self.url or "in this process"
+        return (
+            " ".join([self.command, *self.args])
+            if self.transport == "stdio"
+            else self.url or "in this process"
+        )
 
 
 class State(StrEnum):

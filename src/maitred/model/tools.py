@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-
-
 @dataclass(frozen=True, kw_only=True, order=True, slots=True)
 class ToolKey:
     """Who a tool is, whatever it is called: its server and the name it has there."""

@@ -1,7 +1,7 @@
 """Cut text into the words that search matches; the same function serves indexing and queries.
 
-Identifiers are split (`listPullRequests`, `list_pull_requests`, `mp3ToWav`) and kept joined as well; characters
-of scripts that are written without spaces become words of their own.
+Identifiers are split (`listPullRequests`, `list_pull_requests`, `mp3ToWav`) and kept joined as well; the
+characters of scripts that are written without spaces become words of their own.
 """
 
 import re
@@ -12,9 +12,11 @@ _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
 
 STOP_WORDS = frozenset(
-    "a an and are as at be been by can could do does for from get give has have how i if in into is it its let"
-    " like make may me my need of on or our please should so some that the their them then there these this to"
-    " up us use using want was we what when where which will with would you your".split()
+    """
+    a an and are as at be been by can could do does for from get give has have how i if in into is
+    it its let like make may me my need of on or our please should so some that the their them then
+    there these this to up us use using want was we what when where which will with would you your
+    """.split()  # noqa: SIM905  # a list of one word a line would be a page long
 )
 
 

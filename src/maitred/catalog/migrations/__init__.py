@@ -1,1 +1,1 @@
-"""The steps that bring an older store to the present tables; run by `catalog.store` when a store is behind."""
+"""The steps that bring an older store to the present tables; see `maitred.catalog.migrate`."""

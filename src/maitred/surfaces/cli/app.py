@@ -28,10 +28,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[  # noqa: ARG001  # handled by its callback
+    version: Annotated[  # handled by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to standard error.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log what happens to standard error.")
+    ] = False,
 ) -> None:
     set_up_logging(verbose=verbose)
 

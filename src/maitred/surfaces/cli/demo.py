@@ -1,3 +1,186 @@
-"""placeholder"""
+"""`maitred demo`: the whole main job on three real servers, without keys and without network."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import typer
-def register(app: typer.Typer) -> None: ...
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from maitred.catalog.counting import count_tokens
+from maitred.config.load import load
+from maitred.errors import ConfigError
+from maitred.surfaces.cli.common import err, out, run
+from maitred.wiring import open_gateway
+
+if TYPE_CHECKING:  # the SDK takes a second to import
+    from mcp import Client
+
+_PAGE = b"<html><body><h1>Today's menu</h1><p>Onion soup, sole meuniere, tarte tatin.</p></body></html>"
+_PACKAGES = {
+    "time": ("mcp_server_time", ["--local-timezone", "UTC"]),
+    "git": ("mcp_server_git", []),
+    "fetch": ("mcp_server_fetch", ["--ignore-robots-txt", "--allow-private-ips"]),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(demo)
+
+
+def demo() -> None:
+    """Show what an agent sees: what three real servers cost raw, the menu instead, a search, and calls."""
+    missing = [module for module, _ in _PACKAGES.values() if find_spec(module) is None]
+    if missing:
+        raise ConfigError(
+            "demo", [f"{', '.join(missing)} are missing; `pip install 'maitred[demo]'` brings them"]
+        )
+    with tempfile.TemporaryDirectory(prefix="maitred-demo-") as folder, _website() as url:
+        path = _configure(Path(folder))
+        run(lambda: _show(path, url))
+
+
+def _configure(folder: Path) -> Path:
+    """A configuration of the servers that can run here; git needs its program, and a repository."""
+    servers: dict[str, Any] = {
+        name: {"command": sys.executable, "args": ["-m", module, *args]}
+        for name, (module, args) in _PACKAGES.items()
+    }
+    if shutil.which("git"):
+        _repository(folder / "repository")
+    else:
+        del servers["git"]
+        err.print("git is not installed, so the demonstration goes without its server")
+    path = folder / "maitred.yaml"
+    settings = {"servers": servers, "disclosure": {"mode": "menu"}, "catalog": {"path": "catalog.db"}}
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    return path
+
+
+def _repository(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "soup.txt").write_text("onions, butter, stock, bread, cheese\n", encoding="utf-8")
+    who = ["-c", "user.name=Demo", "-c", "user.email=demo@example.org", "-c", "commit.gpgsign=false"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "Add the onion soup"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)  # noqa: S607  # git from the user's PATH
+
+
+@contextmanager
+def _website() -> Iterator[str]:
+    """A page on loopback, so that fetching works without network."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # the library's name
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(_PAGE)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's signature
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+async def _show(path: Path, url: str) -> None:
+    from mcp import Client  # noqa: PLC0415  # as above
+
+    from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415
+
+    async with open_gateway(load(path)) as gateway:
+        with err.status("starting real servers, once, to learn their tools …"):
+            await gateway.settled(120)
+        raw = _raw_cost(gateway.servers())
+        async with Client(McpSurface(gateway).server) as client:
+            await _show_menu(client, raw)
+            await _show_search(client)
+            await _show_calls(
+                client, path.parent / "repository" if "git" in gateway.settings.servers else None, url
+            )
+    _show_line_to_paste()
+
+
+def _raw_cost(servers: list[Any]) -> int:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("server", "tools", "tokens raw"):
+        table.add_column(heading, justify="left" if heading == "server" else "right")
+    for server in servers:
+        table.add_row(server.name, str(server.tools), f"{server.cost_tokens:,}")
+        if server.error:
+            out.print(Text(f"{server.name}: {server.error}", style="red"))
+    _heading("1. What an agent without maitred carries in every conversation")
+    out.print(table)
+    return sum(server.cost_tokens for server in servers)
+
+
+async def _show_menu(client: "Client", raw: int) -> None:
+    listed = await client.list_tools()
+    tools = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed.tools]
+    [menu] = count_tokens([json.dumps(tools, separators=(",", ":"))])
+    _heading("2. What it carries with maitred: the menu")
+    out.print(", ".join(tool.name for tool in listed.tools))
+    out.print(f"{raw:,} tokens raw, [bold]{menu:,} tokens[/bold] as a menu: {raw / menu:.1f} times less.")
+    out.print("The menu stays the same with ten or a thousand servers. So few tools as here maitred would")
+    out.print("show directly (disclosure.mode: auto); the demonstration asks for the menu.")
+
+
+async def _show_search(client: "Client") -> None:
+    _heading("3. The agent searches, two capabilities at once")
+    phrases = ["convert time between time zones", "show the commit log"]
+    await _call(client, "search_tools", {"phrases": phrases, "limit": 2})
+
+
+async def _show_calls(client: "Client", repository: Path | None, url: str) -> None:
+    _heading("4. and calls what it found")
+    zones = {"source_timezone": "Europe/Paris", "time": "19:30", "target_timezone": "Asia/Tokyo"}
+    await _call(client, "call_read_only_tool", {"name": "time__convert_time", "arguments": zones})
+    if repository is not None:
+        arguments = {"repo_path": str(repository), "max_count": 1}
+        await _call(client, "call_tool", {"name": "git__git_log", "arguments": arguments})
+    arguments = {"url": url, "raw": True}
+    await _call(client, "call_tool", {"name": "fetch__fetch", "arguments": arguments})
+    _heading("5. A mistake is answered with what the next try needs")
+    await _call(client, "call_tool", {"name": "time__convert_time", "arguments": {"time": "19:30"}})
+
+
+async def _call(client: "Client", name: str, arguments: Mapping[str, Any]) -> None:
+    out.print(Text(f"> {name} {json.dumps(arguments)}", style="cyan"))
+    result = await client.call_tool(name, dict(arguments))
+    text = "\n".join(block.text for block in result.content if block.type == "text")
+    color = "red" if result.is_error else "green"
+    out.print(Panel(Text(text.strip()), border_style=color, expand=False), soft_wrap=False)
+
+
+def _heading(text: str) -> None:
+    out.print()
+    out.print(Text(text, style="bold"))
+
+
+def _show_line_to_paste() -> None:
+    program = Path(sys.argv[0]).absolute()
+    command = str(program) if program.name == "maitred" else "maitred"
+    entry = {"mcpServers": {"maitred": {"command": command, "args": ["serve"]}}}
+    _heading("Yours next")
+    out.print("  maitred import                 take over the servers of your other clients")
+    out.print("  maitred add NAME -- COMMAND    add one by hand")
+    out.print("Then paste this line into your client's MCP configuration, in place of its servers:")
+    out.print(Text(json.dumps(entry), style="bold"))

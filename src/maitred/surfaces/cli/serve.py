@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 import anyio
 import typer
 
+from maitred.config.interpolate import UnresolvedReferenceError, resolve
 from maitred.config.load import with_http
 from maitred.config.settings import Settings
+from maitred.errors import ConfigError
 from maitred.surfaces.cli.common import ConfigOption, err, run, settings_of
 from maitred.wiring import follow_settings, open_gateway
 
@@ -31,7 +33,16 @@ def serve(
 ) -> None:
     """Serve all configured servers to MCP clients as one."""
     settings = with_http(settings_of(config), host=host, port=port, token=token)
+    settings = with_http(settings, token=_resolved(settings))
     run(lambda: _serve(settings, transport))
+
+
+def _resolved(settings: Settings) -> str:
+    """The token with its references replaced, so that it need not stand in the file."""
+    try:
+        return resolve(settings.http.token, os.environ)
+    except UnresolvedReferenceError as error:
+        raise ConfigError(str(settings.source), [f"http.token: {error}"]) from error
 
 
 async def _serve(settings: Settings, transport: Transport) -> None:
@@ -44,6 +55,7 @@ async def _serve(settings: Settings, transport: Transport) -> None:
         await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
         async with open_gateway(settings) as gateway:
             tasks.start_soon(follow_settings, gateway, settings)
+            tasks.start_soon(gateway.warm)
             surface = McpSurface(gateway)
             if transport == "stdio":
                 await serve_stdio(surface)

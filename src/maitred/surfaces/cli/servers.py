@@ -102,48 +102,75 @@ def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> No
 def import_servers(
     config: ConfigOption = None,
     client: Annotated[
-        list[str] | None, typer.Option(help=f"Only from this client; repeatable. One of {', '.join(CLIENTS)}.")
+        list[str] | None,
+        typer.Option(help=f"Only from this client; repeatable. One of {', '.join(CLIENTS)}."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Import all that is new, without asking.")] = False,
+    names: Annotated[list[str] | None, typer.Argument(help="Import just these, without asking.")] = None,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes", "-y", help="Import all new servers but those of project files, without asking."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Import the servers that other clients on this machine use; their files are not changed."""
-    if unknown := sorted(set(client or []) - set(CLIENTS)):
-        raise ConfigError("--client", [f"{name!r} is unknown; use {', '.join(CLIENTS)}" for name in unknown])
-    found = discover(home=Path.home(), cwd=Path.cwd(), environ=os.environ, platform=sys.platform)
+    found = discover(
+        home=Path.home(),
+        cwd=Path.cwd(),
+        environ=os.environ,
+        platform=sys.platform,
+        clients=client or CLIENTS,
+    )
     path = config_path(config)
-    known = load(path).servers if path.exists() else {}
-    wanted = [one for one in found.found if not client or set(one.clients) & set(client)]
+    known = set(load(path).servers) if path.exists() else set()
     if as_json:
-        print_json(_as_json(found, wanted, set(known)))
-        if not yes:
-            return
-    new = [one for one in wanted if one.name not in known]
-    if not as_json:
-        _show(found, wanted, set(known))
-    chosen = new if yes or not new else _choose(new)
+        print_json(_as_json(found, known))
+    else:
+        _show(found, known)
+    new = [one for one in found.found if one.name not in known]
+    if names:
+        chosen = _named(found, names, known)
+    elif yes:
+        chosen = [one for one in new if not one.is_shared]
+    else:
+        chosen = [] if as_json or not new else _choose(new)
     if chosen:
         add_servers(path, {one.name: one.entry for one in chosen})
     if not as_json:
-        names = ", ".join(one.name for one in chosen)
-        out.print(f"Imported {names} into {path}." if chosen else "Nothing imported.")
+        imported = ", ".join(one.name for one in chosen)
+        out.print(f"Imported {imported} into {path}." if chosen else "Nothing imported.")
 
 
-def _show(found: Discovery, wanted: list[Found], known: set[str]) -> None:
-    if wanted:
+def _show(found: Discovery, known: set[str]) -> None:
+    if found.found:
         table = Table(box=None, pad_edge=False)
         for heading in ("server", "from", "reached by", "remark"):
             table.add_column(heading)
-        for one in wanted:
-            reach = one.entry.get("url") or " ".join([one.entry.get("command", ""), *one.entry.get("args", [])])
-            remarks = [*(["already configured"] if one.name in known else []), *one.notes]
-            table.add_row(Text(one.name), one.client, Text(str(reach)[:70]), Text("; ".join(remarks)))
+        for one in found.found:
+            command = [one.entry.get("command", ""), *one.entry.get("args", [])]
+            remarks = ["name already configured"] if one.name in known else []
+            if one.is_shared:
+                remarks.append("from a project's file: `--yes` leaves it out, its name imports it")
+            reach = Text(str(one.entry.get("url") or " ".join(command))[:70])
+            table.add_row(Text(one.name), one.client, reach, Text("; ".join([*remarks, *one.notes])))
         out.print(table)
     else:
         out.print("No servers found in other clients.")
     for problem in found.problems:
         what = f" ({problem.name})" if problem.name else ""
         out.print(Text(f"Skipped {problem.client}{what}: {problem.path}: {problem.reason}"))
+
+
+def _named(found: Discovery, names: list[str], known: set[str]) -> list[Found]:
+    by_name = {one.name: one for one in found.found}
+    faults = [f"no client has a server {name!r}" for name in names if name not in by_name]
+    faults += [
+        f"{name!r} is configured already; `maitred remove {name}` first" for name in names if name in known
+    ]
+    if faults:
+        raise ConfigError("import", faults)
+    return [by_name[name] for name in names]
 
 
 def _choose(new: list[Found]) -> list[Found]:
@@ -156,7 +183,7 @@ def _choose(new: list[Found]) -> list[Found]:
     return new if names == ["all"] else [one for one in new if one.name in names]
 
 
-def _as_json(found: Discovery, wanted: list[Found], known: set[str]) -> dict[str, Any]:
+def _as_json(found: Discovery, known: set[str]) -> dict[str, Any]:
     return {
         "found": [
             {
@@ -166,11 +193,13 @@ def _as_json(found: Discovery, wanted: list[Found], known: set[str]) -> dict[str
                 "entry": one.entry,
                 "notes": list(one.notes),
                 "configured": one.name in known,
+                "from_a_project_file": one.is_shared,
             }
-            for one in wanted
+            for one in found.found
         ],
         "problems": [
-            {"client": p.client, "path": str(p.path), "name": p.name, "reason": p.reason} for p in found.problems
+            {"client": p.client, "path": str(p.path), "name": p.name, "reason": p.reason}
+            for p in found.problems
         ],
     }
 

@@ -45,7 +45,12 @@ def search(
             {
                 "phrases": list(answer.phrases),
                 "results": [
-                    {"name": r.tool.name, "server": r.tool.server, "raw_name": r.tool.key.name, "line": r.line}
+                    {
+                        "name": r.tool.name,
+                        "server": r.tool.server,
+                        "raw_name": r.tool.key.name,
+                        "line": r.line,
+                    }
                     for r in answer.results
                 ],
                 "withheld": {k: {"count": n, "reason": why} for k, (n, why) in answer.withheld.items()},
@@ -80,8 +85,12 @@ def call(
     name: Annotated[str, typer.Argument(help="Full name of the tool.")],
     values: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Arguments.")] = None,
     config: ConfigOption = None,
-    args: Annotated[str, typer.Option(help="All arguments as one JSON object; `-` reads standard input.")] = "",
-    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse a tool that may change things.")] = False,
+    args: Annotated[
+        str, typer.Option(help="All arguments as one JSON object; `-` reads standard input.")
+    ] = "",
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Refuse a tool that may change things.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Call a tool and print its answer; exits with 1 when the tool says that it failed."""
@@ -113,7 +122,7 @@ def _parse_object(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError("--args", [f"is not JSON: {error}"]) from None
     if not isinstance(value, dict):
-        raise ConfigError("--args", ["must be a JSON object, such as '{\"path\": \"/tmp\"}'"])
+        raise ConfigError("--args", ['must be a JSON object, such as \'{"path": "/tmp"}\''])
     return value
 
 
@@ -144,7 +153,9 @@ def _readable(result: Mapping[str, Any]) -> list[str]:
         if kind == "text":
             lines.append(block.get("text", ""))
         elif kind in ("image", "audio"):
-            lines.append(f"[{kind} {block.get('mimeType', '')}, {len(block.get('data', ''))} characters base64]")
+            lines.append(
+                f"[{kind} {block.get('mimeType', '')}, {len(block.get('data', ''))} characters base64]"
+            )
         else:
             lines.append(json.dumps(block, ensure_ascii=False))
     if not lines and "structuredContent" in result:

@@ -33,6 +33,7 @@ class RequireToken:
         self._expected = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401, or pass the request on."""
         if scope["type"] == "http":
             given = Headers(scope=scope).get("authorization", "").encode()
             if not hmac.compare_digest(given, self._expected):
@@ -112,7 +113,7 @@ def _announce_within_lifespan(inner: Starlette, surface: McpSurface) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and leaves signals to whoever runs it, so that servers are ended in good order."""
+    """Says when it is ready; leaves signals to whoever runs it, so that servers are ended in good order."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[str], None]) -> None:
         super().__init__(config)

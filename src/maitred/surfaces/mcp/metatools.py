@@ -8,7 +8,6 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-
 from maitred.errors import MaitredError
 from maitred.gateway import Gateway, Progress
 from maitred.model.tools import ToolCall
@@ -104,7 +103,9 @@ async def _info(
     detail = _text(arguments, "detail") or "brief"
     if detail not in ("brief", "full"):
         raise _WrongArgumentError(f"`detail` is brief or full, not {detail!r}")
-    return text_result(gateway.info(_texts(arguments, "names", "name"), "full" if detail == "full" else "brief").text)
+    return text_result(
+        gateway.info(_texts(arguments, "names", "name"), "full" if detail == "full" else "brief").text
+    )
 
 
 async def _call_tool(
@@ -138,7 +139,9 @@ def _inner(arguments: Mapping[str, Any], call: ToolCall) -> ToolCall:
         try:
             inner = json.loads(inner) if inner.strip() else {}
         except ValueError as error:
-            raise _WrongArgumentError(f"`arguments` must be an object; its JSON does not parse: {error}") from None
+            raise _WrongArgumentError(
+                f"`arguments` must be an object; its JSON does not parse: {error}"
+            ) from None
     if inner is None:
         inner = {}
     if not isinstance(inner, Mapping):

@@ -1,4 +1,4 @@
-"""Shape what passes between a client and a server: results for the client's era, `_meta` without what is ours.
+"""Shape what passes between client and server: results for the client's era, `_meta` without what is ours.
 
 A result goes through whole. Only what belongs to one connection is taken out, and what a client of an older
 revision could not read is said in a way that it can.
@@ -64,14 +64,16 @@ def for_handshake(result: Mapping[str, Any]) -> dict[str, Any]:
     out = _checked(result)
     if out.pop("resultType", "complete") == "input_required":
         text = (
-            "The tool asks for input from the user, in a way that this client's protocol revision cannot answer."
-            " It was not carried out."
+            "The tool asks for input from the user, in a way that this client's protocol revision cannot"
+            " answer. It was not carried out."
         )
         return {"content": [{"type": "text", "text": text}], "isError": True}
     structured = out.get("structuredContent")
     if structured is not None and not isinstance(structured, Mapping):
         del out["structuredContent"]
-        out["content"] = out["content"] or [{"type": "text", "text": json.dumps(structured, ensure_ascii=False)}]
+        out["content"] = out["content"] or [
+            {"type": "text", "text": json.dumps(structured, ensure_ascii=False)}
+        ]
     if meta := without_owned(out.get("_meta")):
         out["_meta"] = meta
     else:

@@ -2,8 +2,8 @@
 
 `tools/call` is answered in a middleware: its result is relayed as the server wrote it, so validating it
 again against the SDK's models would cost time and lose what the models do not know. Two provisional or
-private parts of the SDK are used, here only and pinned by `tests/surfaces/test_server.py`: `Server.middleware`,
-and a session's connection (to notify handshake-era clients, which the SDK keeps no public list of).
+private parts of the SDK are used, here only and pinned by `tests/surfaces/mcp/test_server.py`: its
+middleware, and a session's connection (the SDK keeps no list of the handshake-era clients to notify).
 """
 
 import base64
@@ -80,12 +80,12 @@ class McpSurface:
             instructions=metatools.INSTRUCTIONS,
             cache_hints=_HINTS,
             get_tool_input_schema=gateway.schema_of,
-            on_list_tools=self._list_tools,
             on_call_tool=self._never_called,
             on_subscriptions_listen=self._listen,
         )
+        self.server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
         self.server.middleware.append(self._middleware)
-        gateway.on_change(lambda: self._changed.set())
+        gateway.on_change(lambda: self._changed.set())  # noqa: PLW0108  # the event is replaced after each notice
 
     def close(self) -> None:
         """Let open change streams end in good order."""
@@ -180,7 +180,9 @@ def _read_cursor(cursor: str | None) -> str:
     try:
         return base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii")
     except (ValueError, binascii.Error):
-        raise MCPError(INVALID_PARAMS, f"{cursor!r} is not a cursor of this server; list from the start") from None
+        raise MCPError(
+            INVALID_PARAMS, f"{cursor!r} is not a cursor of this server; list from the start"
+        ) from None
 
 
 def _write_cursor(name: str) -> str:

@@ -69,7 +69,7 @@ async def _serve_pipes(surface: McpSurface) -> None:
 
 
 class _Era:
-    """Answers in the protocol era that the client's first request opens; later claims of the other are refused."""
+    """Answers in the protocol era that the client's first request opens; the other is refused from there."""
 
     def __init__(self, surface: McpSurface, channel: LineChannel, state: Any) -> None:
         self._surface = surface
@@ -79,9 +79,7 @@ class _Era:
         self.connection = Connection.for_loop(channel)
         self._runner = ServerRunner(surface.server, self.connection, state)
 
-    async def on_request(
-        self, context: Any, method: str, params: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    async def on_request(self, context: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         enveloped = method != "initialize" and _has_envelope(params)
         if self._modern is None:
             self._modern = enveloped
@@ -90,7 +88,7 @@ class _Era:
         if enveloped:
             raise MCPError(
                 INVALID_REQUEST,
-                "this connection was opened by a handshake; requests with the 2026-07-28 envelope are refused",
+                "this connection was opened by a handshake; the 2026-07-28 envelope is refused on it",
             )
         if method == "tools/call" and self.connection.initialize_accepted:
             version = self.connection.protocol_version
@@ -124,7 +122,9 @@ class _Era:
             return
         connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
         try:
-            await ServerRunner(self._surface.server, connection, self._state).on_notify(context, method, params)
+            await ServerRunner(self._surface.server, connection, self._state).on_notify(
+                context, method, params
+            )
         finally:
             await aclose_shielded(connection)
 

@@ -1,0 +1,184 @@
+"""The figures as tables for a person. Nothing is computed here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.calls import Calls
+from bench.machine import Machine
+from bench.memory import Memory
+from bench.processes import Held
+from bench.search import Latency, Search
+from bench.start import YARDSTICK, Starts
+from bench.tokens import Tokens
+from bench.values import Failure, Spread
+
+_LEFT = ("", "way", "program", "corpus", "children")
+
+
+def show_machine(console: Console, machine: Machine) -> None:
+    versions = ", ".join(f"{name} {number}" for name, number in machine.versions.items())
+    console.print(
+        f"{machine.cores} cores ({machine.processor}), {machine.memory_gib} GiB, Python {machine.python},"
+        f" {machine.system}\n{versions}\nload before: {machine.load_before:.2f}; a fixed piece of work took"
+        f" {_ranged(machine.steady_ms, 2)} ms"
+    )
+
+
+def show_calls(console: Console, calls: Calls) -> None:
+    for one in calls.comparisons:
+        title = f"calls: {one.backend} server, client mode={one.client_mode!r}"
+        caption = (
+            f"{calls.rounds} rounds in turn, each {calls.sequential_calls} calls one by one and"
+            f" {calls.concurrent_calls} with {calls.workers} at once; medians; x = ratio to direct within"
+            " a round (lowest-highest); CPU of the process talked to, its server not included"
+        )
+        rows = [
+            (
+                way.name, way.protocol_version, f"{way.p50_ms:.2f}", _times(way.p50_ratio),
+                f"{way.p95_ms:.2f}", _times(way.p95_ratio), f"{way.calls_per_s:.0f}",
+                _times(way.throughput_ratio), f"{way.cpu_ms:.2f}",
+            )
+            for way in one.ways
+        ]  # fmt: skip
+        heads = (
+            "way",
+            "protocol",
+            "p50 ms",
+            "x direct",
+            "p95 ms",
+            "x direct",
+            "calls/s",
+            "x direct",
+            "CPU ms",
+        )
+        console.print(_table(title, heads, rows, caption))
+        _failed(console, one.failures)
+
+
+def show_start(console: Console, starts: Starts) -> None:
+    rows = [
+        (
+            start.name, str(start.servers), f"{start.tools_behind:,}", f"{start.tools_listed:,}",
+            _ranged(start.seconds, 2), _times(start.to_yardstick), str(len(start.children)),
+        )
+        for start in starts.starts
+    ]  # fmt: skip
+    heads = ("program", "servers", "tools behind", "tools listed", "seconds", "x import", "processes started")
+    yardstick_s = _ranged(starts.yardstick_s, 2)
+    caption = f"{starts.rounds} starts in turn; import = python -c '{YARDSTICK}', {yardstick_s} s"
+    console.print(_table("start to the first tools/list, catalog known", heads, rows, caption))
+    _failed(console, starts.failures)
+
+
+def show_memory(console: Console, memory: Memory) -> None:
+    rows = [("bare SDK, imported", "", "", _held(memory.bare), "", "", "")]
+    for one in memory.footprints:
+        searched = _held(one.after_search) if one.after_search else ""
+        rows.append(
+            (
+                one.name, str(one.servers), f"{one.tools:,}", _held(one.after_list), searched,
+                str(one.children), f"{one.below_mib:.0f}",
+            )
+        )  # fmt: skip
+    heads = (
+        "program",
+        "servers",
+        "tools",
+        "after the list",
+        "after a search",
+        "processes below",
+        "MiB below",
+    )
+    caption = f"MiB resident (PSS) of the process itself; the middle of {memory.samples} samples"
+    console.print(_table("memory", heads, rows, caption))
+    _failed(console, memory.failures)
+
+
+def show_tokens(console: Console, tokens: Tokens) -> None:
+    rows = [
+        (
+            cost.corpus, str(cost.servers), f"{cost.tools:,}", f"{cost.raw_tokens:,}",
+            "/".join(str(count) for count in cost.menu_tokens.values()), f"{cost.menu_share:.4%}",
+            f"{cost.definition.p50:.0f} / {cost.definition.p95:.0f}",
+            f"{cost.search_answer.p50:.0f} / {cost.search_answer.p95:.0f}",
+            f"{cost.find_and_call.p50:.0f} / {cost.find_and_call.p95:.0f}",
+            f"{cost.call_alone.p50:.0f} / {cost.call_alone.p95:.0f}",
+        )
+        for cost in tokens.costs
+    ]  # fmt: skip
+    heads = (
+        "corpus", "servers", "tools", "raw", "menu", "menu of raw", "a definition",
+        "a search's answer", "find and call", "the call alone",
+    )  # fmt: skip
+    said = "; ".join(
+        f"{cost.corpus}: {cost.search_answer.samples} searches, {cost.find_and_call.samples} calls"
+        f" of which {cost.refused} refused"
+        for cost in tokens.costs
+    )
+    caption = f"o200k; pairs are p50 / p95; menu in the handshake/stateless era; {said}"
+    console.print(_table("tokens", heads, rows, caption))
+
+
+def show_search(console: Console, search: Search) -> None:
+    rows = [
+        (
+            one.corpus, str(one.servers), f"{one.tools:,}", f"{one.first_ms:.0f}",
+            _took(one.one_phrase), _took(one.three_phrases), f"{one.list_tools.p50_ms:.1f}", str(one.empty),
+        )
+        for one in search.searched
+    ]  # fmt: skip
+    heads = (
+        "corpus",
+        "servers",
+        "tools",
+        "first",
+        "one phrase",
+        "three phrases",
+        "tools/list",
+        "found nothing",
+    )
+    counted = search.searched[0].one_phrase.samples if search.searched else 0
+    caption = f"milliseconds through MCP, p50 / p95 / largest; {counted} searches of one phrase a corpus"
+    console.print(_table("search_tools", heads, rows, caption))
+
+
+SHOW: Mapping[str, Callable[[Console, Any], None]] = {
+    "calls": show_calls,
+    "start": show_start,
+    "memory": show_memory,
+    "tokens": show_tokens,
+    "search": show_search,
+}
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Table:
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    for head in heads:
+        table.add_column(head, justify="left" if head in _LEFT else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _failed(console: Console, failures: Sequence[Failure]) -> None:
+    for failure in failures:
+        console.print(f"FAILED {failure.what}: {failure.why}", style="red", markup=False)
+
+
+def _times(value: Spread) -> str:
+    return f"{value.median:.2f} ({value.low:.2f}-{value.high:.2f})"
+
+
+def _ranged(value: Spread, digits: int) -> str:
+    return f"{value.median:.{digits}f} ({value.low:.{digits}f}-{value.high:.{digits}f})"
+
+
+def _took(latency: Latency) -> str:
+    return f"{latency.p50_ms:.1f} / {latency.p95_ms:.1f} / {latency.largest_ms:.1f}"
+
+
+def _held(held: Held) -> str:
+    return f"{held.rss_mib:.0f}" + (f" ({held.pss_mib:.0f})" if held.pss_mib is not None else "")

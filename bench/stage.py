@@ -1,0 +1,155 @@
+"""What has to stand before anything is measured: a corpus, configurations, and catalogs that know them.
+
+Servers are replayed (`tests/support/replay_server.py`), so that a hundred of them cost little. A catalog is
+made by running `maitred list` once; one for fewer servers starts from a copy, since maitred knows a server by
+how it is reached.
+"""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mcp_types import ListToolsResult
+from pydantic import ValidationError
+from tests.support import corpus
+
+from bench.values import PeerError, Size
+
+ROOT = Path(__file__).resolve().parents[1]
+_BUILD_S = 900
+_SEED = 7
+
+Command = list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A configuration whose servers' tools are all in its catalog; `seconds` is what making it took."""
+
+    config: Path
+    servers: Mapping[str, Command]
+    tools: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Many servers' definitions, and a catalog that knows them. `name` is `generated` or `recorded`."""
+
+    name: str
+    records: Sequence[corpus.Record]
+    known: Known
+
+
+class Stage:
+    """Everything that benches run on, below one folder. What is there already is used again."""
+
+    def __init__(self, folder: Path, size: Size) -> None:
+        self.folder = folder
+        self._size = size
+
+    @cached_property
+    def generated(self) -> Corpus:
+        """The corpus of our own making."""
+        servers, tools = self._size.corpus_servers, self._size.corpus_tools
+        path = self.folder / f"generated-{servers}-{tools}.jsonl"
+        if not path.exists():
+            corpus.write(corpus.generate(_SEED, servers, tools), path)
+        return self._corpus("generated", path)
+
+    @cached_property
+    def recorded(self) -> Corpus | None:
+        """Definitions of real servers, where they are at hand and the size asks for them."""
+        path = corpus.recorded() if self._size.recorded else None
+        return self._corpus("recorded", path) if path else None
+
+    def corpora(self) -> list[Corpus]:
+        """The generated corpus, then the recorded one where there is one."""
+        return [self.generated, *([self.recorded] if self.recorded else [])]
+
+    def known(self, count: int) -> Known:
+        """Some servers of the generated corpus with their catalog; the same ones each time.
+
+        Only such as every peer can serve: one definition that the SDK's models refuse hides a whole server from
+        a client of the SDK, and so from FastMCP's proxy.
+        """
+        every = self.generated.known
+        names = random.Random(_SEED).sample(self._readable, min(count, len(self._readable)))
+        chosen = {name: every.servers[name] for name in names}
+        config = self.configure(f"known-{count}", chosen)
+        if not config.with_suffix(".db").exists():
+            shutil.copy(every.config.with_suffix(".db"), config.with_suffix(".db"))
+        return discover(config, chosen)
+
+    @cached_property
+    def _readable(self) -> list[str]:
+        return sorted(str(one["server"]) for one in self.generated.records if _is_readable(one))
+
+    def configure(self, name: str, servers: Mapping[str, Command]) -> Path:
+        """Write a configuration of maitred with a catalog beside it."""
+        path = self.folder / f"{name}.yaml"
+        body: dict[str, Any] = {
+            "servers": {key: {"command": argv[0], "args": argv[1:]} for key, argv in servers.items()},
+            "catalog": {"path": str(path.with_suffix(".db"))},
+            "disclosure": {"mode": "menu"},
+        }
+        path.write_text(json.dumps(body, indent=1), encoding="utf-8")  # JSON is YAML
+        return path
+
+    def proxy(self, variant: str, name: str, servers: Mapping[str, Command]) -> Command:
+        """The command line of FastMCP's proxy before some servers."""
+        path = self.folder / f"{name}-proxy.json"
+        path.write_text(json.dumps(servers), encoding="utf-8")
+        return [sys.executable, "-P", str(ROOT / "bench" / "proxies.py"), variant, str(path)]
+
+    def _corpus(self, name: str, path: Path) -> Corpus:
+        records, at = corpus.read(path), corpus.offsets(path)
+        servers = {name: corpus.replay_command(path, name, offset) for name, offset in at.items()}
+        return Corpus(
+            name=name, records=records, known=discover(self.configure(f"{name}-{len(at)}", servers), servers)
+        )
+
+
+def _is_readable(record: corpus.Record) -> bool:
+    try:
+        ListToolsResult.model_validate({"tools": record["tools"]})
+    except ValidationError:
+        return False
+    return True
+
+
+def maitred(*arguments: str) -> Command:
+    """A command line of the maitred that is installed beside this Python."""
+    return [str(Path(sys.executable).with_name("maitred")), *arguments]
+
+
+def serve(config: Path) -> Command:
+    """The command line of the gateway."""
+    return maitred("serve", "--config", str(config), "--transport", "stdio")
+
+
+def discover(config: Path, servers: Mapping[str, Command]) -> Known:
+    """Have maitred discover what it does not know yet.
+
+    Raises:
+        PeerError: It fails, or a server could not be discovered.
+    """
+    started = time.perf_counter()
+    command = maitred("list", "--config", str(config), "--json")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False)
+    seconds = time.perf_counter() - started
+    if done.returncode:
+        raise PeerError(f"maitred list ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    listed = json.loads(done.stdout)["servers"]
+    if failed := [f"{server['name']}: {server['error']}" for server in listed if server["error"]]:
+        raise PeerError(f"{len(failed)} servers could not be discovered, the first {failed[0][:300]}")
+    tools = sum(server["tools"] for server in listed)
+    return Known(config=config, servers=servers, tools=tools, seconds=seconds)

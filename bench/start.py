@@ -1,0 +1,156 @@
+"""Time from starting the process to the answer of the first `tools/list`, its servers being known.
+
+maitred answers from its catalog and must not start a server for it: whatever runs below it at the answer and
+half a second later is reported. FastMCP's proxy has to start its servers, so it is measured with
+few. The yardstick is `python -c "import mcp.server.lowlevel"`, taken in the same rounds.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from bench.processes import below, told
+from bench.stage import Command, Known, Stage, serve
+from bench.values import Failure, PeerError, Size, Spread, ratios, spread
+from bench.wire import connect
+
+YARDSTICK = "import mcp.server.lowlevel"
+_LATER_S = 0.5
+_MENU_TOOLS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """One program's starts. `children` are the command lines of processes that it had started."""
+
+    name: str
+    servers: int
+    tools_behind: int
+    tools_listed: int
+    seconds: Spread
+    to_yardstick: Spread
+    children: Sequence[str]
+    each_s: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Starts:
+    """All starts; the yardstick is the import alone."""
+
+    rounds: int
+    yardstick_s: Spread
+    starts: Sequence[Start]
+    failures: Sequence[Failure]
+
+
+@dataclass(kw_only=True)
+class _Contender:
+    name: str
+    command: Command
+    known: Known
+    least_tools: int
+    may_start: bool
+    taken_s: list[float] = field(default_factory=list)
+    children: set[str] = field(default_factory=set)
+    listed: int = 0
+
+
+def measure(stage: Stage, size: Size) -> Starts:
+    """Start every contender in turn, several times; a first time that is not counted warms the caches."""
+    contenders = _contenders(stage, size)
+    failures: list[Failure] = []
+    imports = []
+    for number in range(size.starts + 1):
+        import_s = _import()
+        if number:
+            imports.append(import_s)
+        for contender in list(contenders):
+            try:
+                seconds = anyio.run(_start, contender)
+            except PeerError as error:
+                failures.append(
+                    Failure(what=f"{contender.name}, {len(contender.known.servers)} servers", why=str(error))
+                )
+                contenders.remove(contender)
+                continue
+            if number:
+                contender.taken_s.append(seconds)
+    return Starts(
+        rounds=size.starts,
+        yardstick_s=spread(imports),
+        starts=[_summary(contender, imports) for contender in contenders],
+        failures=failures + [_trespass(c) for c in contenders if c.children and not c.may_start],
+    )
+
+
+def _contenders(stage: Stage, size: Size) -> list[_Contender]:
+    found = []
+    for count in size.known_servers:
+        known = stage.known(count)
+        found.append(
+            _Contender(
+                name="maitred",
+                command=serve(known.config),
+                known=known,
+                least_tools=_MENU_TOOLS,
+                may_start=False,
+            )
+        )
+    for count in size.proxied_servers:
+        known = stage.known(count)
+        for variant in ("shared", "mount"):
+            command = stage.proxy(variant, f"known-{count}", known.servers)
+            found.append(
+                _Contender(
+                    name=f"fastmcp {variant}",
+                    command=command,
+                    known=known,
+                    least_tools=known.tools,
+                    may_start=True,
+                )
+            )
+    return found
+
+
+def _import() -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", YARDSTICK], check=True)
+    return time.perf_counter() - started
+
+
+async def _start(contender: _Contender) -> float:
+    started = time.perf_counter()
+    async with connect(contender.command) as wire:
+        tools = await wire.list_tools()
+        seconds = time.perf_counter() - started
+        found = below(wire.pid)
+        if not contender.may_start:
+            await anyio.sleep(_LATER_S)
+            found += below(wire.pid)
+        contender.children.update(told(process) for process in found)
+        contender.listed = len(tools)
+        if len(tools) < contender.least_tools:
+            raise PeerError(f"it lists {len(tools)} tools of {contender.least_tools}")
+    return seconds
+
+
+def _trespass(contender: _Contender) -> Failure:
+    what = f"{contender.name}, {len(contender.known.servers)} servers"
+    return Failure(what=what, why=f"it started processes for tools/list: {sorted(contender.children)[:3]}")
+
+
+def _summary(contender: _Contender, imports: Sequence[float]) -> Start:
+    return Start(
+        name=contender.name,
+        servers=len(contender.known.servers),
+        tools_behind=contender.known.tools,
+        tools_listed=contender.listed,
+        seconds=spread(contender.taken_s),
+        to_yardstick=ratios(contender.taken_s, imports),
+        children=sorted(contender.children),
+        each_s=contender.taken_s,
+    )

@@ -1,0 +1,108 @@
+"""What every bench shares as values: how much to measure, how figures are summarised, what failed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much is measured."""
+
+    quick: bool
+    rounds: int
+    warm_up_calls: int
+    sequential_calls: int
+    concurrent_calls: int
+    backends: tuple[str, ...]
+    starts: int
+    known_servers: tuple[int, ...]
+    proxied_servers: tuple[int, ...]
+    memory_samples: int
+    corpus_servers: int
+    corpus_tools: int
+    recorded: bool
+    queries: int
+    find_and_call: int
+
+
+FULL = Size(
+    quick=False,
+    rounds=9,
+    warm_up_calls=50,
+    sequential_calls=200,
+    concurrent_calls=320,
+    backends=("echo", "time"),
+    starts=7,
+    known_servers=(1, 10, 100),
+    proxied_servers=(1, 10),
+    memory_samples=3,
+    corpus_servers=191,
+    corpus_tools=8_586,
+    recorded=True,
+    queries=200,
+    find_and_call=60,
+)
+QUICK = Size(
+    quick=True,
+    rounds=3,
+    warm_up_calls=10,
+    sequential_calls=50,
+    concurrent_calls=96,
+    backends=("echo",),
+    starts=1,
+    known_servers=(1, 20),
+    proxied_servers=(1,),
+    memory_samples=1,
+    corpus_servers=20,
+    corpus_tools=900,
+    recorded=False,
+    queries=60,
+    find_and_call=10,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Something that could not be measured: which, and the reason."""
+
+    what: str
+    why: str
+
+
+class PeerError(Exception):
+    """A process under measurement did not do what it was asked; the text says what, with its last words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The median of some rounds, with the lowest and the highest."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Summarise one value a round; there must be at least one."""
+    return Spread(median=median(values), low=min(values), high=max(values))
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
+    """Summarise the ratios of two figures that were taken in the same rounds."""
+    return spread([a / b for a, b in zip(ours, theirs, strict=True)])
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest of the values that at least `share` (0 to 1) of them do not exceed."""
+    ordered = sorted(values)
+    rank = -int(-share * len(ordered) // 1)
+    return ordered[min(max(rank, 1), len(ordered)) - 1]
+
+
+def leaf(error: BaseException) -> str:
+    """The first single error inside nested groups, as one short line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = " ".join(str(error).split()) or "no message"
+    return f"{type(error).__name__}: {text}"[:300]

@@ -1,0 +1,191 @@
+"""An honest server on the SDK, for the tests of all transports and both eras.
+
+Run as `python honest_server.py stdio`, or with `http` or `sse` and the number of an inherited file descriptor
+that listens, so that nobody has to wait for a port; `make_server` makes one for the backend in memory. Over
+HTTP it wants the bearer token that the environment variable `HONEST_TOKEN` names, if there is one.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio
+import mcp_types as types
+import uvicorn
+from mcp.server import ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.sse import SseServerTransport
+from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+Context: TypeAlias = ServerRequestContext[Any, Any]
+Arguments: TypeAlias = Mapping[str, Any]
+Handler: TypeAlias = Callable[[Context, Arguments], Awaitable[types.CallToolResult]]
+
+INSTRUCTIONS = "Honest in every way."
+STEPS = 3
+
+
+def text(message: str, *, is_error: bool = False) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=message)], is_error=is_error)
+
+
+async def echo(_: Context, arguments: Arguments) -> types.CallToolResult:
+    return text(str(arguments["text"]))
+
+
+async def structured(_: Context, arguments: Arguments) -> types.CallToolResult:
+    result = text("42")
+    result.structured_content = {"answer": 42, "asked": arguments}
+    return result
+
+
+async def repeat(_: Context, arguments: Arguments) -> types.CallToolResult:
+    return text("x" * arguments["characters"])
+
+
+async def count(ctx: Context, _: Arguments) -> types.CallToolResult:
+    """Report each step of a short work."""
+    for step in range(1, STEPS + 1):
+        await ctx.session.report_progress(step, total=STEPS, message=f"step {step}")
+    return text("counted")
+
+
+async def wait(ctx: Context, arguments: Arguments) -> types.CallToolResult:
+    """Wait until cancelled; the file given tells whether it was."""
+    mark = Path(arguments["mark"])
+    try:
+        mark.write_text("waiting")
+        await ctx.session.report_progress(0)
+        await anyio.sleep_forever()
+    finally:
+        mark.write_text("cancelled")
+    return text("never reached")
+
+
+async def refuse(_: Context, arguments: Arguments) -> types.CallToolResult:
+    raise MCPError(arguments["code"], "not today", {"retry": "tomorrow"})
+
+
+async def fail(_: Context, __: Arguments) -> types.CallToolResult:
+    return text("the disk is full", is_error=True)
+
+
+TOOLS: dict[str, tuple[Handler, dict[str, str]]] = {
+    "echo": (echo, {"text": "string"}),
+    "structured": (structured, {}),
+    "repeat": (repeat, {"characters": "integer"}),
+    "count": (count, {}),
+    "wait": (wait, {"mark": "string"}),
+    "refuse": (refuse, {"code": "integer"}),
+    "fail": (fail, {}),
+}
+
+
+def definition(name: str, properties: Mapping[str, str]) -> types.Tool:
+    schema = {
+        "type": "object",
+        "properties": {key: {"type": kind} for key, kind in properties.items()},
+        "required": list(properties),
+    }
+    return types.Tool(name=name, description=f"The honest tool {name}.", input_schema=schema)
+
+
+def make_server() -> Server[Any]:
+    """Make a server whose tool `grow` adds a tool and says so in the way of the era."""
+    bus = InMemorySubscriptionBus()
+    tools = [definition(name, properties) for name, (_, properties) in TOOLS.items()]
+    tools.append(definition("grow", {"name": "string"}))
+
+    async def list_tools(_: Context, __: object) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
+
+    async def grow(ctx: Context, arguments: Arguments) -> types.CallToolResult:
+        tools.append(definition(arguments["name"], {}))
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            await bus.publish(ToolsListChanged())
+        else:
+            await ctx.session.send_tool_list_changed()
+        return text("grown")
+
+    async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        handler = grow if params.name == "grow" else TOOLS.get(params.name, (echo, {}))[0]
+        return await handler(ctx, params.arguments or {})
+
+    return AnnouncingServer(
+        "honest",
+        version="1.2.3",
+        title="Honest",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_subscriptions_listen=ListenHandler(bus),
+    )
+
+
+class AnnouncingServer(Server[Any]):
+    """Declares `tools.listChanged` to whoever asks."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        options = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(options, *args, **kwargs)
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+def sse_app(server: Server[Any]) -> Starlette:
+    """The older transport: events at `/sse`, messages to `/messages/`."""
+    transport = SseServerTransport("/messages/")
+
+    async def events(request: Request) -> Response:
+        async with transport.connect_sse(request.scope, request.receive, request._send) as streams:
+            await server.run(streams[0], streams[1], server.create_initialization_options())
+        return Response()
+
+    messages = Mount("/messages/", app=transport.handle_post_message)
+    return Starlette(routes=[Route("/sse", endpoint=events), messages])
+
+
+class Door:
+    """Lets in only those who bring the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and dict(scope["headers"]).get(b"authorization") != self._expected:
+            await PlainTextResponse("no", status_code=401)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def main(transport: str, descriptor: str = "") -> None:
+    server = make_server()
+    if transport == "stdio":
+        anyio.run(serve_stdio, server)
+        return
+    app: ASGIApp = sse_app(server) if transport == "sse" else server.streamable_http_app()
+    if token := os.environ.get("HONEST_TOKEN"):
+        app = Door(app, token)
+    listener = socket.socket(fileno=int(descriptor))
+    uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)).run([listener])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

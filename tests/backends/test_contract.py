@@ -1,0 +1,244 @@
+"""What every transport owes its callers, in each protocol era that it can speak."""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from maitred.backends.base import Backend, Connection
+from maitred.backends.http import HttpBackend
+from maitred.backends.memory import MemoryBackend
+from maitred.backends.pool import BackendPool
+from maitred.backends.process import Warden
+from maitred.config.settings import Limits
+from maitred.errors import CallTimeoutError, ProtocolError, ServerError
+from maitred.model.servers import EraChoice, ServerSpec
+from tests.backends import honest_server
+from tests.backends.rig import (
+    HONEST,
+    RESOLVE,
+    SOON_S,
+    HttpServer,
+    Left,
+    call,
+    eventually,
+    http_server,
+    options,
+    stdio,
+    text_of,
+)
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 20.0
+ERAS: list[tuple[str, EraChoice]] = [
+    ("stdio", "handshake"),
+    ("stdio", "stateless"),
+    ("http", "handshake"),
+    ("http", "stateless"),
+    ("sse", "handshake"),
+    ("memory", "handshake"),
+    ("memory", "stateless"),
+]
+
+
+class Subject:
+    """A server behind a pool, as the gateway has it: the connection stays open from test to test."""
+
+    name = "honest"
+
+    def __init__(self, make: Callable[[], Backend], era: EraChoice) -> None:
+        self.make = make
+        self.era = era
+        self.changed = anyio.Event()
+        self.pool = BackendPool(lambda _: make(), max_starting=1, on_close=lambda: None)
+        self.pool.listener = self
+
+    def started(self, server: str) -> None:
+        assert server == self.name
+
+    def tools_changed(self, server: str) -> None:
+        assert server == self.name
+        self.changed.set()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Connection]:
+        with anyio.fail_after(LONG_S):
+            async with self.pool.connection(self.name) as connection:
+                yield connection
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One event loop for the module, in which connections outlive tests."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[HttpServer]:
+    with http_server("http") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sse() -> Iterator[HttpServer]:
+    with http_server("sse") as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=ERAS, ids="-".join)
+async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
+    transport, era = request.param
+    warden = Warden()
+    if transport in ("http", "sse"):
+        server: HttpServer = request.getfixturevalue(transport)
+        spec = ServerSpec(name=Subject.name, transport=transport, url=server.url)
+        subject = Subject(lambda: HttpBackend(spec, resolve=RESOLVE, limits=Limits()), era)
+    elif transport == "stdio":
+        spec = ServerSpec(name=Subject.name, command=sys.executable, args=(str(HONEST), "stdio"))
+        subject = Subject(lambda: stdio(spec, warden), era)
+    else:
+        spec = ServerSpec(name=Subject.name, transport="memory")
+        subject = Subject(lambda: MemoryBackend(spec, honest_server.make_server()), era)
+    async with subject.pool as pool:
+        await pool.configure({spec.name: spec}, {spec.name: era})
+        yield subject
+    warden.close()
+
+
+async def test_a_server_introduces_itself_in_the_era_that_was_asked_for(subject: Subject) -> None:
+    """Name, version and instructions are those the server gave. Source: maitred."""
+    async with subject.open() as connection:
+        facts = connection.facts
+    assert (facts.era, facts.title, facts.version) == (subject.era, "Honest", "1.2.3")
+    assert facts.instructions == honest_server.INSTRUCTIONS
+    assert (facts.protocol_version >= "2026") == (subject.era == "stateless")
+
+
+async def test_all_tools_are_listed_with_their_schemas(subject: Subject) -> None:
+    async with subject.open() as connection:
+        listing = await connection.list_tools()
+    tools = {tool.key.name: tool for tool in listing.tools}
+    assert tools.keys() >= {*honest_server.TOOLS, "grow"}
+    assert tools["echo"].input_schema["properties"] == {"text": {"type": "string"}}
+    assert tools["echo"].description == "The honest tool echo."
+    assert listing.notes == ()
+
+
+async def test_a_result_comes_whole(subject: Subject) -> None:
+    """Text, structured content and the error mark are those of the server. Source: issue "Foundation"."""
+    async with subject.open() as connection:
+        echoed = await connection.call_tool("echo", call("echo", text="żółw 🐢"), timeout_s=SOON_S, progress=None)
+        structured = await connection.call_tool("structured", call("structured"), timeout_s=SOON_S, progress=None)
+        failed = await connection.call_tool("fail", call("fail"), timeout_s=SOON_S, progress=None)
+    assert text_of(echoed) == "żółw 🐢"
+    assert structured["structuredContent"]["answer"] == 42
+    assert (failed["isError"], text_of(failed)) == (True, "the disk is full")
+
+
+async def test_a_message_of_two_megabytes_comes_whole(subject: Subject) -> None:
+    """Servers with thousands of tools answer in one message of 3 MB. Source: notes/real-servers.md."""
+    size = 2_000_000
+    async with subject.open() as connection:
+        result = await connection.call_tool(
+            "repeat", call("repeat", characters=size), timeout_s=LONG_S, progress=None
+        )
+    assert len(text_of(result)) == size
+
+
+async def test_progress_comes_in_order_and_before_the_answer(subject: Subject) -> None:
+    """Source: https://modelcontextprotocol.io/specification, Progress: values increase, and stop at the end."""
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
+
+    async with subject.open() as connection:
+        result = await connection.call_tool("count", call("count"), timeout_s=SOON_S, progress=report)
+        at_the_answer = list(seen)
+    assert text_of(result) == "counted"
+    assert at_the_answer == [(n, 3, f"step {n}") for n in (1, 2, 3)]
+
+
+async def test_cancelling_a_call_cancels_it_on_the_server(subject: Subject, tmp_path: Path) -> None:
+    """Source: https://modelcontextprotocol.io/specification, Cancellation."""
+    mark = tmp_path / "mark"
+    started = anyio.Event()
+
+    async def report(*_: object) -> None:
+        started.set()
+
+    async def wait(connection: Connection) -> None:
+        await connection.call_tool("wait", call("wait", mark=str(mark)), timeout_s=LONG_S, progress=report)
+
+    async with subject.open() as connection:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait, connection)
+            await started.wait()
+            tasks.cancel_scope.cancel()
+        await eventually(lambda: mark.read_text() == "cancelled")
+        after = await connection.call_tool("echo", call("echo", text="on"), timeout_s=SOON_S, progress=None)
+    assert text_of(after) == "on"
+
+
+async def test_a_call_that_takes_too_long_is_cancelled_on_the_server(subject: Subject, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    async with subject.open() as connection:
+        with pytest.raises(CallTimeoutError, match=r"within 0\.5 s"):
+            await connection.call_tool("wait", call("wait", mark=str(mark)), timeout_s=0.5, progress=None)
+        await eventually(lambda: mark.read_text() == "cancelled")
+
+
+async def test_an_error_answer_is_told_as_the_server_gave_it_whatever_its_code(subject: Subject) -> None:
+    """Many servers use -32000 and -32001 for errors of their own. Source: JSON-RPC 2.0, 5.1."""
+    told: list[tuple[type[ServerError], str, object]] = []
+    codes = [-32602, -32000, -32001, 7]
+    async with subject.open() as connection:
+        for code in codes:
+            with pytest.raises(ServerError) as caught:
+                await connection.call_tool("refuse", call("refuse", code=code), timeout_s=SOON_S, progress=None)
+            told.append((caught.type, str(caught.value), getattr(caught.value, "data", None)))
+    message = "Server 'honest' answered with error {}: not today"
+    assert told == [(ProtocolError, message.format(code), {"retry": "tomorrow"}) for code in codes]
+
+
+async def test_a_change_of_the_tools_is_noticed_and_shows_in_the_next_list(subject: Subject) -> None:
+    name = f"grown_{subject.era}"
+    subject.changed = anyio.Event()
+    async with subject.open() as connection:
+        await connection.list_tools()
+        await connection.call_tool("grow", call("grow", name=name), timeout_s=SOON_S, progress=None)
+        with anyio.fail_after(SOON_S):
+            await subject.changed.wait()
+        listing = await connection.list_tools()
+    assert name in [tool.key.name for tool in listing.tools]
+
+
+async def test_many_calls_at_once_each_get_their_own_answer(subject: Subject) -> None:
+    answers: dict[int, str] = {}
+
+    async def one(connection: Connection, number: int) -> None:
+        result = await connection.call_tool(
+            "echo", call("echo", text=str(number)), timeout_s=LONG_S, progress=None
+        )
+        answers[number] = text_of(result)
+
+    async with subject.open() as connection, anyio.create_task_group() as tasks:
+        for number in range(50):
+            tasks.start_soon(one, connection, number)
+    assert answers == {number: str(number) for number in range(50)}
+
+
+async def test_closing_leaves_no_task_no_process_and_no_open_file(subject: Subject) -> None:
+    async with subject.open() as connection:  # what the first use of a library opens for good does not count
+        await connection.list_tools()
+    left = Left()
+    backend = subject.make()
+    with anyio.fail_after(LONG_S):
+        async with backend.connect(options(subject.era)) as connection:
+            await connection.call_tool("echo", call("echo", text="x"), timeout_s=SOON_S, progress=None)
+    await left.nothing()
+    assert backend.pid is None

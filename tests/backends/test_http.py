@@ -1,0 +1,91 @@
+"""Servers over HTTP that cannot be reached: what an operator is told. Restarts are in `tests/faults`."""
+
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from maitred.backends.base import ConnectError
+from maitred.backends.http import HttpBackend
+from maitred.config.settings import Limits
+from maitred.model.servers import EraChoice, ServerSpec
+from tests.backends.rig import RESOLVE, SOON_S, HttpServer, call, http_server, options, text_of
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 20.0
+
+
+def backend(url: str, transport: str = "http", **headers: str) -> HttpBackend:
+    spec = ServerSpec(name="honest", transport=transport, url=url, headers=headers)  # type: ignore[arg-type]
+    return HttpBackend(spec, resolve=RESOLVE, limits=Limits())
+
+
+async def reason(subject: HttpBackend, era: EraChoice = "auto") -> str:
+    """Why a connection cannot be opened."""
+    with anyio.fail_after(LONG_S), pytest.raises(ConnectError) as caught:
+        async with subject.connect(options(era)):
+            pass
+    return str(caught.value)
+
+
+@pytest.fixture
+def refused_url() -> str:
+    """An address where nobody listens."""
+    server = HttpServer("http")
+    server.close()
+    return server.url
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("era", ["auto", "handshake", "stateless"])
+async def test_a_server_that_is_not_there_is_reported_with_its_address(
+    refused_url: str, transport: str, era: EraChoice
+) -> None:
+    told = await reason(backend(refused_url, transport), era)
+    assert told.startswith(f"{refused_url} cannot be reached: ")
+    assert len(told) > len(f"{refused_url} cannot be reached: ")
+
+
+@pytest.fixture(scope="module", params=["http", "sse"])
+def locked(request: pytest.FixtureRequest) -> Iterator[tuple[str, HttpServer]]:
+    with http_server(request.param, token="open sesame") as server:
+        yield request.param, server
+
+
+async def test_a_locked_server_is_reported_with_what_to_do_and_opens_with_the_configured_header(
+    locked: tuple[str, HttpServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header's reference is resolved when the connection opens. Source: issue "Foundation", Configuration."""
+    transport, server = locked
+    told = await reason(backend(server.url, transport))
+    assert told == (
+        f"{server.url} answered HTTP 401: it wants credentials; set `headers` (for instance Authorization)"
+    )
+    subject = backend(server.url, transport, Authorization="Bearer ${HONEST_TEST_TOKEN}")
+    told = await reason(subject)
+    assert "HONEST_TEST_TOKEN" in told
+    monkeypatch.setenv("HONEST_TEST_TOKEN", "open sesame")
+    with anyio.fail_after(LONG_S):
+        async with subject.connect(options()) as connection:
+            result = await connection.call_tool("echo", call("echo", text="in"), timeout_s=SOON_S, progress=None)
+    assert text_of(result) == "in"
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[HttpServer]:
+    with http_server("http") as server:
+        yield server
+
+
+async def test_a_wrong_path_is_reported_as_such(plain: HttpServer) -> None:
+    url = plain.url.replace("/mcp", "/nothing")
+    assert await reason(backend(url)) == f"{url} answered HTTP 404: nothing is there; check `url`"
+
+
+async def test_the_wrong_transport_is_reported_with_the_one_to_try() -> None:
+    """An `sse` server that is configured as `http` answers 405."""
+    with http_server("sse") as server:
+        assert await reason(backend(server.url)) == (
+            f"{server.url} answered HTTP 405: it does not take POST; try `transport: sse`"
+        )

@@ -1,0 +1,1 @@
+"""End-to-end tests: the gateway as its own program, and a real client on its other side."""

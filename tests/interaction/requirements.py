@@ -1,0 +1,86 @@
+"""What the gateway promises to a client or an operator, each promise with an id; the tests name them.
+
+One behavior is one id and one test, over every transport and both protocol eras where it concerns them. The
+list holds no implementation: a promise stays when the code behind it is replaced.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """A promise and where it stands."""
+
+    behavior: str
+    source: str
+
+
+def _of(source: str, behaviors: Mapping[str, str]) -> dict[str, Requirement]:
+    return {key: Requirement(behavior=text, source=source) for key, text in behaviors.items()}
+
+
+REQUIREMENTS: Mapping[str, Requirement] = (
+    _of(
+        "issue 2",
+        {
+            "front:era": "A client is answered in its own protocol era, over either transport.",
+            "menu:tools": "Above the break-even a client is shown the five meta-tools and nothing else.",
+            "search:phrases": "Several phrases are searched at once.",
+            "search:server": "A search can be kept to one server.",
+            "search:limit": "`limit` bounds the results of each phrase.",
+            "browse:servers": "Without a path, browsing lists all servers with their counts.",
+            "browse:pages": "The tools of a server come in pages with a cursor.",
+            "info:full": "Full information holds the definition as the server wrote it.",
+            "call:verified": "Each real server answers its verified calls through the gateway.",
+            "call:concurrent": "All servers can be called at the same time.",
+            "call:readers": "`call_read_only_tool` reaches what its server marks read-only.",
+            "call:read-only": "`call_read_only_tool` refuses what is not marked read-only, before the call.",
+            "result:whole": "A result of any kind arrives as the server sent it.",
+            "result:real": "So do the results of the protocol's reference server.",
+            "result:wire": "On the wire a result differs only in what belongs to the connection.",
+            "meta:hygiene": "`_meta` passes without the keys that a connection owns.",
+            "progress:relayed": "Progress notices reach the client in order.",
+            "cancel:upstream": "A call that the client cancels is cancelled at its server.",
+        },
+    )
+    | _of(
+        "DESIGN section 5",
+        {
+            "menu:annotations": "Every tool of the menu is annotated.",
+            "menu:budget": "The whole menu costs at most 500 tokens (o200k).",
+            "search:signature": "A result is a signature that an agent can call from, of about 100 tokens.",
+            "arguments:healing": "An argument error answers with the schema, so that the next try succeeds.",
+            "name:raw": "A raw name is enough where only one server has it.",
+            "info:unknown": "An unknown name is answered with the nearest names.",
+        },
+    )
+    | _of(
+        "MCP specification",
+        {
+            "result:list": "A client gets no structured content that its revision forbids.",
+            "progress:token": "Progress carries the token that the client chose.",
+            "name:unknown": "`tools/call` with an unknown name is error -32602.",
+        },
+    )
+    | _of(
+        "maitred",
+        {
+            "arguments:text": "The inner arguments may come as JSON text.",
+            "name:direct": "`tools/call` takes every published name, shown or not.",
+            "error:protocol": "A server's JSON-RPC error keeps its code, message and data.",
+            "menu:arguments": "Wrong arguments of a meta-tool are explained.",
+        },
+    )
+    | _of("style notes", {"info:brief": "Brief information is under 300 tokens a tool."})
+)
+
+
+def requirement(*ids: str) -> Callable[[Test], Test]:
+    """Say which promises a test holds the gateway to; an id that is not listed is a `KeyError`."""
+    for key in ids:
+        REQUIREMENTS[key]
+    return lambda test: test
