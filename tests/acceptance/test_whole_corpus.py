@@ -40,7 +40,9 @@ def records(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pa
     else:
         recorded = corpus.recorded()
         if recorded is None:
-            pytest.skip("the recorded definitions of real servers are not here; the generated ones are tested")
+            pytest.skip(
+                "the recorded definitions of real servers are not here; the generated ones are tested"
+            )
         path = recorded
     yield path, corpus.read(path)
 
@@ -100,7 +102,9 @@ async def _check_search(client: Client, gateway: Gateway) -> None:
         times.append(time.perf_counter() - started)
         assert not result.is_error
     times.sort()
-    print(f"search p50 {times[len(times) // 2] * 1e3:.1f} ms, p95 {times[int(len(times) * 0.95)] * 1e3:.1f} ms")
+    print(
+        f"search p50 {times[len(times) // 2] * 1e3:.1f} ms, p95 {times[int(len(times) * 0.95)] * 1e3:.1f} ms"
+    )
     assert times[int(len(times) * 0.95)] < SEARCH_P95_S
 
 
@@ -114,7 +118,9 @@ async def _check_calls(gateway: Gateway, servers: list[dict[str, Any]]) -> None:
         async with limit:
             tools = gateway.snapshot.by_server[server]
             for tool in {tool.name: tool for tool in (tools[0], tools[-1])}.values():
-                async with gateway._pool.connection(server) as connection:  # straight: arguments are not the point
+                async with gateway._pool.connection(
+                    server
+                ) as connection:  # straight: arguments are not the point
                     from maitred.model.tools import ToolCall
 
                     result = await connection.call_tool(

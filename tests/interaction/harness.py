@@ -55,16 +55,16 @@ class Output:
             self._ended = True
             self._news.notify_all()
 
-    def wait_for(self, text: str) -> str:
-        """The first line that holds `text`, waited for; fails when the program ends without it."""
+    def wait_for(self, text: str, start: int = 0) -> str:
+        """The first line from `start` on that holds `text`; fails when the program ends without it."""
         with self._news:
-            self._news.wait_for(lambda: self._ended or self._find(text), timeout=WAIT_S)
-            found = self._find(text)
+            self._news.wait_for(lambda: self._ended or self._find(text, start), timeout=WAIT_S)
+            found = self._find(text, start)
         assert found, f"{text!r} was not printed:\n" + "\n".join(self.lines[-40:])
         return found
 
-    def _find(self, text: str) -> str:
-        return next((line for line in self.lines if text in line), "")
+    def _find(self, text: str, start: int) -> str:
+        return next((line for line in self.lines[start:] if text in line), "")
 
     def join(self) -> None:
         self._thread.join(STOP_S)
@@ -82,9 +82,9 @@ class HttpGateway:
         """The command lines of all programs that it runs now, without its own two helpers."""
         return server_processes(self.process.pid)
 
-    async def says(self, text: str) -> str:
-        """The first line of its log that holds `text`, waited for."""
-        return await anyio.to_thread.run_sync(self.output.wait_for, text)
+    async def says_after(self, start: int, text: str) -> str:
+        """The first line of its log that holds `text`, not counting the first `start` lines."""
+        return await anyio.to_thread.run_sync(self.output.wait_for, text, start)
 
     def connect(self, mode: Mode, *, token: str = "", **options: Any) -> AbstractAsyncContextManager[Client]:
         """A client of one era; `options` are those of the SDK's client."""

@@ -115,7 +115,8 @@ async def answer(ctx: Context, call_next: CallNext) -> HandlerResult:
 
 
 async def main() -> None:
-    server: Server[Any] = Server("relay", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
+    handlers: Any = {"on_list_tools": list_tools, "on_call_tool": call_tool}  # they answer with plain JSON
+    server: Server[Any] = Server("relay", version="1", **handlers)
     server.middleware.append(answer)
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())

@@ -45,6 +45,17 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "meta:hygiene": "`_meta` passes without the keys that a connection owns.",
             "progress:relayed": "Progress notices reach the client in order.",
             "cancel:upstream": "A call that the client cancels is cancelled at its server.",
+            "mode:auto-menu": "In mode `auto`, tools that cost the break-even or more are behind the menu.",
+            "page:all": "In mode `all`, every tool is listed once, in a fixed order.",
+            "page:cursor": "`tools/list` is paginated; a cursor that is not ours is error -32602.",
+            "bytes:equal": "The same servers give the same bytes of `tools/list`.",
+            "catalog:known": "A known catalog is served without starting a server.",
+            "change:added": "A server added to the file reaches clients of both eras.",
+            "change:removed": "So does its removal.",
+            "change:tools": "A server's own change of its tools reaches clients of both eras.",
+            "change:stdio": "Changes reach clients over standard streams too.",
+            "change:menu": "Behind the menu, a new server is found and called.",
+            "change:broken": "A broken edit of the file is reported and changes nothing.",
         },
     )
     | _of(
@@ -53,6 +64,9 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "menu:annotations": "Every tool of the menu is annotated.",
             "menu:budget": "The whole menu costs at most 500 tokens (o200k).",
             "search:signature": "A result is a signature that an agent can call from, of about 100 tokens.",
+            "mode:auto-all": "Below the break-even, tools are shown as their servers registered them.",
+            "mode:order": "Parameters keep the order of their server.",
+            "mode:menu": "The menu waits for no server; search says what it could not look at yet.",
             "arguments:healing": "An argument error answers with the schema, so that the next try succeeds.",
             "name:raw": "A raw name is enough where only one server has it.",
             "info:unknown": "An unknown name is answered with the nearest names.",
@@ -63,6 +77,8 @@ REQUIREMENTS: Mapping[str, Requirement] = (
         {
             "result:list": "A client gets no structured content that its revision forbids.",
             "progress:token": "Progress carries the token that the client chose.",
+            "cache:hints": "Lists of the stateless era say how long they may be kept.",
+            "change:announced": "Both eras are promised change notices.",
             "name:unknown": "`tools/call` with an unknown name is error -32602.",
         },
     )
@@ -70,6 +86,8 @@ REQUIREMENTS: Mapping[str, Requirement] = (
         "maitred",
         {
             "arguments:text": "The inner arguments may come as JSON text.",
+            "catalog:first": "The first list waits a while for servers that are not known yet.",
+            "change:cli": "`maitred add` and `remove` reach a running gateway.",
             "name:direct": "`tools/call` takes every published name, shown or not.",
             "error:protocol": "A server's JSON-RPC error keeps its code, message and data.",
             "menu:arguments": "Wrong arguments of a meta-tool are explained.",

@@ -1,4 +1,4 @@
-"""What passes through a call: results of every kind, metadata, progress, cancellation, errors and arguments."""
+"""What passes through a call: results of any kind, metadata, progress, cancellation, errors, arguments."""
 
 import json
 import sys
@@ -14,7 +14,6 @@ from tests.interaction.harness import (
     WAIT_S,
     Front,
     Json,
-    RawClient,
     call,
     direct,
     faulty,
@@ -155,7 +154,7 @@ async def test_progress_of_a_long_call_reaches_the_client(client: Client, *, dir
     """Each notice of the server comes before the result, in order. Source: issue 2."""
     seen: list[tuple[float, float | None]] = []
 
-    async def on_progress(progress: float, total: float | None, _: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total))
 
     name, arguments = "everything__trigger-long-running-operation", {"duration": 0.4, "steps": 4}
@@ -263,7 +262,7 @@ async def test_a_published_name_can_be_called_without_call_tool(client: Client) 
 
 @requirement("name:unknown")
 async def test_an_unknown_name_in_tools_call_is_a_protocol_error(client: Client) -> None:
-    """-32602, as the specification asks, with the nearest names in its message. Source: specification, tools."""
+    """It is -32602, with the nearest names in its message. Source: specification, tools."""
     with pytest.raises(MCPError) as caught:
         await client.call_tool("everything__get-summ", {"a": 2, "b": 40})
 
@@ -273,7 +272,7 @@ async def test_an_unknown_name_in_tools_call_is_a_protocol_error(client: Client)
 
 @requirement("error:protocol")
 async def test_a_protocol_error_of_a_server_keeps_its_code_and_data(client: Client) -> None:
-    """Called by its own name it stays a protocol error; in `call_tool` it is a readable result. Source: maitred."""
+    """Called by its name it stays a protocol error; in `call_tool` it is a result. Source: maitred."""
     with pytest.raises(MCPError) as caught:
         await client.call_tool("relay__refusing", {})
     through_menu = await call(client, "relay__refusing")
@@ -319,7 +318,7 @@ def gateway(config: Path, *, modern: bool) -> Any:
 async def appears(path: anyio.Path) -> None:
     """Wait until a file is there; the watch looks again at short intervals, since it may miss the start."""
     with anyio.fail_after(WAIT_S):
-        async for _ in awatch(path.parent, rust_timeout=100, yield_on_timeout=True):
+        async for _ in awatch(str(path.parent), rust_timeout=100, yield_on_timeout=True):
             if await path.exists():
                 return
 

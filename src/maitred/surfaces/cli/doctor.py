@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from maitred.config.load import catalog_path
+from maitred.config.settings import Settings
 from maitred.errors import ConfigError
 from maitred.surfaces.cli.common import ConfigOption, JsonOption, err, out, print_json, run, settings_of
 from maitred.wiring import open_gateway
@@ -40,38 +41,37 @@ def doctor(
     if unknown := sorted(set(servers or []) - set(settings.servers)):
         raise ConfigError(str(settings.source), [f"there is no server {name!r}" for name in unknown])
 
-    async def go() -> list[dict[str, Any]]:
-        async with open_gateway(settings) as gateway:
-            names = servers or [n for n, spec in settings.servers.items() if spec.enabled]
-            started = time.perf_counter()
-            with err.status(f"starting {len(names)} servers …"):
-                reports = await gateway.sync(names)
-            elapsed = time.perf_counter() - started
-            status = {entry.name: entry for entry in gateway.servers()}
-            findings = []
-            for report in reports:
-                lines = list(gateway.last_output(report.server))[-_SHOWN_LINES:]
-                findings.append(
-                    status[report.server].to_json()
-                    | {
-                        "ok": not report.error,
-                        "error": report.error,
-                        "notes": list(report.notes),
-                        "last_output": lines if report.error else [],
-                        "advice": _advice(report.error, lines),
-                    }
-                )
-            if not as_json:
-                out.print(f"configuration {settings.source}: fine, {len(settings.servers)} servers")
-                out.print(f"catalog {catalog_path(settings)}: generation {gateway.snapshot.generation}")
-                _show(findings, elapsed)
-        return findings
-
-    findings = run(go)
+    findings, elapsed_s = run(lambda: _examine(settings, servers or []))
     if as_json:
         print_json({"config": str(settings.source), "servers": findings})
+    else:
+        out.print(f"configuration {settings.source}: fine, {len(settings.servers)} servers")
+        out.print(f"catalog {catalog_path(settings)}: fine")
+        _show(findings, elapsed_s)
     if not all(finding["ok"] for finding in findings):
         raise typer.Exit(1)
+
+
+async def _examine(settings: Settings, names: Sequence[str]) -> tuple[list[dict[str, Any]], float]:
+    """Start the servers (all enabled ones by default); what was found of each, and how long it took."""
+    async with open_gateway(settings) as gateway:
+        wanted = names or [name for name, spec in settings.servers.items() if spec.enabled]
+        started = time.perf_counter()
+        with err.status(f"starting {len(wanted)} servers …"):
+            reports = await gateway.sync(wanted)
+        status = {entry.name: entry for entry in gateway.servers()}
+        findings = []
+        for report in reports:
+            lines = list(gateway.last_output(report.server))[-_SHOWN_LINES:]
+            finding = status[report.server].to_json() | {
+                "ok": not report.error,
+                "error": report.error,
+                "notes": list(report.notes),
+                "last_output": lines if report.error else [],
+                "advice": _advice(report.error, lines),
+            }
+            findings.append(finding)
+    return findings, time.perf_counter() - started
 
 
 def _advice(error: str, lines: Sequence[str]) -> str:

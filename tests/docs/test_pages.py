@@ -1,0 +1,149 @@
+"""The pages are true: examples run, and everything a user can name is described."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from maitred import errors
+from maitred.config.load import parse
+from maitred.surfaces.cli.app import app
+from maitred.surfaces.mcp.metatools import DEFINITIONS
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
+
+
+def _commands() -> dict[str, set[str]]:
+    """Every command with its long options."""
+    group = typer.main.get_command(app)
+    commands = getattr(group, "commands", {})
+    return {
+        name: {option for p in command.params for option in p.opts if option.startswith("--")}
+        for name, command in commands.items()
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    """A reader who follows a relative link finds a page."""
+    targets = [target for target in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_configuration_shown_is_accepted(page: Path) -> None:
+    """YAML examples with servers and JSON examples with mcpServers can be pasted into a file."""
+    for text in _blocks(page, "yaml"):
+        if "servers:" in text:
+            assert parse(Path("maitred.yaml"), text).servers
+    for text in _blocks(page, "json"):
+        if "mcpServers" in text:
+            assert parse(Path("mcp.json"), text).servers
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_shown_exists_with_its_options(page: Path) -> None:
+    """What a page tells to type is a command of this version."""
+    commands = _commands()
+    lines = [
+        line[2:] for text in _blocks(page, "console") for line in text.splitlines() if line.startswith("$ ")
+    ]
+    for line in lines:
+        words = shlex.split(line)
+        if "maitred" not in words:
+            continue
+        name, *rest = words[words.index("maitred") + 1 :]
+        ours = rest[: rest.index("--")] if "--" in rest else rest
+        assert name in commands, line
+        assert {word.partition("=")[0] for word in ours if word.startswith("--")} <= commands[name], line
+
+
+def test_the_round_of_commands_prints_what_the_page_says(tmp_path: Path) -> None:
+    """docs/cli.md: each command of the example succeeds and prints the lines shown (… stands for anything)."""
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "COLUMNS": "200",
+        "PYTHONWARNDEFAULTENCODING": "0",
+    }
+    [block] = _blocks(ROOT / "docs" / "cli.md", "console")
+    command, shown = "", ""
+    for line in [*block.splitlines(), "$ end"]:
+        if not line.startswith("$ "):
+            shown += line + "\n"
+            continue
+        if command:
+            done = subprocess.run(
+                shlex.split(command),
+                env=environment,
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+            for expected in shown.splitlines():
+                pattern = ".*".join(re.escape(part) for part in expected.split("…"))
+                assert re.search(pattern, done.stdout, re.DOTALL), f"{command} printed:\n{done.stdout}"
+        command, shown = line[2:], ""
+
+
+def test_every_command_and_option_is_described() -> None:
+    """docs/cli.md or the page it points to names each command, and each option but the common ones."""
+    text = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("cli.md", "import.md"))
+    for name, options in _commands().items():
+        assert f"maitred {name}" in text
+        missing = {o for o in options - {"--help"} if f"`{o}" not in text and f"{o} " not in text}
+        assert missing == set(), name
+
+
+def test_every_meta_tool_is_described() -> None:
+    """docs/tools.md and the README name each tool of the menu, with each of its parameters."""
+    page = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for definition in DEFINITIONS:
+        parameters = definition["inputSchema"]["properties"]
+        required = definition["inputSchema"].get("required", [])
+        signature = ", ".join(p if p in required else f"{p}?" for p in parameters)
+        assert f"`{definition['name']}({signature.replace('arguments?', 'arguments')})`" in page
+        assert f"`{definition['name']}`" in readme
+
+
+def test_every_error_code_is_described() -> None:
+    """docs/troubleshooting.md names the code of each error that is raised on purpose."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    kinds = [errors.MaitredError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    codes = {kind.code for kind in kinds if kind.__module__ == "maitred.errors"}
+    assert {code for code in codes if f"`{code}`" not in page} == set()
+
+
+def test_every_module_and_dependency_has_its_place_in_the_architecture() -> None:
+    """ARCHITECTURE.md names each module and says of each dependency why it is there."""
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    modules = [p for p in (ROOT / "src" / "maitred").rglob("*.py") if "migrations" not in p.parts]
+    names = {p.name for p in modules if not p.name.startswith("__") and "cli" not in p.parts}
+    assert {name for name in names if name not in page} == set()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    packages = {re.split(r"[\[<>=]", line)[0] for line in project["dependencies"]}
+    assert {package for package in packages if package not in page} == set()
+
+
+def test_the_menu_in_the_example_answers_matches_its_json() -> None:
+    """The definitions of the menu are plain JSON, so that pages and clients show the same."""
+    assert json.loads(json.dumps(DEFINITIONS)) == [dict(definition) for definition in DEFINITIONS]
