@@ -1,38 +1,40 @@
-"""One gateway before all servers at once: the recorded real ones, and a generated corpus with the same oddities.
+"""One gateway before all servers at once: the recorded real ones, and a generated corpus with their oddities.
 
 Source: issue "Foundation", Done when 3.
 """
 
 import json
 import re
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp import Client
+from tests.support import corpus
+from tests.support.arguments import smallest
 
-from maitred.catalog.names import MAX_NAME
 from maitred.catalog.counting import count_tokens
+from maitred.catalog.names import MAX_NAME
 from maitred.config.load import parse
 from maitred.config.settings import Settings
+from maitred.errors import ArgumentsError
 from maitred.gateway import Gateway
+from maitred.model.tools import Tool, ToolCall
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
-from tests.support import corpus
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600), pytest.mark.xdist_group("whole-corpus")]
 
 MENU_TOKENS = 500
 SEARCH_P95_S = 0.100
 QUERIES = 200
+ANSWERED_SHARE = 0.97  # the rest asks for more than the smallest arguments, and is answered with its schema
 
 
 @pytest.fixture(params=["generated", "recorded"])
-def records(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+def records(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
     """A file of server definitions, and what is in it."""
     if request.param == "generated":
         path = tmp_path / "generated.jsonl"
@@ -44,7 +46,7 @@ def records(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pa
                 "the recorded definitions of real servers are not here; the generated ones are tested"
             )
         path = recorded
-    yield path, corpus.read(path)
+    return path, corpus.read(path)
 
 
 def _settings(path: Path, records: list[dict[str, Any]], folder: Path) -> Settings:
@@ -102,36 +104,34 @@ async def _check_search(client: Client, gateway: Gateway) -> None:
         times.append(time.perf_counter() - started)
         assert not result.is_error
     times.sort()
-    print(
-        f"search p50 {times[len(times) // 2] * 1e3:.1f} ms, p95 {times[int(len(times) * 0.95)] * 1e3:.1f} ms"
-    )
     assert times[int(len(times) * 0.95)] < SEARCH_P95_S
 
 
 async def _check_calls(gateway: Gateway, servers: list[dict[str, Any]]) -> None:
-    """The first and the last tool of every server answer under their published names, and all names resolve."""
-    assert all(gateway.find(tool.name) is tool for tool in gateway.snapshot.tools)
-    limit = anyio.CapacityLimiter(8)
-    answered = []
+    """Every tool is called by its published name, and its own server answers for that very tool."""
+    answered: list[str] = []
+    refused: list[str] = []
+    limit = anyio.CapacityLimiter(4)
 
-    async def call(server: str) -> None:
+    async def call_all(server: str) -> None:
         async with limit:
-            tools = gateway.snapshot.by_server[server]
-            for tool in {tool.name: tool for tool in (tools[0], tools[-1])}.values():
-                async with gateway._pool.connection(
-                    server
-                ) as connection:  # straight: arguments are not the point
-                    from maitred.model.tools import ToolCall
+            for tool in gateway.snapshot.by_server[server]:
+                try:
+                    result = await gateway.call(_call(gateway, tool))
+                except ArgumentsError as error:
+                    refused += [tool.name] if error.schema else []
+                    continue
+                echo = json.loads(result["content"][0]["text"])
+                assert (echo["server"], echo["tool"]) == (tool.key.server, tool.key.name)
+                answered.append(tool.name)
 
-                    result = await connection.call_tool(
-                        tool.key.name, ToolCall(name=tool.name, arguments={}), timeout_s=60, progress=None
-                    )
-                answered.append(json.loads(result["content"][0]["text"])["tool"] == tool.key.name)
-
-    with anyio.fail_after(300):
+    with anyio.fail_after(400):
         async with anyio.create_task_group() as tasks:
             for record in servers:
-                if record["tools"]:
-                    tasks.start_soon(call, record["server"])
-    assert all(answered)
-    assert len(answered) >= len([r for r in servers if r["tools"]])
+                tasks.start_soon(call_all, record["server"])
+    assert len(answered) + len(refused) == len(gateway.snapshot.tools)
+    assert len(answered) >= ANSWERED_SHARE * len(gateway.snapshot.tools), refused[:20]
+
+
+def _call(gateway: Gateway, tool: Tool) -> ToolCall:
+    return ToolCall(name=tool.name, arguments=smallest(gateway.snapshot.schema(tool.input_hash)))

@@ -107,7 +107,7 @@ def test_every_command_and_option_is_described() -> None:
     text = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("cli.md", "import.md"))
     for name, options in _commands().items():
         assert f"maitred {name}" in text
-        missing = {o for o in options - {"--help"} if f"`{o}" not in text and f"{o} " not in text}
+        missing = {o for o in options - {"--help"} if f"`{o}" not in text and f" {o}" not in text}
         assert missing == set(), name
 
 

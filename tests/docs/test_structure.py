@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: sizes of modules and functions, and what may not be in the text."""
+"""The house rules that a machine can check: the sizes of modules and functions."""
 
 import ast
 from pathlib import Path

@@ -130,9 +130,13 @@ async def test_after_several_failures_calls_fail_at_once_and_the_server_is_tried
 async def test_a_reported_failure_leaves_no_process(tmp_path: Path) -> None:
     """Whatever it started before it failed is gone when the failure is told."""
     child = tmp_path / "child"
-    entry = faulty("grandchild", str(child), era="stateless", start_timeout_s=1)
+    code = (
+        "import subprocess, sys, time; child = subprocess.Popen(['sleep', '1000'], start_new_session=True);"
+        "open(sys.argv[1], 'w').write(str(child.pid)); time.sleep(1000)"
+    )
+    entry = {"command": sys.executable, "args": ["-c", code, str(child)], "start_timeout_s": 1.5}
     async with open_house(tmp_path, {"s": entry}) as house:
-        assert house.status().error
+        assert "not ready within 1.5 s" in house.status().error
         assert is_gone(read_pid(child))
 
 

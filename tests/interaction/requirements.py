@@ -67,6 +67,7 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "mode:auto-all": "Below the break-even, tools are shown as their servers registered them.",
             "mode:order": "Parameters keep the order of their server.",
             "mode:menu": "The menu waits for no server; search says what it could not look at yet.",
+            "catalog:unknown": "A tool of a server that is still starting is never called unknown.",
             "arguments:healing": "An argument error answers with the schema, so that the next try succeeds.",
             "name:raw": "A raw name is enough where only one server has it.",
             "info:unknown": "An unknown name is answered with the nearest names.",

@@ -1,0 +1,1 @@
+"""The catalog: names, what changed, where it is kept, what is served."""

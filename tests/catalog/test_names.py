@@ -1,0 +1,99 @@
+"""Published names: legal, unique, and the same whatever else happens."""
+
+import random
+import re
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from maitred.catalog.names import MAX_NAME, publish
+from maitred.model.tools import ToolKey
+
+LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+short = st.text(alphabet="ab_-. é", min_size=1, max_size=4)
+anything = st.text(min_size=1, max_size=90)
+keys = st.builds(lambda server, name: ToolKey(server=server, name=name), short | anything, short | anything)
+key_sets = st.lists(keys, max_size=25, unique=True)
+
+
+def key(server: str, name: str) -> ToolKey:
+    return ToolKey(server=server, name=name)
+
+
+@given(key_sets)
+@example([key("s", "a b"), key("s", "a_b"), key("s", "a.b")])
+@example([key("a", "b__c"), key("a__b", "c")])
+@example([key("s", "\ud800"), key("s", "\U000e0041")])
+def test_every_name_is_legal_and_no_two_are_the_same(tools: list[ToolKey]) -> None:
+    """Model APIs take `[A-Za-z0-9_-]{1,64}`, and a name stands for one tool. Source: DESIGN 5, rule 5."""
+    names = publish(tools)
+
+    assert names.keys() == set(tools)
+    assert len(set(names.values())) == len(names)
+    assert [name for name in names.values() if not LEGAL.fullmatch(name)] == []
+
+
+@given(key_sets, st.randoms(use_true_random=False))
+def test_the_order_in_which_tools_are_found_changes_no_name(tools: list[ToolKey], rng: random.Random) -> None:
+    """Servers start in any order; an agent's names stay. Source: DESIGN 5, rule 5."""
+    shuffled = rng.sample(tools, len(tools))
+
+    assert publish(tools) == publish(shuffled)
+
+
+@given(key_sets, keys)
+def test_a_new_tool_renames_another_only_when_the_two_clash(tools: list[ToolKey], new: ToolKey) -> None:
+    """Who is renamed by a newcomer would otherwise have had its name, or the newcomer a hash of its own."""
+    others = [tool for tool in tools if tool != new]
+    before, alone = publish(others), publish([new])[new]
+
+    after = publish([*others, new])
+
+    renamed = [tool for tool in others if after[tool] != before[tool]]
+    assert all(before[tool] == alone or before[tool] == after[new] for tool in renamed)
+
+
+def test_a_plain_name_is_the_server_and_the_tool() -> None:
+    """A name that is legal and free needs no hash. Source: DESIGN 5, rule 5."""
+    assert publish([key("github", "create_issue")]) == {key("github", "create_issue"): "github__create_issue"}
+
+
+def test_a_long_name_is_cut_and_ends_in_its_hash_also_beside_others() -> None:
+    """Two names that differ only behind the 64th character stay apart, each under the name it has alone."""
+    one, two = key("server", "x" * 80 + "one"), key("server", "x" * 80 + "two")
+
+    names = publish([one, two])
+
+    assert names[one] != names[two]
+    assert all(len(name) == MAX_NAME for name in names.values())
+    assert names == publish([one]) | publish([two])
+
+
+def test_the_tool_that_bears_a_name_keeps_it_when_others_would_be_cut_to_it() -> None:
+    """`get user` and `get.user` both become `get_user`; whose name it is loses nothing."""
+    own, spaced, dotted = key("crm", "get_user"), key("crm", "get user"), key("crm", "get.user")
+
+    names = publish([spaced, own, dotted])
+
+    assert names[own] == "crm__get_user"
+    assert re.fullmatch(r"crm__get_user_[0-9a-f]{8}", names[spaced])
+    assert re.fullmatch(r"crm__get_user_[0-9a-f]{8}", names[dotted])
+
+
+def test_two_servers_that_spell_the_same_name_both_get_their_hash() -> None:
+    """Neither `a` + `b__c` nor `a__b` + `c` has the better claim; a call never reaches the wrong one."""
+    names = publish([key("a", "b__c"), key("a__b", "c")])
+
+    assert sorted(name.rpartition("_")[0] for name in names.values()) == ["a__b__c", "a__b__c"]
+
+
+def test_a_tool_that_bears_the_hashed_name_of_another_is_told_apart() -> None:
+    """A server may publish a name that looks like one of ours."""
+    pair = [key("crm", "get user"), key("crm", "get_user")]
+    imitated = publish(pair)[pair[0]].removeprefix("crm__")
+
+    names = publish([*pair, key("crm", imitated)])
+
+    assert len(set(names.values())) == 3
+    assert names[pair[1]] == "crm__get_user"

@@ -1,0 +1,141 @@
+"""However the gateway ends, no process of it is left: no server, no child of a server, no helper, no zombie."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+
+from tests.backends.rig import eventually, is_gone, read_pid
+from tests.faults.client import Client, serve
+from tests.faults.house import faulty, open_house
+
+pytestmark = pytest.mark.anyio
+
+GONE_WITHIN_S = 10.0
+CALLS = 1_000
+BACKENDS = 20
+LONG_S = 60.0
+
+
+def write_config(folder: Path, servers: dict[str, Any]) -> Path:
+    path = folder / "maitred.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Servers of all kinds of unwillingness."""
+    servers = {
+        "willing": faulty("count"),
+        "deaf": faulty("ignore-eof"),
+        "stuck": faulty("hang-in-call", "blocked"),
+        "parent": faulty("grandchild", str(tmp_path / "child")),
+        "daemon": faulty("daemon-grandchild", str(tmp_path / "daemon")),
+        "late": faulty("hang-at-initialize"),
+        "broken": faulty("exit-at-start"),
+    }
+    return write_config(tmp_path, servers)
+
+
+async def close_input(client: Client) -> None:
+    await client.close_input()
+
+
+def send(number: int) -> Callable[[Client], Any]:
+    async def end(client: Client) -> None:
+        client.signal(number)
+
+    return end
+
+
+@pytest.mark.parametrize(
+    "end",
+    [close_input, send(signal.SIGTERM), send(signal.SIGINT), send(signal.SIGHUP), send(signal.SIGKILL)],
+    ids=["end-of-input", "SIGTERM", "SIGINT", "SIGHUP", "SIGKILL"],
+)
+async def test_no_process_is_left_however_the_gateway_ends(
+    config: Path, end: Callable[[Client], Any], tmp_path: Path
+) -> None:
+    """Source: issue "Foundation", Backends: no orphan and no zombie after any exit of the gateway."""
+    with anyio.fail_after(LONG_S):
+        async with serve(config) as client:
+            for server in ("willing", "deaf", "parent", "daemon", "stuck"):
+                assert await until_answered(client, f"{server}__echo") == server
+            await client.send("tools/call", name="call_tool", arguments={"name": "stuck__fault"})
+            assert await client.call("willing__add", a=1, b=2) == "3"
+            family = [*client.family()]
+            children = [read_pid(tmp_path / "child"), read_pid(tmp_path / "daemon")]
+            assert len(family) >= 6 + 2 + 1, "six servers, two of their children, and a warden"
+            assert set(children) <= {process.pid for process in family}
+            started = time.monotonic()
+            await end(client)
+            await client.process.wait()
+            await all_gone(family)
+    print(f"{len(family)} processes gone after {time.monotonic() - started:.1f} s")
+
+
+async def until_answered(client: Client, tool: str) -> str:
+    """Call `echo` of a server that may still be being discovered."""
+    server = tool.partition("__")[0]
+    while (answer := await client.call(tool, text=server)) != server:
+        assert "no tool named" in answer
+    return answer
+
+
+def alive(family: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended; a process id that was given to another process since does not count."""
+    return [process for process in family if process.is_running() and not is_gone(process.pid)]
+
+
+async def all_gone(family: Sequence[psutil.Process]) -> None:
+    """Wait for the end of all; those that stay are named, and ended so that they do not disturb other tests."""
+    try:
+        await eventually(lambda: not alive(family), within_s=GONE_WITHIN_S)
+    except TimeoutError:
+        left = [str(process) for process in alive(family)]
+        parents = [str(process.parent()) for process in alive(family)]
+        for process in alive(family):
+            process.kill()
+        pytest.fail(f"left over: {left}, children of {parents}")
+
+
+async def test_a_second_signal_ends_the_gateway_at_once_and_still_leaves_nothing(config: Path) -> None:
+    with anyio.fail_after(LONG_S):
+        async with serve(config) as client:
+            assert await until_answered(client, "deaf__echo") == "deaf"
+            family = [*client.family()]
+            client.signal(signal.SIGTERM)
+            await anyio.sleep(0.2)
+            client.signal(signal.SIGTERM)
+            await client.process.wait()
+            await all_gone(family)
+
+
+async def test_a_thousand_calls_at_once_over_twenty_servers_each_get_their_own_answer(tmp_path: Path) -> None:
+    """Source: issue "Foundation", Tests: no orphan process is left and no answer is lost."""
+    answers: dict[int, str] = {}
+    servers = {f"s{number}": faulty("count") for number in range(BACKENDS)}
+    before = set(psutil.Process().children(recursive=True))
+    async with open_house(tmp_path, servers, limits={"max_starting": 8}) as house:
+
+        async def call(number: int) -> None:
+            answers[number] = await house.text(f"s{number % BACKENDS}__add", a=number, b=0.5)
+
+        started = time.monotonic()
+        async with anyio.create_task_group() as tasks:
+            for number in range(CALLS):
+                tasks.start_soon(call, number)
+        elapsed = time.monotonic() - started
+        family = set(psutil.Process().children(recursive=True)) - before
+        assert len(family) == BACKENDS + 1, "the servers and their warden"
+    left = alive([*family])
+    print(f"{len(answers)} of {CALLS} answers over {BACKENDS} servers in {elapsed:.2f} s, {len(left)} orphans")
+    assert answers == {number: str(number + 0.5) for number in range(CALLS)}
+    assert left == []

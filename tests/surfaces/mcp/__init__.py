@@ -1,0 +1,1 @@
+"""The MCP surface over a gateway in this process."""
