@@ -19,9 +19,9 @@ from rich.console import Console
 
 from bench import calls, machine, memory, search, start, tokens
 from bench.processes import adopt_orphans, end_all
-from bench.report import SHOW, show_machine
+from bench.report import SHOW, show_failures, show_machine
 from bench.stage import Stage
-from bench.values import FULL, QUICK, Size, leaf
+from bench.values import FULL, QUICK, Failure, PeerError, Size, leaf
 
 BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "calls": calls.measure,
@@ -51,14 +51,15 @@ def main(arguments: list[str]) -> int:
     aside = Console(stderr=True)
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    found: dict[str, Any] = {"quick": size.quick, "machine": asdict(machine.describe()), "failures": []}
+    this = machine.describe()
+    found: dict[str, Any] = {"quick": size.quick, "machine": asdict(this), "failures": []}
     if not options.json:
-        show_machine(console, machine.describe())
+        show_machine(console, this)
     with ExitStack() as cleanup:
-        cleanup.callback(end_all)
         folder = options.work or Path(
             cleanup.enter_context(tempfile.TemporaryDirectory(prefix="maitred-bench-"))
         )
+        cleanup.callback(end_all)
         folder.mkdir(parents=True, exist_ok=True)
         stage = Stage(folder.resolve(), size)
         for name in options.only:
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
     found["steady_ms_after"] = asdict(machine.steadiness())
     if options.json:
         print(json.dumps(found, ensure_ascii=False, indent=1))
-    return 1 if any("maitred" in failure for failure in found["failures"]) else 0
+    return 1 if any(failure["what"].startswith("maitred") for failure in found["failures"]) else 0
 
 
 def _run(
@@ -78,26 +79,32 @@ def _run(
     try:
         report = BENCHES[name](stage, size)
     except Exception as error:  # noqa: BLE001  # a bench must not take the figures of the others with it
-        aside.print_exception()
-        found["failures"].append(f"{name}: maitred or its bench failed: {leaf(error)}")
+        if not isinstance(error, PeerError):
+            aside.print_exception()
+        failure = Failure(what="maitred, or the bench itself", why=leaf(error))
+        found["failures"].append({"bench": name, **asdict(failure)})
+        show_failures(console or aside, [failure])
     else:
         found[name] = asdict(report)
-        found["failures"] += [f"{name}: {text}" for text in _failures(found[name])]
+        found["failures"] += [{"bench": name, **failure} for failure in _failures(found[name])]
         if console is not None:
             SHOW[name](console, report)
     if left := end_all():
-        found["failures"].append(f"{name}: left behind: {left[:5]}")
-        aside.print(f"left behind after {name}: {left}", style="red", markup=False)
+        failure = Failure(
+            what="maitred or a peer left processes", why=f"ended by us after {name}: {left[:5]}"
+        )
+        found["failures"].append({"bench": name, **asdict(failure)})
+        show_failures(console or aside, [failure])
     aside.print(f"{name}: {time.perf_counter() - started:.0f} s", style="dim")
 
 
-def _failures(report: Any) -> list[str]:
-    """Every failure anywhere in a report, as text."""
+def _failures(report: Any) -> list[dict[str, str]]:
+    """Every failure anywhere in a report."""
     if isinstance(report, dict):
-        own = [f"{entry['what']}: {entry['why']}" for entry in report.get("failures", ())]
-        return own + [text for key, value in report.items() if key != "failures" for text in _failures(value)]
+        own: list[dict[str, str]] = list(report.get("failures", ()))
+        return own + [one for key, value in report.items() if key != "failures" for one in _failures(value)]
     if isinstance(report, list | tuple):
-        return [text for value in report for text in _failures(value)]
+        return [one for value in report for one in _failures(value)]
     return []
 
 

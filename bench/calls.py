@@ -20,7 +20,6 @@ from bench.stage import ROOT, Command, Stage, discover, serve
 from bench.values import Failure, PeerError, Size, Spread, leaf, percentile, ratios, spread
 
 _WORKERS = 32
-_ERAS = ("legacy", "auto")
 DIRECT = "direct"
 
 
@@ -101,8 +100,8 @@ def measure(stage: Stage, size: Size) -> Calls:
     """Compare all ways, for each backend and each era of the client."""
     comparisons = []
     for name in size.backends:
-        fronts = _fronts(stage, BACKENDS[name])
-        comparisons += [anyio.run(_compare, name, mode, fronts, size) for mode in _ERAS]
+        fronts = _fronts(stage, BACKENDS[name], size.variants)
+        comparisons += [anyio.run(_compare, name, mode, fronts, size) for mode in size.client_modes]
     return Calls(
         rounds=size.rounds,
         sequential_calls=size.sequential_calls,
@@ -112,7 +111,7 @@ def measure(stage: Stage, size: Size) -> Calls:
     )
 
 
-def _fronts(stage: Stage, backend: Backend) -> list[Front]:
+def _fronts(stage: Stage, backend: Backend, variants: Sequence[str]) -> list[Front]:
     servers = {backend.name: backend.command}
     config = stage.configure(f"calls-{backend.name}", servers)
     discover(config, servers)
@@ -125,7 +124,7 @@ def _fronts(stage: Stage, backend: Backend) -> list[Front]:
             tool=f"{backend.name}_{backend.tool}",
             arguments=backend.arguments,
         )
-        for variant in ("shared", "mount")
+        for variant in variants
     ]
     return [
         Front(name=DIRECT, command=backend.command, tool=backend.tool, arguments=backend.arguments),

@@ -55,7 +55,7 @@ def measure(stage: Stage, size: Size) -> Memory:
     ]
     plan += [
         (f"fastmcp {variant}", stage.proxy(variant, few.config.stem, few.servers), few)
-        for variant in ("shared", "mount")
+        for variant in size.variants
     ]
     for name, command, known in plan:
         try:

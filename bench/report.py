@@ -55,7 +55,7 @@ def show_calls(console: Console, calls: Calls) -> None:
             "CPU ms",
         )
         console.print(_table(title, heads, rows, caption))
-        _failed(console, one.failures)
+        show_failures(console, one.failures)
 
 
 def show_start(console: Console, starts: Starts) -> None:
@@ -70,7 +70,7 @@ def show_start(console: Console, starts: Starts) -> None:
     yardstick_s = _ranged(starts.yardstick_s, 2)
     caption = f"{starts.rounds} starts in turn; import = python -c '{YARDSTICK}', {yardstick_s} s"
     console.print(_table("start to the first tools/list, catalog known", heads, rows, caption))
-    _failed(console, starts.failures)
+    show_failures(console, starts.failures)
 
 
 def show_memory(console: Console, memory: Memory) -> None:
@@ -94,7 +94,7 @@ def show_memory(console: Console, memory: Memory) -> None:
     )
     caption = f"MiB resident (PSS) of the process itself; the middle of {memory.samples} samples"
     console.print(_table("memory", heads, rows, caption))
-    _failed(console, memory.failures)
+    show_failures(console, memory.failures)
 
 
 def show_tokens(console: Console, tokens: Tokens) -> None:
@@ -163,7 +163,7 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], capt
     return table
 
 
-def _failed(console: Console, failures: Sequence[Failure]) -> None:
+def show_failures(console: Console, failures: Sequence[Failure]) -> None:
     for failure in failures:
         console.print(f"FAILED {failure.what}: {failure.why}", style="red", markup=False)
 

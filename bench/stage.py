@@ -78,8 +78,8 @@ class Stage:
     def known(self, count: int) -> Known:
         """Some servers of the generated corpus with their catalog; the same ones each time.
 
-        Only such as every peer can serve: one definition that the SDK's models refuse hides a whole server from
-        a client of the SDK, and so from FastMCP's proxy.
+        Only such as every peer can serve: one definition that the SDK's models refuse hides a whole server
+        from a client of the SDK, and so from FastMCP's proxy.
         """
         every = self.generated.known
         names = random.Random(_SEED).sample(self._readable, min(count, len(self._readable)))

@@ -60,13 +60,13 @@ class _Contender:
 
 
 def measure(stage: Stage, size: Size) -> Starts:
-    """Start every contender in turn, several times; a first time that is not counted warms the caches."""
+    """Start every contender in turn, several times; first times that are not counted warm the caches."""
     contenders = _contenders(stage, size)
     failures: list[Failure] = []
     imports = []
-    for number in range(size.starts + 1):
+    for number in range(-size.warm_up_starts, size.starts):
         import_s = _import()
-        if number:
+        if number >= 0:
             imports.append(import_s)
         for contender in list(contenders):
             try:
@@ -77,7 +77,7 @@ def measure(stage: Stage, size: Size) -> Starts:
                 )
                 contenders.remove(contender)
                 continue
-            if number:
+            if number >= 0:
                 contender.taken_s.append(seconds)
     return Starts(
         rounds=size.starts,
@@ -102,7 +102,7 @@ def _contenders(stage: Stage, size: Size) -> list[_Contender]:
         )
     for count in size.proxied_servers:
         known = stage.known(count)
-        for variant in ("shared", "mount"):
+        for variant in size.variants:
             command = stage.proxy(variant, f"known-{count}", known.servers)
             found.append(
                 _Contender(

@@ -7,14 +7,21 @@ from statistics import median
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much is measured."""
+    """How much is measured.
+
+    `variants` are those of `proxies.py`, `client_modes` of `mcp.Client`, `backends` of `calls.py`;
+    `known_servers` and `proxied_servers` are how many servers a program starts with.
+    """
 
     quick: bool
+    variants: tuple[str, ...]
+    client_modes: tuple[str, ...]
     rounds: int
     warm_up_calls: int
     sequential_calls: int
     concurrent_calls: int
     backends: tuple[str, ...]
+    warm_up_starts: int
     starts: int
     known_servers: tuple[int, ...]
     proxied_servers: tuple[int, ...]
@@ -28,11 +35,14 @@ class Size:
 
 FULL = Size(
     quick=False,
-    rounds=9,
+    variants=("shared", "mount"),
+    client_modes=("legacy", "auto"),
+    rounds=15,
     warm_up_calls=50,
-    sequential_calls=200,
-    concurrent_calls=320,
+    sequential_calls=120,
+    concurrent_calls=224,
     backends=("echo", "time"),
+    warm_up_starts=1,
     starts=7,
     known_servers=(1, 10, 100),
     proxied_servers=(1, 10),
@@ -45,17 +55,20 @@ FULL = Size(
 )
 QUICK = Size(
     quick=True,
+    variants=("mount",),
+    client_modes=("legacy",),
     rounds=3,
     warm_up_calls=10,
     sequential_calls=50,
     concurrent_calls=96,
     backends=("echo",),
+    warm_up_starts=0,
     starts=1,
-    known_servers=(1, 20),
+    known_servers=(1, 10),
     proxied_servers=(1,),
     memory_samples=1,
-    corpus_servers=20,
-    corpus_tools=900,
+    corpus_servers=12,
+    corpus_tools=540,
     recorded=False,
     queries=60,
     find_and_call=10,

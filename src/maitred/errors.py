@@ -2,6 +2,7 @@
 
     MaitredError
     +- ConfigError            a file or an option that the operator wrote is wrong
+    +- StoreError             the catalog cannot be read or written
     +- ServerError            a server cannot be reached, started or understood
     |  +- ServerUnavailableError   it is known, but not answering now
     |  +- CallTimeoutError         it did not answer a call in time
@@ -38,6 +39,19 @@ class ConfigError(MaitredError):
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         super().__init__(
             "\n".join([f"{source}: {count} in the configuration", *(f"  {f}" for f in self.faults)])
+        )
+
+
+class StoreError(MaitredError):
+    """The catalog cannot be read or written now; what is in memory is served on."""
+
+    code: ClassVar[str] = "store_failed"
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"The catalog {path} cannot be used: {reason}. Is its disk full, or the file read-only?"
         )
 
 

@@ -257,6 +257,8 @@ class Gateway:
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
+        if call.name not in self.snapshot.by_name:
+            await self.warm()  # the answer to a mistake names the nearest tools, by the index
         tool = self.find(call.name)
         snapshot = self.snapshot
         if not self._is_enabled(tool.server):

@@ -119,7 +119,7 @@ async def _check_calls(gateway: Gateway, servers: list[dict[str, Any]]) -> None:
                 try:
                     result = await gateway.call(_call(gateway, tool))
                 except ArgumentsError as error:
-                    refused += [tool.name] if error.schema else []
+                    refused.extend([tool.name] if error.schema else [])
                     continue
                 echo = json.loads(result["content"][0]["text"])
                 assert (echo["server"], echo["tool"]) == (tool.key.server, tool.key.name)

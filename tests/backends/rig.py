@@ -37,7 +37,10 @@ def faulty_args(mode: str, *arguments: str) -> tuple[str, ...]:
 def faulty(mode: str, *arguments: str, **fields: Any) -> ServerSpec:
     """The specification of a faulty server."""
     return ServerSpec(
-        name="faulty", command=sys.executable, args=faulty_args(mode, *arguments), **{"era": "handshake"} | fields
+        name="faulty",
+        command=sys.executable,
+        args=faulty_args(mode, *arguments),
+        **{"era": "handshake"} | fields,
     )
 
 

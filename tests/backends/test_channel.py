@@ -167,7 +167,9 @@ async def test_an_answer_is_known_by_its_id_also_when_the_id_comes_back_as_text(
     ],
     ids=lambda noise: repr(noise[:40]),
 )
-async def test_noise_on_standard_output_disturbs_no_call(noise: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_noise_on_standard_output_disturbs_no_call(
+    noise: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """Source: notes/real-servers.md, ten servers write what is not JSON-RPC."""
     peer = Peer()
     async with peer.running():
@@ -274,7 +276,9 @@ async def test_a_request_of_the_server_is_answered_and_a_failing_handler_tells_n
 
 
 @pytest.mark.parametrize(("sent", "cancelled"), [(1, 1), ("1", 1), (1, "1"), ("abc", "abc")])
-async def test_a_request_that_the_peer_cancels_is_stopped_and_not_answered(sent: object, cancelled: object) -> None:
+async def test_a_request_that_the_peer_cancels_is_stopped_and_not_answered(
+    sent: object, cancelled: object
+) -> None:
     peer = Peer()
     async with peer.running():
         peer.says(request(sent, "wait"), notice("notifications/cancelled", requestId=cancelled))
@@ -346,7 +350,9 @@ async def test_a_message_beyond_the_limit_ends_the_channel_with_a_reason_that_na
     ],
     ids=lambda line: repr(line[:40]),
 )
-async def test_a_server_that_floods_is_cut_off_and_its_callers_are_told(line: bytes, small_burst: int) -> None:
+async def test_a_server_that_floods_is_cut_off_and_its_callers_are_told(
+    line: bytes, small_burst: int
+) -> None:
     """Whatever it floods with. Source: issue "Foundation", faults."""
     peer = Peer()
     async with peer.running():

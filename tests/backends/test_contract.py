@@ -131,8 +131,12 @@ async def test_all_tools_are_listed_with_their_schemas(subject: Subject) -> None
 async def test_a_result_comes_whole(subject: Subject) -> None:
     """Text, structured content and the error mark are those of the server. Source: issue "Foundation"."""
     async with subject.open() as connection:
-        echoed = await connection.call_tool("echo", call("echo", text="żółw 🐢"), timeout_s=SOON_S, progress=None)
-        structured = await connection.call_tool("structured", call("structured"), timeout_s=SOON_S, progress=None)
+        echoed = await connection.call_tool(
+            "echo", call("echo", text="żółw 🐢"), timeout_s=SOON_S, progress=None
+        )
+        structured = await connection.call_tool(
+            "structured", call("structured"), timeout_s=SOON_S, progress=None
+        )
         failed = await connection.call_tool("fail", call("fail"), timeout_s=SOON_S, progress=None)
     assert text_of(echoed) == "żółw 🐢"
     assert structured["structuredContent"]["answer"] == 42
@@ -184,7 +188,9 @@ async def test_cancelling_a_call_cancels_it_on_the_server(subject: Subject, tmp_
     assert text_of(after) == "on"
 
 
-async def test_a_call_that_takes_too_long_is_cancelled_on_the_server(subject: Subject, tmp_path: Path) -> None:
+async def test_a_call_that_takes_too_long_is_cancelled_on_the_server(
+    subject: Subject, tmp_path: Path
+) -> None:
     mark = tmp_path / "mark"
     async with subject.open() as connection:
         with pytest.raises(CallTimeoutError, match=r"within 0\.5 s"):
@@ -199,7 +205,9 @@ async def test_an_error_answer_is_told_as_the_server_gave_it_whatever_its_code(s
     async with subject.open() as connection:
         for code in codes:
             with pytest.raises(ServerError) as caught:
-                await connection.call_tool("refuse", call("refuse", code=code), timeout_s=SOON_S, progress=None)
+                await connection.call_tool(
+                    "refuse", call("refuse", code=code), timeout_s=SOON_S, progress=None
+                )
             told.append((caught.type, str(caught.value), getattr(caught.value, "data", None)))
     message = "Server 'honest' answered with error {}: not today"
     assert told == [(ProtocolError, message.format(code), {"retry": "tomorrow"}) for code in codes]

@@ -68,7 +68,9 @@ async def test_a_locked_server_is_reported_with_what_to_do_and_opens_with_the_co
     monkeypatch.setenv("HONEST_TEST_TOKEN", "open sesame")
     with anyio.fail_after(LONG_S):
         async with subject.connect(options()) as connection:
-            result = await connection.call_tool("echo", call("echo", text="in"), timeout_s=SOON_S, progress=None)
+            result = await connection.call_tool(
+                "echo", call("echo", text="in"), timeout_s=SOON_S, progress=None
+            )
     assert text_of(result) == "in"
 
 

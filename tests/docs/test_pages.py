@@ -73,7 +73,7 @@ def test_every_command_shown_exists_with_its_options(page: Path) -> None:
 
 
 def test_the_round_of_commands_prints_what_the_page_says(tmp_path: Path) -> None:
-    """docs/cli.md: each command of the example succeeds and prints the lines shown (… stands for anything)."""
+    """docs/cli.md: each command of the example succeeds and prints the lines shown (… is anything)."""
     environment = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(tmp_path),

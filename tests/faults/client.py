@@ -35,6 +35,7 @@ class Client:
         self._stdin = process.stdin
         self._lines = BufferedByteReceiveStream(process.stdout)
         self._next = 0
+        self._changes = 0
 
     async def send(self, method: str, **params: Any) -> int:
         """Send a request without waiting for its answer; returns its id."""
@@ -45,12 +46,16 @@ class Client:
     async def _write(self, message: dict[str, Any]) -> None:
         await self._stdin.send(json.dumps(message).encode() + b"\n")
 
+    async def _read(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(await self._lines.receive_until(b"\n", MAX_LINE))
+        self._changes += message.get("method") == "notifications/tools/list_changed"
+        return message
+
     async def answer(self) -> dict[str, Any]:
         """The next answer, whichever request it is for."""
-        while True:
-            message: dict[str, Any] = json.loads(await self._lines.receive_until(b"\n", MAX_LINE))
-            if "method" not in message:
-                return message
+        while "method" in (message := await self._read()):
+            pass
+        return message
 
     async def hello(self) -> None:
         await self.send("initialize", **HELLO)
@@ -62,6 +67,15 @@ class Client:
         await self.send("tools/call", name="call_tool", arguments={"name": name, "arguments": arguments})
         answer = await self.answer()
         return str(answer["result"]["content"][0]["text"])
+
+    async def echo(self, server: str) -> None:
+        """Call `echo` of a faulty server as soon as it is known."""
+        changes = self._changes
+        while (answer := await self.call(f"{server}__echo", text=server)) != server:
+            assert "no tool named" in answer
+            while self._changes == changes:
+                await self._read()
+            changes = self._changes
 
     async def close_input(self) -> None:
         await self._stdin.aclose()
@@ -76,10 +90,14 @@ class Client:
 
 @asynccontextmanager
 async def serve(config: Path) -> AsyncIterator[Client]:
-    """Run `maitred serve` for a configuration file; whatever becomes of it, it is gone afterwards."""
+    """Run `maitred serve` for a configuration file; whatever becomes of it, it is gone afterwards.
+
+    What it writes to standard error goes to `stderr` beside the file.
+    """
     command = [sys.executable, "-m", "maitred", "serve", "--transport", "stdio", "--config", str(config)]
     environment = os.environ | {"XDG_STATE_HOME": str(config.parent / "state")}
-    process = await anyio.open_process(command, env=environment, stderr=None, start_new_session=True)
+    with (config.parent / "stderr").open("wb") as stderr:
+        process = await anyio.open_process(command, env=environment, stderr=stderr, start_new_session=True)
     try:
         client = Client(process)
         await client.hello()

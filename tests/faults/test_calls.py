@@ -94,7 +94,9 @@ async def test_the_time_limit_also_holds_while_a_server_does_not_read_a_long_mes
             await house.call("s__echo", text="x" * 1_000_000)
 
 
-async def test_a_server_killed_while_it_does_not_read_a_long_message_is_reported_at_once(tmp_path: Path) -> None:
+async def test_a_server_killed_while_it_does_not_read_a_long_message_is_reported_at_once(
+    tmp_path: Path,
+) -> None:
     async def call(house: House) -> None:
         with pytest.raises(ServerError, match="SIGKILL"):
             await house.call("s__echo", text="x" * 1_000_000)
@@ -112,7 +114,9 @@ async def test_a_server_killed_while_it_does_not_read_a_long_message_is_reported
 
 
 @pytest.mark.parametrize("mode", ["flood-garbage", "flood-notifications"])
-async def test_a_server_that_floods_in_a_call_is_cut_off_and_the_next_call_works(tmp_path: Path, mode: str) -> None:
+async def test_a_server_that_floods_in_a_call_is_cut_off_and_the_next_call_works(
+    tmp_path: Path, mode: str
+) -> None:
     limits = {"max_message_bytes": 1_000_000}
     async with open_house(tmp_path, {"s": faulty(mode), "t": faulty("count")}, limits=limits) as house:
         flooded = await pid_of(house)

@@ -19,7 +19,9 @@ async def test_a_list_that_repeats_itself_is_read_once_and_said_so(tmp_path: Pat
         assert await house.text("s__echo", text="hello") == "hello"
 
 
-async def test_a_list_without_end_is_cut_at_the_configured_number_of_pages_and_said_so(tmp_path: Path) -> None:
+async def test_a_list_without_end_is_cut_at_the_configured_number_of_pages_and_said_so(
+    tmp_path: Path,
+) -> None:
     async with open_house(tmp_path, {"s": faulty("endless-pages")}, limits={"max_pages": 20}) as house:
         assert 20 <= len(house.tools()) <= 21
         assert any("pages never end" in note for note in house.status().notes)
@@ -48,11 +50,17 @@ async def test_a_name_that_is_listed_twice_is_published_once_and_said_so(tmp_pat
             await house.call("s__same", second=1)
 
 
-async def test_a_server_that_declares_tools_and_knows_no_list_is_reported_with_its_error(tmp_path: Path) -> None:
+async def test_a_server_that_declares_tools_and_knows_no_list_is_reported_with_its_error(
+    tmp_path: Path,
+) -> None:
     async with open_house(tmp_path, {"s": faulty("capability-lies"), "t": faulty("count")}) as house:
         assert house.tools() == []
         assert "-32601" in house.status().error
-        assert house.tools("t") == ["echo", "add", "pid"] or sorted(house.tools("t")) == ["add", "echo", "pid"]
+        assert house.tools("t") == ["echo", "add", "pid"] or sorted(house.tools("t")) == [
+            "add",
+            "echo",
+            "pid",
+        ]
 
 
 async def test_a_list_that_never_comes_is_given_up_and_its_own_setting_is_named(tmp_path: Path) -> None:

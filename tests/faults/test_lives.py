@@ -192,7 +192,9 @@ async def test_a_server_sees_only_the_environment_that_it_was_granted(
     assert seen.pop("MODE") == "quiet"
     assert (seen.pop("PATH"), seen.pop("HOME")) == (os.environ["PATH"], os.environ["HOME"])
     assert seen.pop("LC_ALL") == "C.UTF-8"
-    assert [name for name in seen if not name.startswith("LC_") and name not in ("LANG", "LANGUAGE", "TZ")] == []
+    assert [
+        name for name in seen if not name.startswith("LC_") and name not in ("LANG", "LANGUAGE", "TZ")
+    ] == []
 
 
 async def test_the_last_lines_of_standard_error_are_kept_also_after_the_end(tmp_path: Path) -> None:

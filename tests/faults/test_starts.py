@@ -35,7 +35,10 @@ async def test_a_server_that_exits_at_start_is_reported_with_its_last_words(tmp_
     [
         ({"command": "no-such-program-anywhere"}, "'no-such-program-anywhere' is not on PATH; install it"),
         ({"command": "/no/such/program"}, "'/no/such/program' does not exist or is not executable"),
-        ({"command": sys.executable, "cwd": "/no/such/folder"}, "working directory '/no/such/folder' does not exist"),
+        (
+            {"command": sys.executable, "cwd": "/no/such/folder"},
+            "working directory '/no/such/folder' does not exist",
+        ),
         ({"command": "${MAITRED_TEST_NOT_SET}"}, "MAITRED_TEST_NOT_SET"),
         ({"command": sys.executable, "args": ["-c", "print('hello')"]}, "exited with code 0"),
         ({"command": sys.executable, "args": ["-c", "import os; os.abort()"]}, "ended by SIGABRT"),

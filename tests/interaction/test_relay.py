@@ -210,7 +210,7 @@ async def test_a_call_that_the_client_cancels_is_cancelled_at_its_server(front: 
 async def test_an_argument_error_answers_with_the_schema_that_lets_the_next_try_succeed(
     client: Client,
 ) -> None:
-    """An agent that reads the schema out of the error and fills it in is answered. Source: DESIGN 5, rule 2."""
+    """An agent that reads the schema in the error and fills it in is answered. Source: DESIGN 5, rule 2."""
     failed = await call(client, "everything__get-sum", {"a": "two", "c": 3})
     said = text_of(failed)
 

@@ -17,7 +17,7 @@ from maitred.backends.base import Connections
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sync import CountTokens, Discovery, failure, plan, removal
-from maitred.errors import MaitredError
+from maitred.errors import MaitredError, StoreError
 from maitred.model.servers import ServerSpec
 
 log = structlog.get_logger(__name__)
@@ -160,7 +160,16 @@ class Keeper:
             return await self._failed(spec, str(error))
         finally:
             self._busy.discard(server)
-        change = await self._catalog.change(lambda snapshot: plan(snapshot, found, self._count))
+
+        async def planned(snapshot: Snapshot) -> Change:
+            gone = self._specs.get(server) != spec  # the configuration changed in the meantime
+            return Change() if gone else await plan(snapshot, found, self._count)
+
+        try:
+            change = await self._catalog.change(planned)
+        except StoreError as error:
+            log.warning("what was discovered cannot be kept", server=server, reason=error.reason)
+            return Report(server=server, tools=len(listing.tools), error=str(error))
         changed = len([tool for tool in change.tools if tool.server == server])
         return Report(
             server=server,
@@ -176,11 +185,17 @@ class Keeper:
         async def record(snapshot: Snapshot) -> Change:
             return failure(snapshot, spec, reason)
 
-        await self._catalog.change(record)
+        try:
+            await self._catalog.change(record)
+        except StoreError as error:
+            log.warning("the failure cannot be recorded", server=spec.name, reason=error.reason)
         return Report(server=spec.name, error=reason)
 
     async def _follow_other_processes(self) -> None:
         """Notice what other gateways write to the same catalog."""
         while True:
             await anyio.sleep(_POLL_S)
-            await self._catalog.refresh()
+            try:
+                await self._catalog.refresh()
+            except StoreError as error:
+                log.warning("the catalog cannot be read; what is known is served on", reason=error.reason)

@@ -4,8 +4,8 @@ Reads of single tools never come here; a process loads one `Snapshot` and serves
 one transaction and raises the generation only when something changed that a reader could notice.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.tables import HEAD, schemas, servers, state, tools
-from maitred.errors import ConfigError
+from maitred.errors import ConfigError, StoreError
 from maitred.model.servers import ServerFacts, ServerRecord
 from maitred.model.tools import Tool, ToolKey
 
@@ -106,13 +106,26 @@ class SqlStore:
             raise RuntimeError("the store is not open")
         return self._engine
 
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what the database raises into what a user can read."""
+        try:
+            yield
+        except sa.exc.SQLAlchemyError as error:
+            raise StoreError(self._path, str(getattr(error, "orig", error))) from error
+
     async def generation(self) -> int:
         """The present generation."""
-        async with self._db.connect() as connection:
-            return await _generation(connection)
+        with self._told():
+            async with self._db.connect() as connection:
+                return await _generation(connection)
 
     async def load(self) -> Snapshot:
         """Read everything in one transaction."""
+        with self._told():
+            return await self._load()
+
+    async def _load(self) -> Snapshot:
         async with self._db.connect() as connection, connection.begin():
             generation = await _generation(connection)
             server_rows = (await connection.execute(sa.select(servers))).all()
@@ -128,14 +141,14 @@ class SqlStore:
 
     async def write(self, change: Change) -> int:
         """Apply a change in one transaction and return the generation after it."""
-        async with self._writing() as connection:
-            if change:
-                await self._apply(connection, change)
-                if change.visible:
-                    await connection.execute(
-                        sa.update(state).where(state.c.id == 1).values(generation=state.c.generation + 1)
-                    )
-            return await _generation(connection)
+        raised = sa.update(state).where(state.c.id == 1).values(generation=state.c.generation + 1)
+        with self._told():
+            async with self._writing() as connection:
+                if change:
+                    await self._apply(connection, change)
+                    if change.visible:
+                        await connection.execute(raised)
+                return await _generation(connection)
 
     async def _apply(self, connection: AsyncConnection, change: Change) -> None:
         await _delete(connection, tools, change.removed_tools)

@@ -103,9 +103,9 @@ async def _info(
     detail = _text(arguments, "detail") or "brief"
     if detail not in ("brief", "full"):
         raise _WrongArgumentError(f"`detail` is brief or full, not {detail!r}")
-    return text_result(
-        gateway.info(_texts(arguments, "names", "name"), "full" if detail == "full" else "brief").text
-    )
+    names = _texts(arguments, "names", "name")
+    await gateway.warm()  # unknown names are answered with the nearest, by the index
+    return text_result(gateway.info(names, "full" if detail == "full" else "brief").text)
 
 
 async def _call_tool(

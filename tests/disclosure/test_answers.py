@@ -1,0 +1,70 @@
+"""The texts of answers: what was found, what is missing and why, and what to do next."""
+
+from typing import Any
+
+from maitred.catalog.counting import count_tokens
+from maitred.disclosure.answers import FoundTool, InfoAnswer, SearchAnswer, ServerStatus
+from maitred.model.servers import Health, ServerFacts, ServerSpec
+from tests.catalog.makers import one
+
+_, TOOL = one()
+
+
+def answer(*lines: str, **fields: Any) -> SearchAnswer:
+    fields.setdefault("phrases", ["weather"])
+    return SearchAnswer(results=[FoundTool(tool=TOOL, line=line) for line in lines], **fields)
+
+
+def test_results_are_lines_with_the_next_step() -> None:
+    """One search, then one call. Source: DESIGN 5, menu."""
+    assert answer("a()", "b()").text == "a()\nb()\nNext: call_tool(name, arguments)."
+
+
+def test_without_results_the_answer_says_so_and_what_to_try() -> None:
+    """An agent is never left with an empty answer."""
+    assert answer().text.splitlines() == [
+        "Nothing matches 'weather'.",
+        "Try other words, one capability per phrase, or list_tools_meta for all servers.",
+    ]
+
+
+def test_what_is_withheld_or_not_known_yet_is_told_with_its_reason() -> None:
+    """Nothing is silently missing. Source: DESIGN 5, rule 1."""
+    text = answer("a()", withheld={"bank": (3, "disabled")}, unread={"slow": "still starting"}).text
+
+    assert "Withheld: 3 on bank (disabled)" in text
+    assert "Not searched: slow (still starting)" in text
+
+
+def test_results_beyond_the_budget_are_counted_not_shown() -> None:
+    """Rule 3: packed without splitting, and it says how to get the rest."""
+    text = answer(*[f"tool_{number}({'word ' * 60})" for number in range(60)]).text
+
+    assert count_tokens([text])[0] <= 1_600
+    assert "more; ask for fewer phrases at once)" in text
+
+
+def test_many_servers_that_are_down_do_not_flood_the_answer() -> None:
+    """Two hundred servers without network must not cost more than the results. Source: DESIGN 5, rule 3."""
+    why = "failed 3 times, tried again in 30 s: " + "the name of its host cannot be resolved " * 4
+    down = {f"server-{number}": (2, why) for number in range(200)}
+
+    text = answer("a()", withheld=down, unread={f"other-{number}": why for number in range(200)}).text
+
+    assert count_tokens([text])[0] <= 1_600
+    assert "a()" in text
+
+
+def test_details_that_do_not_fit_are_named() -> None:
+    """The next question can be asked without guessing."""
+    text = InfoAnswer(tools=[TOOL], texts=["one"], left_out=["b", "c"], problems=["no such tool 'x'"]).text
+
+    assert text == "one\n\nno such tool 'x'\n\nLeft out for size, ask again for: b, c"
+
+
+def test_what_programs_get_of_a_server_holds_no_secret() -> None:
+    """Values of the environment and of headers stay with the operator."""
+    spec = ServerSpec(name="s", command="run", env={"TOKEN": "secret-1"}, headers={"Authorization": "secret-2"})
+    status = ServerStatus(spec=spec, health=Health(), facts=ServerFacts(), tools=0, cost_tokens=0)
+
+    assert "secret" not in str(status.to_json())
