@@ -90,9 +90,7 @@ def _run(
         if console is not None:
             SHOW[name](console, report)
     if left := end_all():
-        failure = Failure(
-            what="maitred or a peer left processes", why=f"ended by us after {name}: {left[:5]}"
-        )
+        failure = Failure(what="maitred or a peer left processes", why=f"ended after {name}: {left[:5]}")
         found["failures"].append({"bench": name, **asdict(failure)})
         show_failures(console or aside, [failure])
     aside.print(f"{name}: {time.perf_counter() - started:.0f} s", style="dim")

@@ -55,6 +55,7 @@ class Stage:
     def __init__(self, folder: Path, size: Size) -> None:
         self.folder = folder
         self._size = size
+        self._known: dict[int, Known] = {}
 
     @cached_property
     def generated(self) -> Corpus:
@@ -78,9 +79,14 @@ class Stage:
     def known(self, count: int) -> Known:
         """Some servers of the generated corpus with their catalog; the same ones each time.
 
-        Only such as every peer can serve: one definition that the SDK's models refuse hides a whole server
-        from a client of the SDK, and so from FastMCP's proxy.
+        Only such as every peer can serve: a definition that the SDK's models refuse hides its whole server
+        from FastMCP's proxy, and a log line that is not UTF-8 makes that proxy answer no list at all.
         """
+        if count not in self._known:
+            self._known[count] = self._learn(count)
+        return self._known[count]
+
+    def _learn(self, count: int) -> Known:
         every = self.generated.known
         names = random.Random(_SEED).sample(self._readable, min(count, len(self._readable)))
         chosen = {name: every.servers[name] for name in names}
@@ -119,6 +125,8 @@ class Stage:
 
 
 def _is_readable(record: corpus.Record) -> bool:
+    if record.get("stdout_noise"):
+        return False
     try:
         ListToolsResult.model_validate({"tools": record["tools"]})
     except ValidationError:

@@ -191,16 +191,15 @@ class Gateway:
             PathNotFoundError: There is no such page.
         """
         if not path.strip("/"):
-            entries = sorted((entry.name, _server_line(entry)) for entry in self.servers())
-            return views.page(entries, cursor)
+            servers = {entry.name: entry for entry in self.servers()}
+            return views.page(servers, lambda name: _server_line(servers[name]), cursor)
         kind, _, name = path.strip("/").partition("/")
         if kind != "server" or name not in self.settings.servers:
             raise PathNotFoundError(path, nearest=self._near_servers(name or kind))
         snapshot = self.snapshot
-        tools = snapshot.by_server.get(name, ())
-        entries = sorted((tool.name, views.line(snapshot, tool)) for tool in tools)
+        names = [tool.name for tool in snapshot.by_server.get(name, ())]
+        page = views.page(names, lambda n: views.line(snapshot, snapshot.by_name[n]), cursor)
         status = next(entry for entry in self.servers() if entry.name == name)
-        page = views.page(entries, cursor)
         note = status.withheld or self._why_unread(status)
         return views.Page(text=f"({note})\n{page.text}" if note else page.text, cursor=page.cursor)
 

@@ -9,7 +9,6 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
@@ -63,13 +62,13 @@ async def count(ctx: Context, _: Arguments) -> types.CallToolResult:
 
 async def wait(ctx: Context, arguments: Arguments) -> types.CallToolResult:
     """Wait until cancelled; the file given tells whether it was."""
-    mark = Path(arguments["mark"])
+    mark = anyio.Path(arguments["mark"])
     try:
-        mark.write_text("waiting")
         await ctx.session.report_progress(0)
         await anyio.sleep_forever()
     finally:
-        mark.write_text("cancelled")
+        with anyio.CancelScope(shield=True):
+            await mark.write_text("cancelled")
     return text("never reached")
 
 

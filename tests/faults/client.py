@@ -80,7 +80,7 @@ class Client:
     async def close_input(self) -> None:
         await self._stdin.aclose()
 
-    def signal(self, number: int) -> None:
+    def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def family(self) -> Sequence[psutil.Process]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from tests.backends.rig import faulty_args, text_of
 
 from maitred.config.load import parse
 from maitred.config.settings import Settings
@@ -15,13 +16,12 @@ from maitred.disclosure.answers import ServerStatus
 from maitred.gateway import Gateway
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
-from tests.backends.rig import faulty_args, text_of
 
 SLOW_S = 20.0
 
 
 def faulty(mode: str, *arguments: str, **keys: Any) -> dict[str, Any]:
-    """An entry of `servers` that starts the faulty server; its era is given so that no test has to probe it."""
+    """An entry of `servers` that starts the faulty server; its era is given, so that it is not probed."""
     return {
         "command": sys.executable,
         "args": list(faulty_args(mode, *arguments)),

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import anyio
 import pytest
-
-from maitred.errors import ArgumentsError
 from tests.backends.rig import SOON_S
 from tests.faults.house import faulty, open_house
+
+from maitred.errors import ArgumentsError
 
 pytestmark = pytest.mark.anyio
 

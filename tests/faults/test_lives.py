@@ -10,11 +10,11 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.backends.rig import SOON_S, eventually, is_gone, read_pid
+from tests.faults.house import faulty, open_house, settings_for
 
 from maitred.errors import ServerError, ServerUnavailableError
 from maitred.model.servers import State
-from tests.backends.rig import SOON_S, eventually, is_gone, read_pid
-from tests.faults.house import faulty, open_house, settings_for
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +100,7 @@ async def test_a_server_is_not_idle_while_a_call_runs(tmp_path: Path) -> None:
 async def test_after_several_failures_calls_fail_at_once_and_the_server_is_tried_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broken server must not cost each caller its start. Source: issue "Foundation", back-off with a breaker."""
+    """A broken server must not cost each caller its start. Source: issue "Foundation", circuit breaker."""
     monkeypatch.setattr("maitred.backends.pool._FIRST_DELAY_S", 0.2)
     program = tmp_path / "python"
     program.symlink_to(sys.executable)

@@ -1,4 +1,4 @@
-"""However the gateway ends, no process of it is left: no server, no child of a server, no helper, no zombie."""
+"""However the gateway ends, nothing of it is left: no server, no child of a server, no helper, no zombie."""
 
 import json
 import signal
@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import psutil
 import pytest
-
 from tests.backends.rig import eventually, is_gone, read_pid
 from tests.faults.client import Client, serve
 from tests.faults.house import faulty, open_house
@@ -47,7 +46,7 @@ async def close_input(client: Client) -> None:
     await client.close_input()
 
 
-def send(number: int) -> Callable[[Client], Any]:
+def send(number: signal.Signals) -> Callable[[Client], Any]:
     async def end(client: Client) -> None:
         client.signal(number)
 
@@ -77,11 +76,13 @@ async def test_no_process_is_left_however_the_gateway_ends(
             await client.process.wait()
             await all_gone(family)
     assert "Traceback" not in (tmp_path / "stderr").read_text()
-    print(f"{len(family)} processes gone after {time.monotonic() - started:.1f} s")
+    print(f"{len(family)} processes gone after {time.monotonic() - started:.1f} s")  # noqa: T201  # the figures for the closing note
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
-async def test_what_a_server_started_outside_its_group_is_gone_too(tmp_path: Path, number: int) -> None:
+async def test_what_a_server_started_outside_its_group_is_gone_too(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     """The server itself ends at once with its input; what it put into a session of its own stays behind."""
     config = write_config(tmp_path, {"daemon": faulty("daemon-grandchild", str(tmp_path / "child"))})
     with anyio.fail_after(LONG_S):
@@ -100,7 +101,7 @@ def alive(family: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 async def all_gone(family: Sequence[psutil.Process]) -> None:
-    """Wait for the end of all; those that stay are named, and ended so that they do not disturb other tests."""
+    """Wait for the end of all; those that stay are named, and ended so that they disturb no other test."""
     try:
         await eventually(lambda: not alive(family), within_s=GONE_WITHIN_S)
     except TimeoutError:
@@ -141,7 +142,7 @@ async def test_a_thousand_calls_at_once_over_twenty_servers_each_get_their_own_a
         family = set(psutil.Process().children(recursive=True)) - before
         assert len(family) == BACKENDS + 1, "the servers and their warden"
     left = alive([*family])
-    print(
+    print(  # noqa: T201  # the figures for the closing note
         f"{len(answers)} of {CALLS} answers over {BACKENDS} servers in {elapsed:.2f} s, {len(left)} orphans"
     )
     assert answers == {number: str(number + 0.5) for number in range(CALLS)}

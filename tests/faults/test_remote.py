@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from maitred.errors import ServerError
 from tests.backends.rig import HttpServer, http_server
 from tests.faults.house import open_house
+
+from maitred.errors import ServerError
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import anyio
 import pytest
-
-from maitred.errors import ServerError, ServerUnavailableError
 from tests.backends.rig import eventually, is_gone, read_pid
 from tests.faults.house import faulty, open_house, settings_for
+
+from maitred.errors import ServerError, ServerUnavailableError
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +105,7 @@ async def test_a_server_that_never_answers_the_handshake_is_stopped_at_its_time_
 async def test_a_server_that_is_silent_about_the_new_era_is_spoken_to_in_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Source: https://modelcontextprotocol.io/specification/2026-07-28, versioning: the probe has a time limit."""
+    """The probe has a time limit. Source: https://modelcontextprotocol.io/specification, Versioning."""
     monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 0.3)
     async with open_house(tmp_path, {"s": faulty("silent-discover", era="auto")}) as house:
         assert house.status().facts.era == "handshake"
@@ -139,7 +139,8 @@ async def test_at_most_the_configured_number_of_servers_start_at_once(tmp_path: 
     running.mkdir()
     code = (
         "import os, sys, time, pathlib; own = pathlib.Path(sys.argv[1]) / str(os.getpid()); own.touch();"
-        "print(len(list(own.parent.iterdir())), file=sys.stderr, flush=True); time.sleep(0.3); own.unlink(); sys.exit(1)"
+        "print(len(list(own.parent.iterdir())), file=sys.stderr, flush=True);"
+        "time.sleep(0.3); own.unlink(); sys.exit(1)"
     )
     entry = {"command": sys.executable, "args": ["-I", "-S", "-c", code, str(running)], "era": "handshake"}
     servers = {f"s{number}": entry for number in range(8)}

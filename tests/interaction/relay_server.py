@@ -86,7 +86,7 @@ RESULTS: dict[str, Json] = {
 def definitions() -> list[Json]:
     tools: list[Json] = [
         {"name": name, "description": f"Answer with {name}.", "inputSchema": {"type": "object"}}
-        for name in (*RESULTS, "saw", "refusing")
+        for name in (*RESULTS, "saw", "refusing", "hurrying")
     ]
     for tool in tools:
         if tool["name"] in ("structured", "failing"):
@@ -109,6 +109,9 @@ async def answer(ctx: Context, call_next: CallNext) -> HandlerResult:
         return await call_next(ctx)
     if name == "refusing":
         raise MCPError(-32050, "the kettle is a teapot", {"kind": "teapot"})
+    if name == "hurrying":
+        for step in range(20):
+            await ctx.session.report_progress(step + 1, 20)
     seen = {"arguments": params.get("arguments"), "meta": params.get("_meta")}
     result = RESULTS[name] if name in RESULTS else {"content": [text(json.dumps(seen))]}
     return {"isError": False, "resultType": "complete", **result}

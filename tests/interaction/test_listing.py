@@ -263,6 +263,21 @@ async def test_the_first_list_waits_for_servers_that_are_not_known_yet(tmp_path:
     assert names == ["counter__add", "counter__echo", "counter__pid", "late__echo"]
 
 
+@requirement("start:slow")
+@pytest.mark.real
+async def test_a_stateless_server_may_take_all_of_its_start_limit(tmp_path: Path) -> None:
+    """The SDK gives a probe 10 s; the configured limit is what counts. Source: issue 2, start timeouts."""
+    [time] = require("time")
+    entry = time.entry(tmp_path)
+    late = ["-c", 'sleep 11; exec "$0" "$@"', entry["command"], *entry["args"]]
+    server = {"command": "/bin/sh", "args": late, "era": "stateless"}
+
+    done = await anyio.to_thread.run_sync(cli, write_settings(tmp_path, {"time": server}), "doctor", "--json")
+
+    [found] = json.loads(done.stdout)["servers"]
+    assert (found["error"], found["tools"]) == ("", 2)
+
+
 # --- helpers ----------------------------------------------------------------------------------------------
 
 

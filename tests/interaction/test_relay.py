@@ -167,6 +167,20 @@ async def test_progress_of_a_long_call_reaches_the_client(client: Client, *, dir
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
+@requirement("progress:all")
+async def test_no_notice_of_progress_is_lost_to_an_answer_right_behind_it(client: Client) -> None:
+    """Twenty notices and the answer in one breath: all twenty arrive, in order. Source: issue 2."""
+    seen: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    for _ in range(3):
+        await call(client, "relay__hurrying", progress_callback=on_progress)
+
+    assert seen == [*range(1, 21)] * 3
+
+
 @requirement("progress:token")
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 async def test_progress_carries_the_token_that_the_client_chose(config: Path, *, modern: bool) -> None:

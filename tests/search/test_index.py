@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.catalog.makers import raw, snapshot_of
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import RawTool, ToolKey
 from maitred.search.index import LexicalIndex
-from tests.catalog.makers import raw, snapshot_of
 
 WEATHER = raw("weather", "get_forecast", description="The weather of the coming days for a city.")
 ISSUE = raw("github", "createIssue", description="Create an issue in a repository.")
@@ -98,7 +98,9 @@ def test_a_withheld_match_is_reported_and_takes_no_place() -> None:
 def test_a_crowd_of_withheld_matches_hides_nothing_that_may_be_shown() -> None:
     """A disabled server with six hundred better matches does not push out the one tool that can be called."""
     crowd = [raw("bank", f"convert_currency_{number}") for number in range(600)]
-    weak = raw("github", "other", description="A long text " + "of many words " * 30 + "that can convert things.")
+    weak = raw(
+        "github", "other", description="A long text " + "of many words " * 30 + "that can convert things."
+    )
 
     found = index_of(*crowd, weak).search(["convert currency"], visible={"github"}, limit=5)
 
@@ -115,7 +117,9 @@ def test_an_empty_phrase_finds_nothing() -> None:
 @given(
     st.text(max_size=60)
     | st.lists(
-        st.sampled_from(["NEAR(", ")", '"', "*", "AND", "OR", "NOT", "name:", "-", "^", "{", "}", "+", "issue"]),
+        st.sampled_from(
+            ["NEAR(", ")", '"', "*", "AND", "OR", "NOT", "name:", "-", "^", "{", "}", "+", "issue"]
+        ),
         max_size=12,
     ).map(" ".join)
 )
@@ -168,7 +172,11 @@ def test_a_mistaken_name_gives_the_names_that_were_likely_meant() -> None:
 
 def test_a_schema_with_half_a_character_does_not_end_the_search() -> None:
     r"""Patterns such as `[\ud800-\udbff]` come from JavaScript; one of them must not hide all tools."""
-    odd = raw("weather", "emoji", input_schema={"type": "object", "properties": {"a": {"pattern": "[\ud800-\udbff]"}}})
+    odd = raw(
+        "weather",
+        "emoji",
+        input_schema={"type": "object", "properties": {"a": {"pattern": "[\ud800-\udbff]"}}},
+    )
 
     assert search(index_of(*TOOLS, odd), "forecast") == ["weather__get_forecast"]
 

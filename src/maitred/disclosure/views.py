@@ -6,12 +6,12 @@ and say so (`…+7`); `~` marks a line from which anything was cut.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.disclosure.budget import estimate, pack
+from maitred.disclosure.budget import estimate
 from maitred.disclosure.types import parameters
 from maitred.model.tools import Tool
 
@@ -145,14 +145,23 @@ class Page:
     cursor: str = ""
 
 
-def page(entries: Sequence[tuple[str, str]], after: str, budget_tokens: int = PAGE_TOKENS) -> Page:
-    """As many of the `(name, line)` entries that sort after a name as fit; entries are sorted by name."""
-    rest = [entry for entry in entries if entry[0] > after]
-    packed = pack([text for _, text in rest], budget_tokens)
-    shown = len(packed.items)
-    cursor = rest[shown - 1][0] if shown and packed.left else ""
-    more = [f"({packed.left} more: same path with cursor {cursor!r})"] if cursor else []
-    return Page(text="\n".join([*packed.items, *more]), cursor=cursor)
+def page(
+    names: Iterable[str], render: Callable[[str], str], after: str, budget_tokens: int = PAGE_TOKENS
+) -> Page:
+    """The lines of the names that sort after a name, as many as fit; only those that fit are rendered."""
+    rest = sorted(name for name in names if name > after)
+    lines: list[str] = []
+    spent = 0
+    for name in rest:
+        text = render(name)
+        spent += estimate(text) + 1
+        if spent > budget_tokens and lines:
+            break
+        lines.append(text)
+    left = len(rest) - len(lines)
+    cursor = rest[len(lines) - 1] if left else ""
+    more = [f"({left} more: same path with cursor {cursor!r})"] if left else []
+    return Page(text="\n".join([*lines, *more]), cursor=cursor)
 
 
 def _json(value: Any) -> str:

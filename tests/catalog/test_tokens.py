@@ -1,0 +1,79 @@
+"""Counting in a worker process: exact, and never in the way when the worker is gone."""
+
+from collections.abc import AsyncIterator
+
+import anyio
+import anyio.lowlevel
+import psutil
+import pytest
+
+from maitred.catalog.counting import count_tokens
+from maitred.catalog.tokens import TokenWorker
+
+pytestmark = pytest.mark.anyio
+
+HALF = "half \ud800 a character"
+TEXTS = ["hello world", "", '{"type":"object"}', "天気予報 🎉", "line\nbreak", HALF, "word " * 500]
+WAIT_S = 30.0
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[TokenWorker]:
+    with anyio.fail_after(WAIT_S):
+        async with TokenWorker() as worker:
+            yield worker
+
+
+def workers() -> list[psutil.Process]:
+    """The worker processes that this process has now."""
+    return [child for child in psutil.Process().children() if "maitred.catalog.counting" in child.cmdline()]
+
+
+async def test_the_worker_counts_what_this_process_would_count(worker: TokenWorker) -> None:
+    """Costs are exact, for odd texts too; they decide when tools are shown and are printed to operators."""
+    plain = [text for text in TEXTS if text != HALF]
+
+    assert list(await worker.count(plain)) == count_tokens(plain)
+    assert len(await worker.count(TEXTS)) == len(TEXTS)
+    assert list(await worker.count(plain)) == count_tokens(plain)
+
+
+async def test_nothing_to_count_starts_nothing(worker: TokenWorker) -> None:
+    """A known catalog costs no process."""
+    assert await worker.count([]) == []
+    assert workers() == []
+
+
+async def test_a_worker_that_was_killed_is_replaced(worker: TokenWorker) -> None:
+    """The system may kill it for its memory: counts may be estimates then, and are exact again after."""
+    await worker.count(["a"])
+    [process] = workers()
+    process.kill()
+
+    estimates = await worker.count(["x" * 400, "y" * 40])
+    exact = await worker.count(["hello world"])
+
+    assert all(estimate > 0 for estimate in estimates)
+    assert exact == [2]
+
+
+async def test_a_count_that_was_given_up_does_not_answer_the_next(worker: TokenWorker) -> None:
+    """Discovery of a server may be cancelled while its tools are counted; the next gets its own counts."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.count, ["one two three four five six seven"])
+        while worker._answers is None:  # a new worker is busy with its vocabulary for a while after this
+            await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+
+    assert await worker.count(["hello world"]) == [2]
+
+
+async def test_leaving_ends_the_worker_at_once() -> None:
+    """No process is left behind, also when it was just started."""
+    with anyio.fail_after(WAIT_S):
+        async with TokenWorker() as worker:
+            await worker.count(["a"])
+            [process] = workers()
+
+    assert not process.is_running()

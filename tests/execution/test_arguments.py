@@ -1,0 +1,197 @@
+"""Arguments are checked before the server sees them, by whatever schema it sent."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from maitred.execution.arguments import ArgumentChecker
+from maitred.model.tools import canonical, content_hash
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+
+
+def faults(schema: Any, arguments: dict[str, Any]) -> list[str]:
+    """What is wrong with the arguments of one call."""
+    return ArgumentChecker().faults(content_hash(canonical(schema)), lambda _: schema, arguments)
+
+
+def of(schema: Any) -> dict[str, Any]:
+    """A schema of an object whose property `a` has a schema."""
+    return {"type": "object", "properties": {"a": schema}}
+
+
+def test_every_fault_is_told_with_its_place() -> None:
+    """The next try can mend all of them at once. Source: DESIGN 5, rule 2."""
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "deep": {"type": "array", "items": {"type": "string"}}},
+        "required": ["must"],
+    }
+
+    found = faults(schema, {"n": "x", "deep": ["ok", 5]})
+
+    assert len(found) == 3
+    assert any("must" in fault and "required" in fault for fault in found)
+    assert any(fault.startswith("n: ") and "integer" in fault for fault in found)
+    assert any(fault.startswith("deep.1: ") and "string" in fault for fault in found)
+
+
+def test_faults_beyond_count_and_length_are_cut() -> None:
+    """A wrong list of a thousand long texts must not come back a thousand times."""
+    found = faults(of({"items": {"type": "integer"}}), {"a": ["x" * 5_000] * 1_000})
+
+    assert 0 < len(found) <= 5
+    assert max(len(fault) for fault in found) <= 300
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fits"),
+    [(DRAFT_7, True), (DRAFT_2020, False), (None, False)],
+    ids=["draft-07", "2020-12", "none"],
+)
+def test_prefix_items_bind_only_where_the_dialect_has_them(dialect: str | None, fits: bool) -> None:
+    """Draft-07 does not know `prefixItems`; a schema without `$schema` is 2020-12. Source: MCP 2025-11-25."""
+    schema = of({"prefixItems": [{"type": "integer"}]}) | ({"$schema": dialect} if dialect else {})
+
+    assert (faults(schema, {"a": ["x"]}) == []) is fits
+
+
+def test_a_list_of_items_binds_in_the_dialect_that_has_it() -> None:
+    """Draft-07 writes tuples as a list of `items`; generators of that time still do."""
+    schema = {"$schema": DRAFT_7} | of(
+        {"items": [{"type": "integer"}, {"type": "string"}], "additionalItems": False}
+    )
+
+    assert faults(schema, {"a": [1, "x"]}) == []
+    assert faults(schema, {"a": ["x", 1]}) != []
+    assert faults(schema, {"a": [1, "x", 2]}) != []
+
+
+class _Counting(BaseHTTPRequestHandler):
+    requests: list[str]
+
+    def do_GET(self) -> None:
+        """Remember what was asked for."""
+        self.requests.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"type": "integer"}')
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+@pytest.fixture
+def site() -> Iterator[tuple[str, list[str]]]:
+    """The address of an HTTP server, and the requests that came to it."""
+    requests: list[str] = []
+    handler = type("Handler", (_Counting,), {"requests": requests})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", requests
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$schema", "$id"])
+def test_a_reference_elsewhere_is_never_fetched_and_accepts_anything(
+    site: tuple[str, list[str]], keyword: str
+) -> None:
+    """A schema must not make the gateway send requests. Source: issue "Foundation", MCP surface."""
+    address, requests = site
+    inner = {keyword: f"{address}/schema.json#part"} if "ef" in keyword else {"$ref": f"{address}/other.json"}
+    schema = of(inner) | ({} if "ef" in keyword else {keyword: f"{address}/whole.json"})
+
+    assert faults(schema, {"a": "anything"}) == []
+    assert faults(of({"$ref": "file:///etc/hostname"}), {"a": "anything"}) == []
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None, True, False, [], "object", 5, {"type": "nonsense"}, {"type": 5}, {"required": "a"},
+        of({"pattern": "("}), of({"$ref": "#/nowhere"}), {"$schema": 5}, {"$id": "http://[bad"},
+        of({"pattern": "[\ud800-\udbff]"}),
+        {"properties": {"a": {"$ref": "#/properties/a"}}},
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_a_schema_that_is_none_checks_nothing(schema: Any) -> None:
+    """Its server will say what it wants; a call is never refused for a fault of the server's schema."""
+    assert faults(schema, {"a": "x"}) == []
+
+
+def _nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+def test_arguments_nested_beyond_measure_are_refused_in_words() -> None:
+    """Ten thousand levels would overflow someone's stack; honest arguments have a few."""
+    assert faults(of({}), _nested(50)) == []
+    assert "deep" in faults(of({}), _nested(10_000))[0]
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("pattern", [r"^(x+)+$", r"^(x|xx)+y$", r"(?<!a)^(x+)+\1$", r"^(?=(x+))\1+y"])
+def test_a_pattern_that_explodes_ends_quickly(pattern: str) -> None:
+    """No schema can stall the gateway. Source: DESIGN 5, rule 6."""
+    assert faults(of({"pattern": pattern}), {"a": "x" * 5_000 + "!"}) != []
+
+
+def test_a_schema_that_refers_to_itself_checks_trees() -> None:
+    """Recursive schemas are common for filters and documents."""
+    node = {
+        "type": "object",
+        "properties": {"children": {"type": "array", "items": {"$ref": "#"}}, "n": {"type": "integer"}},
+    }
+
+    assert faults(node, {"children": [{"children": [{"n": 1}]}]}) == []
+    assert faults(node, {"children": [{"children": [{"n": "x"}]}]}) != []
+
+
+def test_a_schema_is_asked_for_once() -> None:
+    """Compiling costs more than checking; the compiled form is kept by the schema's hash."""
+    checker, asked = ArgumentChecker(), []
+
+    def schema_of(digest: str) -> Any:
+        asked.append(digest)
+        return of({"type": "integer"})
+
+    for value in (1, "x", 2):
+        checker.faults("digest", schema_of, {"a": value})
+
+    assert asked == ["digest"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(alphabet=st.characters(), max_size=6)
+    | st.sampled_from(["\ud800", "\x00", 10**400, -(10**400)]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(max_size=3) | st.just("\udfff"), inner, max_size=3),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(["a", "b", "\ud800"]), json_values, max_size=3))
+def test_no_arguments_are_beyond_checking(arguments: dict[str, Any]) -> None:
+    """Whatever JSON brings (half characters, endless numbers) is answered in words and never a crash."""
+    schema = of({"type": "integer", "minimum": 3}) | {
+        "required": ["b"],
+        "additionalProperties": {"type": "string"},
+    }
+
+    assert all(isinstance(fault, str) for fault in faults(schema, arguments))
