@@ -12,6 +12,7 @@ import anyio.to_thread
 from maitred.backends.base import Progress, ServerPool
 from maitred.catalog.keeper import Keeper, Report
 from maitred.catalog.live import LiveCatalog
+from maitred.catalog.names import SEPARATOR
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Mode, Settings
 from maitred.disclosure import views
@@ -50,12 +51,13 @@ class Gateway:
         self._keeper = keeper
         self._index = index
         self._caller = Caller(pool, self._spec)
+        self._listeners: list[Callable[[], None]] = []
 
     # --- configuration ------------------------------------------------------------------------------------
 
     async def configure(self, settings: Settings) -> None:
         """Take over new settings: servers are added, removed and restarted as they differ."""
-        self.settings = settings
+        before, self.settings = self.settings, settings
         eras: dict[str, EraChoice] = {
             name: record.facts.era or "auto"
             for name, record in self._catalog.snapshot.servers.items()
@@ -63,9 +65,13 @@ class Gateway:
         }
         await self._pool.configure(settings.servers, eras)
         await self._keeper.configure(settings.servers)
+        if _shown(before) != _shown(settings):
+            for listener in self._listeners:
+                listener()
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Have a function called when what `listing` answers may have changed; it must not block."""
+        self._listeners.append(listener)
         self._catalog.subscribe(lambda _: listener())
 
     def _spec(self, server: str) -> ServerSpec:
@@ -257,7 +263,7 @@ class Gateway:
             ServerError: The server failed.
         """
         if call.name not in self.snapshot.by_name:
-            await self.warm()  # the answer to a mistake names the nearest tools, by the index
+            await self._await_server(call.name)
         tool = self.find(call.name)
         snapshot = self.snapshot
         if not self._is_enabled(tool.server):
@@ -267,6 +273,20 @@ class Gateway:
         except ArgumentsError as error:
             schema = views.compact_schema(snapshot, tool)
             raise ArgumentsError(tool.name, error.faults, schema=schema) from error
+
+    async def _await_server(self, name: str) -> None:
+        """Give the server of an unknown name the time to become known, if that is why it is unknown.
+
+        Raises:
+            ToolWithheldError: The server's tools are not known; the text says why.
+        """
+        server = next((s for s in self.settings.servers if name.startswith(f"{s}{SEPARATOR}")), "")
+        if server in self._keeper.discovering:
+            await self._keeper.discovered(server, self.settings.disclosure.first_list_wait_s)
+        status = next((entry for entry in self.servers() if entry.name == server), None)
+        if status and (why := self._why_unread(status)):
+            raise ToolWithheldError(name, f"its server {server!r} is {why}")
+        await self.warm()  # the answer to a mistake names the nearest tools, by the index
 
     # --- who may be seen ----------------------------------------------------------------------------------
 
@@ -300,6 +320,11 @@ def _why_withheld(spec: ServerSpec, health: Health) -> str:
             :200
         ]
     return ""
+
+
+def _shown(settings: Settings) -> object:
+    """What of the settings decides what clients are shown."""
+    return settings.disclosure, {name: spec.enabled for name, spec in settings.servers.items()}
 
 
 def _server_line(status: ServerStatus) -> str:

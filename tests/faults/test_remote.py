@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.backends.rig import HttpServer, http_server
+from tests.backends.rig import HttpServer, eventually, http_server
 from tests.faults.house import open_house
 
 from maitred.errors import ServerError
+from maitred.model.servers import State
 
 pytestmark = pytest.mark.anyio
 
@@ -30,6 +31,8 @@ async def test_a_call_after_the_server_was_restarted_is_answered(
         assert await house.text("s__echo", text="before") == "before"
         server.kill()
         server.start()
+        if configured["transport"] == "sse":  # its stream ends with the server, which a moment later is noticed
+            await eventually(lambda: house.status().health.state != State.READY)
         assert await house.text("s__echo", text="after") == "after"
 
 

@@ -16,7 +16,7 @@ import structlog
 from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.dispatcher import CallOptions, Dispatcher, ProgressFnT
+from mcp.shared.dispatcher import CallOptions, Dispatcher
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import x_mcp_header_map
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT
@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 
 _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
+_NOTICES_S = 1.0
 
 SESSION_FORGOTTEN = "it has forgotten the session"
 """The reason that means: the request was refused unread, so it is safe to send it again."""
@@ -130,9 +131,13 @@ class SessionConnection:
         if meta:
             params["_meta"] = meta
         opts: CallOptions = {"timeout": timeout_s}
-        if progress is not None:
-            opts["on_progress"] = _as_sdk(progress)
-        return await self._request("tools/call", params, opts, timeout_s=timeout_s)
+        if progress is None:
+            return await self._request("tools/call", params, opts, timeout_s=timeout_s)
+        notices = _Notices(progress)
+        opts["on_progress"] = notices.report
+        result = await self._request("tools/call", params, opts, timeout_s=timeout_s)
+        await notices.delivered()
+        return result
 
     async def _request(
         self, method: str, params: dict[str, Any], opts: CallOptions, timeout_s: float = 0.0
@@ -184,20 +189,30 @@ async def _negotiate(session: _Session, era: EraChoice) -> None:
         "stateless": session.discover,
     }
     try:
-        if era in known:
-            try:
-                await known[era]()
-            except (MCPError, ValidationError) as error:
-                if isinstance(error, MCPError) and error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
-                    raise
-            else:
-                return
+        if era in known and await _speaks(known[era]):
+            return
         await negotiate_auto(session)
     except MCPError as error:
         raise ConnectError(_explain(error)) from error
     except (ValidationError, RuntimeError) as error:
         first = str(error).splitlines()[0]
         raise ConnectError(f"its answer to the handshake is not valid MCP ({first})") from error
+
+
+async def _speaks(negotiate: Callable[[], Awaitable[Any]]) -> bool:
+    """Negotiate the era that a server spoke last time; a slow one has as long as it may take to start."""
+    while True:
+        try:
+            await negotiate()
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                raise
+            if error.code != REQUEST_TIMEOUT:
+                return False
+        except ValidationError:
+            return False
+        else:
+            return True
 
 
 def _explain(error: MCPError) -> str:
@@ -234,8 +249,26 @@ def _facts(session: _Session) -> ServerFacts:
     )
 
 
-def _as_sdk(report: Progress) -> ProgressFnT:
-    async def call(progress: float, total: float | None, message: str | None) -> None:
-        await report(progress, total, message)
+class _Notices:
+    """Passes on progress, and knows when all of it has been: the answer must not overtake it."""
 
-    return call
+    def __init__(self, report: Progress) -> None:
+        self._report = report
+        self._under_way = 0
+        self._none = anyio.Event()
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        self._under_way += 1
+        try:
+            await self._report(progress, total, message)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._none.set()
+
+    async def delivered(self) -> None:
+        """Wait until every notice that has come is passed on, for a second at most."""
+        with anyio.move_on_after(_NOTICES_S):
+            while self._under_way:
+                self._none = anyio.Event()
+                await self._none.wait()

@@ -49,6 +49,7 @@ class Keeper:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._busy: set[str] = set()
         self._again: set[str] = set()
+        self._ended = anyio.Event()
         self._settled = anyio.Event()
         self._settled.set()
         self.discovering: set[str] = set()
@@ -102,6 +103,12 @@ class Keeper:
             await self._settled.wait()
         return self._settled.is_set()
 
+    async def discovered(self, server: str, timeout_s: float) -> None:
+        """Wait until the first discovery of a server has ended, or for so long."""
+        with anyio.move_on_after(timeout_s):
+            while server in self.discovering:
+                await self._ended.wait()
+
     async def _discover(self, name: str) -> None:
         try:
             await self.sync(name)
@@ -109,6 +116,8 @@ class Keeper:
             self.discovering.discard(name)
             if not self.discovering:
                 self._settled.set()
+            ended, self._ended = self._ended, anyio.Event()
+            ended.set()
 
     # --- what the pool tells ------------------------------------------------------------------------------
 

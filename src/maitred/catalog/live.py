@@ -35,16 +35,15 @@ class LiveCatalog:
     async def change(self, planner: Planner) -> Change:
         """Plan a change against the present snapshot, write it, and serve what it leads to."""
         async with self._lock:
-            await self._refresh()
-            change = await planner(self.snapshot)
-            if change:
-                generation = await self._store.write(change)
-                expected = self.snapshot.generation + (1 if change.visible else 0)
-                if generation == expected:
+            while True:
+                await self._refresh()
+                change = await planner(self.snapshot)
+                if not change:
+                    return change
+                generation = await self._store.write(change, planned_on=self.snapshot.generation)
+                if generation is not None:  # else another process wrote in between: plan anew
                     self._swap(self.snapshot.after(change, generation))
-                else:
-                    self._swap(await self._store.load())
-            return change
+                    return change
 
     async def _refresh(self) -> None:
         if await self._store.generation() != self.snapshot.generation:

@@ -1,8 +1,8 @@
 """Give every tool the name it is published by: `server__tool`, legal everywhere, unique, and stable.
 
-Several model APIs take only `[A-Za-z0-9_-]` and 64 characters. A name that had to be changed to fit, or that
-two tools would share, ends in a hash of who the tool is; so a name depends on the set of tools alone and not
-on the order in which they were found, and adding a tool never renames another unless they clash.
+Several model APIs take only `[A-Za-z0-9_-]` and 64 characters, so other characters become `_`. A name that
+is too long, or that two tools would share, ends in a hash of who the tool is; so names depend on the set of
+tools alone and not on the order in which they were found, and a new tool renames another only if they clash.
 """
 
 import re

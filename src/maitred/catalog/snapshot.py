@@ -1,5 +1,6 @@
 """The immutable picture of one generation of the catalog, which serves all reads, and changes of it."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -74,7 +75,10 @@ class Snapshot:
     def schema(self, digest: str) -> Any:
         """A parsed schema by its hash; `None` when the server gave none."""
         body = self.schemas.get(digest)
-        return None if body is None else from_json(body)
+        try:
+            return None if body is None else from_json(body)
+        except ValueError:  # half a character, which a JavaScript pattern may contain
+            return json.loads((body or b"null").decode("utf-8", "replace"))
 
     def definition(self, tool: Tool) -> dict[str, Any]:
         """The definition as a client sees it in `tools/list`: as registered, under the published name."""

@@ -38,8 +38,12 @@ class Store(Protocol):
         """The present generation; cheap."""
         ...
 
-    async def write(self, change: Change) -> int:
-        """Apply a change in one transaction and return the generation after it."""
+    async def write(self, change: Change, *, planned_on: int) -> int | None:
+        """Apply a change in one transaction and return the generation after it.
+
+        `None` when the store is not at generation `planned_on` any more: another process wrote, nothing was
+        done, and the change has to be planned anew.
+        """
         ...
 
 
@@ -60,7 +64,7 @@ class SqlStore:
 
     async def __aenter__(self) -> Self:
         if self._path != ":memory:":
-            Path(self._path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_folder(Path(self._path).parent)
         engine = create_async_engine(f"sqlite+aiosqlite:///{self._path}", connect_args={"timeout": 10})
         sa.event.listen(engine.sync_engine, "connect", _prepare)
         sa.event.listen(engine.sync_engine, "begin", _begin)
@@ -139,11 +143,13 @@ class SqlStore:
             schemas={digest: bytes(body) for digest, body in schema_rows},
         )
 
-    async def write(self, change: Change) -> int:
-        """Apply a change in one transaction and return the generation after it."""
+    async def write(self, change: Change, *, planned_on: int) -> int | None:
+        """Apply a change in one transaction; see `Store`."""
         raised = sa.update(state).where(state.c.id == 1).values(generation=state.c.generation + 1)
         with self._told():
             async with self._writing() as connection:
+                if await _generation(connection) != planned_on:
+                    return None
                 if change:
                     await self._apply(connection, change)
                     if change.visible:
@@ -167,6 +173,14 @@ class SqlStore:
         if change.removed_tools or change.removed_servers or change.tools:
             used = sa.union(sa.select(tools.c.input_hash), sa.select(tools.c.output_hash))
             await connection.execute(sa.delete(schemas).where(schemas.c.hash.not_in(used)))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        fault = f"the folder of the catalog cannot be made ({error.strerror}); set `catalog.path` to another"
+        raise ConfigError(str(folder), [fault]) from error
 
 
 def _prepare(connection: Any, _: Any) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from maitred.catalog.names import publish
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
-from maitred.model.tools import RawTool, Tool, ToolKey, canonical, content_hash
+from maitred.model.tools import RawTool, Tool, ToolKey, as_written, canonical, content_hash
 
 CountTokens = Callable[[Sequence[str]], Awaitable[Sequence[int]]]
 """Counts the o200k tokens of several texts at once."""
@@ -37,7 +37,10 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
     known = {tool.key: tool for tool in snapshot.by_server.get(found.spec.name, ())}
     fresh = [draft for draft in drafts if not _same(draft, known.get(draft.key))]
     costs = await count([_definition(draft, schemas) for draft in fresh])
-    counted = {draft.key: replace(draft, cost_tokens=cost) for draft, cost in zip(fresh, costs, strict=True)}
+    counted = {
+        draft.key: replace(draft, cost_tokens=cost, name=_name(known.get(draft.key)))
+        for draft, cost in zip(fresh, costs, strict=True)
+    }
     merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
     others = {tool.key: tool for tool in snapshot.tools if tool.server != found.spec.name}
     same_keys = known.keys() == merged.keys()
@@ -57,7 +60,7 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
         servers=[record],
         tools=changed,
         removed_tools=removed,
-        schemas={k: v for k, v in schemas.items() if k in used and k not in snapshot.schemas},
+        schemas={k: v for k, v in schemas.items() if k in used},
         visible=bool(changed or removed) or _noticeable(before) != _noticeable(record),
     )
 
@@ -93,12 +96,12 @@ def _draft(raw: RawTool, schemas: dict[str, bytes], notes: list[str]) -> Tool:
     def keep(schema: object, what: str) -> str:
         if schema is None:
             return ""
-        body = canonical(schema)
+        body = as_written(schema)
         if len(body) > _MAX_SCHEMA_BYTES:
             notes.append(f"the {what} schema of {raw.key.name!r} has {len(body):,} bytes and was left out")
             return ""
-        digest = content_hash(body)
-        schemas[digest] = body
+        digest = content_hash(canonical(schema))
+        schemas.setdefault(digest, body)
         return digest
 
     return Tool(
@@ -112,6 +115,10 @@ def _draft(raw: RawTool, schemas: dict[str, bytes], notes: list[str]) -> Tool:
         extra=raw.extra,
         cost_tokens=0,
     )
+
+
+def _name(tool: Tool | None) -> str:
+    return tool.name if tool else ""
 
 
 def _same(draft: Tool, known: Tool | None) -> bool:

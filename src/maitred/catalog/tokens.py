@@ -24,6 +24,16 @@ _CHECK_S = 5.0
 _TIMEOUT_S = 120.0
 _MAX_ANSWER = 16 * 1024 * 1024
 _CHARACTERS_PER_TOKEN = 4
+_FAILURES = (
+    OSError,
+    TimeoutError,
+    ValueError,
+    anyio.EndOfStream,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.IncompleteRead,
+    anyio.DelimiterNotFound,
+)
 
 
 class TokenWorker:
@@ -61,10 +71,14 @@ class TokenWorker:
             try:
                 with anyio.fail_after(_TIMEOUT_S):
                     return await self._ask(texts)
-            except (OSError, TimeoutError, ValueError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
+            except _FAILURES as error:
                 log.warning("tokens are estimated, not counted", reason=repr(error))
                 await self._end()
                 return [len(text) // _CHARACTERS_PER_TOKEN for text in texts]
+            except anyio.get_cancelled_exc_class():
+                with anyio.CancelScope(shield=True):  # its late answer must not be taken for that of the next
+                    await self._end()
+                raise
 
     async def _ask(self, texts: Sequence[str]) -> Sequence[int]:
         if self._process is None or self._answers is None or self._process.returncode is not None:

@@ -9,6 +9,8 @@ from maitred.model.servers import Health, ServerFacts, ServerSpec
 from maitred.model.tools import Tool
 
 SEARCH_TOKENS = 1_500
+_FEW = 5
+_REASON = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +39,26 @@ class SearchAnswer:
             rows.append(f"({packed.left} more; ask for fewer phrases at once)")
         if not rows:
             rows.append("Nothing matches " + ", ".join(repr(phrase[:80]) for phrase in self.phrases) + ".")
-        rows += [f"Withheld: {count} on {server} ({why})" for server, (count, why) in self.withheld.items()]
-        rows += [f"Not searched: {server} ({why})" for server, why in list(self.unread.items())[:5]]
-        if len(self.unread) > 5:  # noqa: PLR2004  # as above
-            rows.append(f"Not searched: {len(self.unread) - 5} more servers")
+        rows += _few(
+            "Withheld", [f"{count} on {name} ({_cut(why)})" for name, (count, why) in self.withheld.items()]
+        )
+        rows += _few("Not searched", [f"{name} ({_cut(why)})" for name, why in self.unread.items()])
         rows.append(
             "Next: call_tool(name, arguments)."
             if self.results
             else "Try other words, one capability per phrase, or list_tools_meta for all servers."
         )
         return "\n".join(rows)
+
+
+def _few(what: str, entries: Sequence[str]) -> list[str]:
+    """The first of many reasons, and how many more servers there are."""
+    rows = [f"{what}: {entry}" for entry in entries[:_FEW]]
+    return [*rows, f"{what}: {len(entries) - _FEW} more servers"] if len(entries) > _FEW else rows
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= _REASON else reason[: _REASON - 1] + "…"
 
 
 @dataclass(frozen=True, kw_only=True)

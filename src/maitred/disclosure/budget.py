@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _PIECE = re.compile(r"[A-Za-z]+|\d|[^\x00-\x7f]|[^\sA-Za-z\d]+|\s\s+|\n")
-_LETTERS_PER_TOKEN = 5
+_LETTERS_PER_TOKEN = 6
+_BASIC_PLANE = 0xFFFF
 
 
 def estimate(text: str) -> int:
@@ -19,13 +20,13 @@ def estimate(text: str) -> int:
     for piece in _PIECE.findall(text):
         first = piece[0]
         if not first.isascii():
-            tokens += 1.0
+            tokens += 1.0 if ord(first) <= _BASIC_PLANE else 2.0
         elif first.isalpha():
             tokens += 1 + (len(piece) - 1) // _LETTERS_PER_TOKEN
         elif first.isdigit():
             tokens += 0.5
         else:
-            tokens += 1 if first.isspace() else (len(piece) + 1) // 2
+            tokens += 1 if first.isspace() else max(1.0, len(piece) / 2)
     return int(tokens + 0.999)
 
 

@@ -5,6 +5,7 @@ every schema that servers really send: invalid, recursive, remote references, ke
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ _MAX_ENUM = 6
 _MAX_ENUM_CHARACTERS = 80
 _MAX_DEPTH = 3
 _MAX_UNION = 5
+_MAX_STEPS = 200
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
 
 
 def parameters(schema: Any) -> Iterator[tuple[str, str, bool]]:
@@ -53,41 +56,51 @@ def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[st
     }, required
 
 
-def type_of(schema: Any, root: Any, depth: int = 0) -> str:
+def type_of(schema: Any, root: Any) -> str:
     """The type of a value, as short as it can be said."""
-    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
-        return "any"
-    schema = _follow(schema, root)
-    if "const" in schema:
-        return _literal(schema["const"])
-    if isinstance(schema.get("enum"), list) and schema["enum"]:
-        return _enum(schema["enum"])
-    kind = schema.get("type")
-    options = next((o for k in ("anyOf", "oneOf") if isinstance(o := schema.get(k), list) and o), None)
-    if options is None and isinstance(kind, list):
-        options = [{**schema, "type": one} for one in kind]
-    if options is not None:
-        return _union([type_of(option, root, depth + 1) for option in options])
-    if kind == "object" or "properties" in schema:
-        return _object(schema, root, depth)
-    return _array(schema, root, depth) if kind == "array" else _NAMES.get(str(kind), "any")
+    return _Reader(root).read(schema, 0)
 
 
-def _array(schema: Mapping[str, Any], root: Any, depth: int) -> str:
-    items = schema.get("items")
-    inner = type_of(items, root, depth + 1) if items is not None else "any"
-    return f"({inner})[]" if "|" in inner else f"{inner}[]"
+class _Reader:
+    """Reads one schema with a bound on its steps: references and choices can multiply without end."""
 
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._steps = _MAX_STEPS
 
-def _object(schema: Mapping[str, Any], root: Any, depth: int) -> str:
-    properties, required = members(schema, root)
-    if not properties or depth >= _MAX_DEPTH:
-        return "obj"
-    fields = [
-        f"{name}{'' if name in required else '?'}: {type_of(value, root, depth + 1)}"
-        for name, value in properties.items()
-    ]
-    return "{" + ", ".join(fields) + "}"
+    def read(self, schema: Any, depth: int) -> str:
+        self._steps -= 1
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self._steps < 0:
+            return "any"
+        schema = _follow(schema, self._root)
+        if "const" in schema:
+            return _literal(schema["const"])
+        if isinstance(schema.get("enum"), list) and schema["enum"]:
+            return _enum(schema["enum"])
+        kind = schema.get("type")
+        options = next((o for k in ("anyOf", "oneOf") if isinstance(o := schema.get(k), list) and o), None)
+        if options is None and isinstance(kind, list):
+            options = [{**schema, "type": one} for one in kind]
+        if options is not None:
+            return _union([self.read(option, depth + 1) for option in options])
+        if kind == "object" or "properties" in schema:
+            return self._object(schema, depth)
+        return self._array(schema, depth) if kind == "array" else _NAMES.get(str(kind), "any")
+
+    def _array(self, schema: Mapping[str, Any], depth: int) -> str:
+        items = schema.get("items")
+        inner = self.read(items, depth + 1) if items is not None else "any"
+        return f"({inner})[]" if "|" in inner else f"{inner}[]"
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> str:
+        properties, required = members(schema, self._root)
+        if not properties or depth >= _MAX_DEPTH or self._steps < len(properties):
+            return "obj"
+        fields = [
+            f"{shown(name)}{'' if name in required else '?'}: {self.read(value, depth + 1)}"
+            for name, value in properties.items()
+        ]
+        return "{" + ", ".join(fields) + "}"
 
 
 def _union(types: list[str]) -> str:
@@ -102,12 +115,18 @@ def _enum(values: list[Any]) -> str:
     kept = literals[:_MAX_ENUM]
     while len(kept) > 1 and sum(len(literal) for literal in kept) > _MAX_ENUM_CHARACTERS:
         kept.pop()
-    more = f"|…+{len(literals) - len(kept)}" if len(literals) > len(kept) else ""
-    return "|".join(kept) + more
+    more = [f"…+{len(literals) - len(kept)}"] if len(literals) > len(kept) else []
+    return "|".join([*kept, *more]) or "null"
+
+
+def shown(text: str) -> str:
+    """A name or value of a server as it can stand in a line: anything that would not print is escaped."""
+    return text if text.isprintable() and not _INVISIBLE.search(text) else json.dumps(text)
 
 
 def _literal(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text == shown(text) else json.dumps(value)
 
 
 def _follow(schema: Mapping[str, Any], root: Any) -> Mapping[str, Any]:

@@ -12,17 +12,19 @@ from typing import Any
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.budget import estimate
-from maitred.disclosure.types import parameters
+from maitred.disclosure.types import parameters, shown
 from maitred.model.tools import Tool
 
-LINE_TOKENS = 100
+LINE_TOKENS = 94  # by the estimate; 100 by the count that it stands for
 BRIEF_TOKENS = 280
 FULL_TOKENS = 11_500
 PAGE_TOKENS = 3_500
 SCHEMA_TOKENS = 800
 _SENTENCE_TOKENS = 40
 _BRIEF_SENTENCES_TOKENS = 130
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])(?:\s+|$)|\n\s*\n|\n(?=\s*[-*#•\d])")  # noqa: RUF001  # CJK ends
+_SENTENCE_END = re.compile(
+    r"(?<=[。！？])|(?<=[.!?])(?:\s+|$)|\n\s*\n|\n(?=\s*[-*#•\d])"  # noqa: RUF001  # Chinese, Japanese
+)
 _SPACES = re.compile(r"\s+")
 
 
@@ -46,16 +48,28 @@ def first_sentence(text: str, budget_tokens: int = _SENTENCE_TOKENS) -> tuple[st
 
 def line(snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS) -> str:
     """One call-ready line, such as `server__tool(required: str, optional?: int, …+3) - What it does`."""
-    found = list(parameters(snapshot.schema(tool.input_hash)))
+    sentence, cut = first_sentence(tool.description or tool.title)
+    head, tail = signature(snapshot, tool, budget_tokens, sentence)
+    if tail != sentence:
+        cut = True
+    marked = "~" if cut or head.startswith("~") else ""
+    return marked + head.lstrip("~") + (f" - {tail}" if tail else "")
+
+
+def signature(
+    snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS, sentence: str = ""
+) -> tuple[str, str]:
+    """A signature within a budget that it shares with a sentence, and what of the sentence fits beside it."""
+    found = [(shown(n), kind, needed) for n, kind, needed in parameters(snapshot.schema(tool.input_hash))]
     required = [f"{name}: {kind}" for name, kind, needed in found if needed]
     optional = [f"{name}?: {kind}" for name, kind, needed in found if not needed]
-    sentence, cut = first_sentence(tool.description or tool.title)
+    cut = ""
     if estimate(f"{tool.name}({', '.join(required)})") > budget_tokens - 8:
         required = [name for name, _, needed in found if needed]
-        cut = True
+        cut = "~"
     spent = estimate(f"{tool.name}({', '.join(required)})") + 4
     if spent + estimate(sentence) > budget_tokens:
-        sentence, cut = first_sentence(sentence, max(budget_tokens - spent, 0))[0], True
+        sentence = first_sentence(sentence, max(budget_tokens - spent, 0))[0]
     spent += estimate(sentence)
     kept = []
     for parameter in optional:
@@ -64,8 +78,7 @@ def line(snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS) -> st
             break
         kept.append(parameter)
     more = [f"…+{len(optional) - len(kept)}"] if len(kept) < len(optional) else []
-    signature = f"{tool.name}({', '.join([*required, *kept, *more])})"
-    return ("~" if cut or more else "") + (f"{signature} - {sentence}" if sentence else signature)
+    return ("~" if more else cut) + f"{tool.name}({', '.join([*required, *kept, *more])})", sentence
 
 
 def hints(tool: Tool) -> str:
@@ -81,11 +94,11 @@ def hints(tool: Tool) -> str:
 def brief(snapshot: Snapshot, tool: Tool) -> str:
     """A few lines on one tool, under 300 tokens: signature, description, server, hints."""
     described, cut = first_sentence(tool.description, _BRIEF_SENTENCES_TOKENS)
-    head = line(snapshot, tool, BRIEF_TOKENS - _BRIEF_SENTENCES_TOKENS - 40).partition(" - ")[0]
+    head, _ = signature(snapshot, tool, BRIEF_TOKENS - _BRIEF_SENTENCES_TOKENS - 40)
     rows = [head, described + ("~" if cut else "")] if described else [head]
     rows.append(f"server: {tool.server}; {hints(tool)}")
     if tool.key.name != tool.name.removeprefix(f"{tool.server}__"):
-        rows.append(f"name on its server: {tool.key.name[:80]}")
+        rows.append(f"name on its server: {shown(tool.key.name[:80])}")
     return "\n".join(rows)
 
 
@@ -116,7 +129,7 @@ def compact_schema(snapshot: Snapshot, tool: Tool) -> str:
     text = _json(without_texts(schema)) if isinstance(schema, dict) else "{}"
     if estimate(text) <= SCHEMA_TOKENS:
         return text
-    return line(snapshot, tool, SCHEMA_TOKENS).partition(" - ")[0]
+    return signature(snapshot, tool, SCHEMA_TOKENS)[0]
 
 
 def without_texts(schema: Any) -> Any:

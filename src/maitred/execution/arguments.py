@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema_rs
 import structlog
+from pydantic_core import to_json
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,10 @@ class ArgumentChecker:
         """
         if _depth(arguments) > _MAX_DEPTH:
             return [f"they are nested deeper than {_MAX_DEPTH} levels"]
+        try:
+            to_json(arguments)
+        except ValueError:
+            return ["they contain half a character (a lone surrogate), which cannot be sent"]
         validator = self._validator(digest, schema_of)
         if validator is None or validator.is_valid(arguments):
             return []

@@ -95,6 +95,11 @@ def canonical(value: Any) -> bytes:
     )
 
 
+def as_written(value: Any) -> bytes:
+    """Encode a JSON value with its keys in the order they came in; people order parameters by meaning."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
 def content_hash(data: bytes) -> str:
     """Name a piece of content by its SHA-256, shortened to 32 hex digits."""
     return hashlib.sha256(data).hexdigest()[:32]

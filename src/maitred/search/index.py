@@ -6,6 +6,7 @@ Not thread-safe by design of SQLite, so a lock guards it; the gateway calls it f
 import sqlite3
 import threading
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from maitred.catalog.snapshot import Snapshot
@@ -99,33 +100,43 @@ class LexicalIndex:
             limit: How many hits at most, over all phrases.
         """
         with self._lock:
-            rankings = [self._rank(phrase, server) for phrase in phrases]
-        shown = [[hit for hit in ranking if hit.tool.server in visible] for ranking in rankings]
-        hidden = [hit.tool for ranking in rankings for hit in ranking if hit.tool.server not in visible]
-        return Found(hits=_merge(shown, limit), withheld=list(dict.fromkeys(hidden)))
+            wanted = {server} if server else {key.server for key in self._rows}
+            shown = wanted & set(visible)
+            rankings = [self._rank(phrase, shown) for phrase in phrases]
+            withheld = [hit for phrase in phrases for hit in self._rank(phrase, wanted - shown)]
+        return Found(
+            hits=_merge(rankings, limit), withheld=list({hit.tool.key: hit.tool for hit in withheld}.values())
+        )
 
-    def _rank(self, phrase: str, server: str) -> list[Hit]:
-        exact = [t for t in self._exact.get(normalised(phrase), []) if not server or t.server == server]
+    def _rank(self, phrase: str, inside: AbstractSet[str]) -> list[Hit]:
+        """The best hits on some servers; the shorter list of servers, theirs or the others, is the filter."""
+        if not inside:
+            return []
+        outside = {key.server for key in self._rows} - inside
+        exact = [tool for tool in self._exact.get(normalised(phrase), []) if tool.server in inside]
         hits = [Hit(tool=tool, score=float("inf")) for tool in sorted(exact, key=lambda tool: tool.name)]
         terms = query_words(phrase)[:_MAX_QUERY_WORDS]
         if not terms:
             return hits
         match = " OR ".join(f'"{term}"' for term in terms)
         match = "{name title description parameters server} : (" + match + ")"
-        if server:
-            match = f"({match}) AND scope : {_scope(server)}"
+        if outside and len(inside) <= len(outside):
+            match = f"({match}) AND {_scopes(inside)}"
+        elif outside:
+            match = f"({match}) NOT {_scopes(outside)}"
         rows = self._db.execute(
             f"SELECT rowid, bm25(docs, {_WEIGHTS}) AS cost FROM docs WHERE docs MATCH ?"  # noqa: S608  # constants
             " ORDER BY cost, rowid LIMIT ?",
             (match, _CANDIDATES),
         ).fetchall()
         found = [Hit(tool=self._tools[row], score=-cost) for row, cost in rows]
-        return hits + [hit for hit in found if hit.tool not in exact]
+        taken = {tool.key for tool in exact}
+        return hits + [hit for hit in found if hit.tool.key not in taken]
 
     def nearest(self, name: str, limit: int = 3) -> list[str]:
         """Published names that a mistaken name may have meant, likeliest first."""
         with self._lock:
-            ranked = [hit.tool.name for hit in self._rank(name, "")]
+            ranked = [hit.tool.name for hit in self._rank(name, {key.server for key in self._rows})]
         return ranked[:limit]
 
 
@@ -148,6 +159,10 @@ def _parameters(snapshot: Snapshot, tool: Tool) -> str:
         description = value.get("description") if isinstance(value, dict) else None
         texts.append(f"{name} {description}" if isinstance(description, str) else name)
     return " ".join(texts)
+
+
+def _scopes(servers: AbstractSet[str]) -> str:
+    return "scope : (" + " OR ".join(_scope(server) for server in sorted(servers)) + ")"
 
 
 def _scope(server: str) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 _IDENTIFIER = re.compile(r"[^\W_]+(?:[_\-./:]+[^\W_]+)*")
-_PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_PIECE = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
 
 STOP_WORDS = frozenset(
@@ -27,9 +27,9 @@ def words(text: str) -> Iterator[str]:
         pieces = [piece.lower() for piece in _PIECE.findall(token)]
         for piece in pieces:
             yield from _UNSPACED.findall(piece) if _UNSPACED.search(piece) else (piece,)
-        joined = "".join(pieces)
-        if len(pieces) > 1 and not _UNSPACED.search(joined):
-            yield joined
+        spaced = [piece for piece in pieces if not _UNSPACED.search(piece)]
+        if len(spaced) > 1:
+            yield "".join(spaced)
 
 
 def query_words(text: str) -> list[str]:

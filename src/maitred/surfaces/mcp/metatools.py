@@ -20,6 +20,7 @@ INSTRUCTIONS = (
     " tools marked read-only may go through call_read_only_tool. list_tools_meta shows which servers exist."
 )
 
+_MAX_INTEGER = 1_000_000
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
 _CALL = {
@@ -178,6 +179,6 @@ def _text(arguments: Mapping[str, Any], key: str) -> str:
 
 def _integer(arguments: Mapping[str, Any], key: str, default: int) -> int:
     value = arguments.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < _MAX_INTEGER:
         raise _WrongArgumentError(f"`{key}` must be a number from 1 up")
     return int(value)

@@ -68,6 +68,7 @@ def for_handshake(result: Mapping[str, Any]) -> dict[str, Any]:
             " answer. It was not carried out."
         )
         return {"content": [{"type": "text", "text": text}], "isError": True}
+    out["content"] = out.get("content") or []
     structured = out.get("structuredContent")
     if structured is not None and not isinstance(structured, Mapping):
         del out["structuredContent"]
@@ -86,7 +87,7 @@ def _checked(result: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(result)
     content = out.get("content")
     if content is None:
-        if out.get("resultType", "complete") == "complete":
+        if out.get("resultType") != "input_required":
             out["content"] = []
     elif not isinstance(content, list) or not all(isinstance(c, Mapping) and "type" in c for c in content):
         out["content"] = [{"type": "text", "text": json.dumps(content, ensure_ascii=False)}]

@@ -178,7 +178,7 @@ def _read_cursor(cursor: str | None) -> str:
     if cursor is None:
         return ""
     try:
-        return base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii")
+        return base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True).decode("ascii")
     except (ValueError, binascii.Error):
         raise MCPError(
             INVALID_PARAMS, f"{cursor!r} is not a cursor of this server; list from the start"
