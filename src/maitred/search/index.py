@@ -49,6 +49,7 @@ class LexicalIndex:
         self._rows: dict[ToolKey, tuple[int, Tool]] = {}
         self._tools: dict[int, Tool] = {}
         self._exact: dict[str, list[Tool]] = {}
+        self._servers: frozenset[str] = frozenset()
         self._next_row = 0
         self._generation = -2
 
@@ -72,6 +73,7 @@ class LexicalIndex:
             for tool in snapshot.tools:
                 for name in {normalised(tool.name), normalised(tool.key.name)}:
                     self._exact.setdefault(name, []).append(tool)
+            self._servers = frozenset(tool.server for tool in snapshot.tools)
             self._generation = snapshot.generation
 
     def _document(self, tool: Tool, snapshot: Snapshot) -> tuple[int | str, ...]:
@@ -100,7 +102,7 @@ class LexicalIndex:
             limit: How many hits at most, over all phrases.
         """
         with self._lock:
-            wanted = {server} if server else {key.server for key in self._rows}
+            wanted = {server} if server else self._servers
             shown = wanted & set(visible)
             rankings = [self._rank(phrase, shown) for phrase in phrases]
             withheld = [hit for phrase in phrases for hit in self._rank(phrase, wanted - shown)]
@@ -112,7 +114,7 @@ class LexicalIndex:
         """The best hits on some servers; the shorter list of servers, theirs or the others, is the filter."""
         if not inside:
             return []
-        outside = {key.server for key in self._rows} - inside
+        outside = self._servers - inside
         exact = [tool for tool in self._exact.get(normalised(phrase), []) if tool.server in inside]
         hits = [Hit(tool=tool, score=float("inf")) for tool in sorted(exact, key=lambda tool: tool.name)]
         terms = query_words(phrase)[:_MAX_QUERY_WORDS]
@@ -136,7 +138,7 @@ class LexicalIndex:
     def nearest(self, name: str, limit: int = 3) -> list[str]:
         """Published names that a mistaken name may have meant, likeliest first."""
         with self._lock:
-            ranked = [hit.tool.name for hit in self._rank(name, {key.server for key in self._rows})]
+            ranked = [hit.tool.name for hit in self._rank(name, self._servers)]
         return ranked[:limit]
 
 
