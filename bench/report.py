@@ -62,13 +62,17 @@ def show_start(console: Console, starts: Starts) -> None:
     rows = [
         (
             start.name, str(start.servers), f"{start.tools_behind:,}", f"{start.tools_listed:,}",
-            _ranged(start.seconds, 2), _times(start.to_yardstick), str(len(start.children)),
+            _ranged(start.seconds, 2), _times(start.to_yardstick), f"{start.cpu_s.median:.2f}",
+            _times(start.cpu_to_yardstick), str(len(start.children)),
         )
         for start in starts.starts
     ]  # fmt: skip
-    heads = ("program", "servers", "tools behind", "tools listed", "seconds", "x import", "processes started")
+    heads = ("program", "servers", "behind", "listed", "seconds", "x import", "CPU s", "x import", "started")
     yardstick_s = _ranged(starts.yardstick_s, 2)
-    caption = f"{starts.rounds} starts in turn; import = python -c '{YARDSTICK}', {yardstick_s} s"
+    caption = (
+        f"{starts.rounds} starts in turn; import = python -c {YARDSTICK!r}, {yardstick_s} s; behind and listed"
+        " are tools, started are processes; CPU of the program itself"
+    )
     console.print(_table("start to the first tools/list, catalog known", heads, rows, caption))
     show_failures(console, starts.failures)
 

@@ -5,6 +5,7 @@ half a second later is reported. FastMCP's proxy has to start its servers, so it
 few. The yardstick is `python -c "import mcp.server.lowlevel"`, taken in the same rounds.
 """
 
+import resource
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from bench.processes import below, told
+from bench.processes import below, cpu_s, told
 from bench.stage import Command, Known, Stage, serve
 from bench.values import Failure, PeerError, Size, Spread, ratios, spread
 from bench.wire import connect
@@ -25,7 +26,10 @@ _MENU_TOOLS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """One program's starts. `children` are the command lines of processes that it had started."""
+    """One program's starts. `children` are the command lines of processes that it had started.
+
+    `cpu_s` is processor time of the program itself: the steadier figure where the machine is busy.
+    """
 
     name: str
     servers: int
@@ -33,6 +37,8 @@ class Start:
     tools_listed: int
     seconds: Spread
     to_yardstick: Spread
+    cpu_s: Spread
+    cpu_to_yardstick: Spread
     children: Sequence[str]
     each_s: Sequence[float]
 
@@ -43,8 +49,15 @@ class Starts:
 
     rounds: int
     yardstick_s: Spread
+    yardstick_cpu_s: Spread
     starts: Sequence[Start]
     failures: Sequence[Failure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Taken:
+    seconds: float
+    cpu_s: float
 
 
 @dataclass(kw_only=True)
@@ -54,7 +67,7 @@ class _Contender:
     known: Known
     least_tools: int
     may_start: bool
-    taken_s: list[float] = field(default_factory=list)
+    taken: list[_Taken] = field(default_factory=list)
     children: set[str] = field(default_factory=set)
     listed: int = 0
 
@@ -65,12 +78,12 @@ def measure(stage: Stage, size: Size) -> Starts:
     failures: list[Failure] = []
     imports = []
     for number in range(-size.warm_up_starts, size.starts):
-        import_s = _import()
+        imported = _import()
         if number >= 0:
-            imports.append(import_s)
+            imports.append(imported)
         for contender in list(contenders):
             try:
-                seconds = anyio.run(_start, contender)
+                taken = anyio.run(_start, contender)
             except PeerError as error:
                 failures.append(
                     Failure(what=f"{contender.name}, {len(contender.known.servers)} servers", why=str(error))
@@ -78,10 +91,11 @@ def measure(stage: Stage, size: Size) -> Starts:
                 contenders.remove(contender)
                 continue
             if number >= 0:
-                contender.taken_s.append(seconds)
+                contender.taken.append(taken)
     return Starts(
         rounds=size.starts,
-        yardstick_s=spread(imports),
+        yardstick_s=spread([one.seconds for one in imports]),
+        yardstick_cpu_s=spread([one.cpu_s for one in imports]),
         starts=[_summary(contender, imports) for contender in contenders],
         failures=failures + [_trespass(c) for c in contenders if c.children and not c.may_start],
     )
@@ -116,17 +130,21 @@ def _contenders(stage: Stage, size: Size) -> list[_Contender]:
     return found
 
 
-def _import() -> float:
+def _import() -> _Taken:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     subprocess.run([sys.executable, "-c", YARDSTICK], check=True)
-    return time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return _Taken(seconds=seconds, cpu_s=spent)
 
 
-async def _start(contender: _Contender) -> float:
+async def _start(contender: _Contender) -> _Taken:
     started = time.perf_counter()
     async with connect(contender.command) as wire:
         tools = await wire.list_tools()
-        seconds = time.perf_counter() - started
+        taken = _Taken(seconds=time.perf_counter() - started, cpu_s=cpu_s(wire.pid))
         found = below(wire.pid)
         if not contender.may_start:
             await anyio.sleep(_LATER_S)
@@ -135,7 +153,7 @@ async def _start(contender: _Contender) -> float:
         contender.listed = len(tools)
         if len(tools) < contender.least_tools:
             raise PeerError(f"it lists {len(tools)} tools of {contender.least_tools}")
-    return seconds
+    return taken
 
 
 def _trespass(contender: _Contender) -> Failure:
@@ -143,14 +161,17 @@ def _trespass(contender: _Contender) -> Failure:
     return Failure(what=what, why=f"it started processes for tools/list: {sorted(contender.children)[:3]}")
 
 
-def _summary(contender: _Contender, imports: Sequence[float]) -> Start:
+def _summary(contender: _Contender, imports: Sequence[_Taken]) -> Start:
+    seconds, cpu = [one.seconds for one in contender.taken], [one.cpu_s for one in contender.taken]
     return Start(
         name=contender.name,
         servers=len(contender.known.servers),
         tools_behind=contender.known.tools,
         tools_listed=contender.listed,
-        seconds=spread(contender.taken_s),
-        to_yardstick=ratios(contender.taken_s, imports),
+        seconds=spread(seconds),
+        to_yardstick=ratios(seconds, [one.seconds for one in imports]),
+        cpu_s=spread(cpu),
+        cpu_to_yardstick=ratios(cpu, [one.cpu_s for one in imports]),
         children=sorted(contender.children),
-        each_s=contender.taken_s,
+        each_s=seconds,
     )

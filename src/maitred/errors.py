@@ -37,9 +37,7 @@ class ConfigError(MaitredError):
         self.source = source
         self.faults = tuple(faults)
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
-        super().__init__(
-            "\n".join([f"{source}: {count} in the configuration", *(f"  {f}" for f in self.faults)])
-        )
+        super().__init__("\n".join([f"{source}: {count}", *(f"  {f}" for f in self.faults)]))
 
 
 class StoreError(MaitredError):
@@ -87,10 +85,12 @@ class CallTimeoutError(ServerError):
 
     def __init__(self, server: str, what: str, timeout_s: float) -> None:
         self.timeout_s = timeout_s
+        effect = " The call was cancelled, but may have taken effect." if what == "tools/call" else ""
+        setting = "list_timeout_s" if what == "tools/list" else "call_timeout_s"
         super().__init__(
             server,
-            f"Server {server!r} did not answer {what} within {timeout_s:g} s. The request was cancelled; it"
-            " may have taken effect. Raise `call_timeout_s` of the server if it needs longer.",
+            f"Server {server!r} did not answer {what} within {timeout_s:g} s.{effect}"
+            f" Raise `{setting}` of the server if it needs longer.",
         )
 
 

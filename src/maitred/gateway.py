@@ -12,13 +12,19 @@ import anyio.to_thread
 from maitred.backends.base import Progress, ServerPool
 from maitred.catalog.keeper import Keeper, Report
 from maitred.catalog.live import LiveCatalog
-from maitred.catalog.names import SEPARATOR
+from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Mode, Settings
 from maitred.disclosure import views
 from maitred.disclosure.answers import FoundTool, InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.budget import pack
-from maitred.errors import ArgumentsError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
+from maitred.errors import (
+    ArgumentsError,
+    MaitredError,
+    PathNotFoundError,
+    ToolNotFoundError,
+    ToolWithheldError,
+)
 from maitred.execution.calls import Caller
 from maitred.model.servers import EraChoice, Health, ServerRecord, ServerSpec
 from maitred.model.tools import Tool, ToolCall
@@ -214,13 +220,16 @@ class Gateway:
 
         Raises:
             ToolNotFoundError: None of the names is known.
+            ToolWithheldError: Nor can be, since their server is not known yet.
         """
-        tools, problems = [], []
+        tools: list[Tool] = []
+        problems: list[MaitredError] = []
         for name in dict.fromkeys(names[:MAX_NAMES]):
             try:
                 tools.append(self.find(name))
             except ToolNotFoundError as error:
-                problems.append(error)
+                why = self._why_unknown(name)
+                problems.append(ToolWithheldError(name, why) if why else error)
         if problems and not tools:
             raise problems[0]
         snapshot = self.snapshot
@@ -280,13 +289,19 @@ class Gateway:
         Raises:
             ToolWithheldError: The server's tools are not known; the text says why.
         """
-        server = next((s for s in self.settings.servers if name.startswith(f"{s}{SEPARATOR}")), "")
-        if server in self._keeper.discovering:
-            await self._keeper.discovered(server, self.settings.disclosure.first_list_wait_s)
-        status = next((entry for entry in self.servers() if entry.name == server), None)
-        if status and (why := self._why_unread(status)):
-            raise ToolWithheldError(name, f"its server {server!r} is {why}")
+        for server in [s for s in self.settings.servers if name.startswith(prefix(s))]:
+            if server in self._keeper.discovering:
+                await self._keeper.discovered(server, self.settings.disclosure.first_list_wait_s)
         await self.warm()  # the answer to a mistake names the nearest tools, by the index
+        if name not in self.snapshot.by_name and (why := self._why_unknown(name)):
+            raise ToolWithheldError(name, why)
+
+    def _why_unknown(self, name: str) -> str:
+        """Why the server that a name seems to be of has no known tools; empty if it has, or there is none."""
+        for status in self.servers():
+            if name.startswith(prefix(status.name)) and not status.facts.era:
+                return f"its server {status.name!r} is {status.withheld or self._why_unread(status)}"
+        return ""
 
     # --- who may be seen ----------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ async def open_gateway(
         return make_backend(spec, settings, warden, in_process or {})
 
     pool = BackendPool(make, max_starting=settings.limits.max_starting, on_close=warden.close)
-    async with _plainly(), SqlStore(str(catalog_path(settings)), migrate=_migrate) as store:
+    async with plainly(), SqlStore(str(catalog_path(settings)), migrate=_migrate) as store:
         catalog = LiveCatalog(store)
         await catalog.refresh()
         async with TokenWorker() as tokens, pool:
@@ -69,7 +69,7 @@ async def open_gateway(
 
 
 @asynccontextmanager
-async def _plainly() -> AsyncIterator[None]:
+async def plainly() -> AsyncIterator[None]:
     """Let a single error leave as itself: the task groups inside wrap what passes through them in groups."""
     try:
         yield

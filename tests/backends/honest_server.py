@@ -2,7 +2,8 @@
 
 Run as `python honest_server.py stdio`, or with `http` or `sse` and the number of an inherited file descriptor
 that listens, so that nobody has to wait for a port; `make_server` makes one for the backend in memory. Over
-HTTP it wants the bearer token that the environment variable `HONEST_TOKEN` names, if there is one.
+HTTP it wants the bearer token that the environment variable `HONEST_TOKEN` names, if there is one, and with
+`HONEST_AGE=old` it answers the probe for the new era with a bare 404, as servers do that never heard of it.
 """
 
 import os
@@ -174,12 +175,27 @@ class Door:
         await self._app(scope, receive, send)
 
 
+class Old:
+    """Has nothing where the probe for the new era asks."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and dict(scope["headers"]).get(b"mcp-method") == b"server/discover":
+            await PlainTextResponse("no", status_code=404)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
 def main(transport: str, descriptor: str = "") -> None:
     server = make_server()
     if transport == "stdio":
         anyio.run(serve_stdio, server)
         return
     app: ASGIApp = sse_app(server) if transport == "sse" else server.streamable_http_app()
+    if os.environ.get("HONEST_AGE") == "old":
+        app = Old(app)
     if token := os.environ.get("HONEST_TOKEN"):
         app = Door(app, token)
     listener = socket.socket(fileno=int(descriptor))

@@ -118,9 +118,9 @@ class Left:
 class HttpServer:
     """The honest server in a process of its own; it can be killed and started again at the same address."""
 
-    def __init__(self, transport: str, token: str = "") -> None:
+    def __init__(self, transport: str, token: str = "", age: str = "") -> None:
         self._transport = transport
-        self._environment = os.environ | {"HONEST_TOKEN": token}
+        self._environment = os.environ | {"HONEST_TOKEN": token, "HONEST_AGE": age}
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._process: subprocess.Popen[bytes] | None = None
         path = "sse" if transport == "sse" else "mcp"
@@ -152,8 +152,8 @@ class HttpServer:
 
 
 @contextmanager
-def http_server(transport: str, token: str = "") -> Iterator[HttpServer]:
-    server = HttpServer(transport, token)
+def http_server(transport: str, token: str = "", age: str = "") -> Iterator[HttpServer]:
+    server = HttpServer(transport, token, age)
     server.start()
     try:
         yield server

@@ -107,7 +107,7 @@ async def asking(peer: Peer, method: str = "ask", **options: Any) -> AsyncIterat
 @pytest.fixture
 def small_burst(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let a flood be a few hundred messages, so that the tests of floods are quick."""
-    monkeypatch.setattr("maitred.channel._NOISE_BURST", 200.0)
+    monkeypatch.setattr("maitred.channel.lines._NOISE_BURST", 200.0)
     return 200
 
 

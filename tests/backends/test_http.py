@@ -9,6 +9,7 @@ from tests.backends.rig import RESOLVE, SOON_S, HttpServer, call, http_server, o
 from maitred.backends.base import ConnectError
 from maitred.backends.http import HttpBackend
 from maitred.config.settings import Limits
+from maitred.errors import ProtocolError, ServerError
 from maitred.model.servers import EraChoice, ServerSpec
 
 pytestmark = pytest.mark.anyio
@@ -91,3 +92,19 @@ async def test_the_wrong_transport_is_reported_with_the_one_to_try() -> None:
         assert await reason(backend(server.url)) == (
             f"{server.url} answered HTTP 405: it does not take POST; try `transport: sse`"
         )
+
+
+async def test_a_server_that_answered_the_probe_with_404_has_not_forgotten_its_session() -> None:
+    """An error of a tool must not pass for it later: the call would be made twice. Source: maitred."""
+    told: list[type[ServerError]] = []
+    with http_server("http", age="old") as server:
+        with anyio.fail_after(LONG_S):
+            async with backend(server.url).connect(options()) as connection:
+                assert connection.facts.era == "handshake"
+                for code in (-32600, -32001):
+                    with pytest.raises(ServerError) as caught:
+                        await connection.call_tool(
+                            "refuse", call("refuse", code=code), timeout_s=SOON_S, progress=None
+                        )
+                    told.append(caught.type)
+    assert told == [ProtocolError, ProtocolError]

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.backends.rig import SOON_S
+from tests.backends.rig import SOON_S, eventually
 from tests.faults.house import faulty, open_house
 
 from maitred.errors import ArgumentsError
+from maitred.model.servers import State
 
 pytestmark = pytest.mark.anyio
 
@@ -104,3 +105,20 @@ async def test_a_list_that_was_different_after_a_restart_is_noticed_at_the_first
         assert await house.text("s__echo", text="hello") == "hello"
         with anyio.fail_after(SOON_S):
             await house.changed(lambda: sorted(house.tools()) == ["echo", "show_env"])
+
+
+async def test_a_server_that_announces_a_change_at_every_listing_is_not_listed_for_ever(
+    tmp_path: Path,
+) -> None:
+    """Each listing would cause the next, and the server would never be idle. Source: maitred."""
+    loud = (
+        "import runpy, sys; server = runpy.run_path(sys.argv[1]); one = server['Server']();"
+        "plain = one.on['tools/list'];"
+        "one.on['tools/list'] = lambda message: (one.notify('tools/list_changed'), plain(message))[1];"
+        "one.run()"
+    )
+    entry = faulty("count", idle_stop_s=0.5)
+    entry["args"] = ["-I", "-S", "-c", loud, entry["args"][2]]
+    async with open_house(tmp_path, {"s": entry}) as house:
+        assert await house.text("s__echo", text="hello") == "hello"
+        await eventually(lambda: house.status().health.state == State.IDLE)

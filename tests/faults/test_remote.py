@@ -31,7 +31,9 @@ async def test_a_call_after_the_server_was_restarted_is_answered(
         assert await house.text("s__echo", text="before") == "before"
         server.kill()
         server.start()
-        if configured["transport"] == "sse":  # its stream ends with the server, which a moment later is noticed
+        if (
+            configured["transport"] == "sse"
+        ):  # its stream ends with the server, which a moment later is noticed
             await eventually(lambda: house.status().health.state != State.READY)
         assert await house.text("s__echo", text="after") == "after"
 

@@ -96,6 +96,53 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "menu:arguments": "Wrong arguments of a meta-tool are explained.",
         },
     )
+    | _of(
+        "docs/serve.md",
+        {
+            "http:host": "A request that names another host is refused with 421.",
+            "http:origin": "A request from a foreign page is refused with 403.",
+            "http:local": "Programs and pages of this machine are answered.",
+            "http:allowed": "Hosts and origins that the operator names are accepted.",
+            "token:refused": "With a token set, a request without it is answered 401.",
+            "token:accepted": "The token opens the gateway to clients of both eras.",
+            "token:secret": "The token is never logged.",
+            "token:unset": "A token whose variable is not set stops the start.",
+            "listen:token": "An address beyond loopback is refused without a token.",
+            "listen:any": "With a token, the gateway may listen on all addresses.",
+            "listen:taken": "A port that is taken is named.",
+        },
+    )
+    | _of(
+        "docs/cli.md",
+        {
+            "add:command": "`add` writes a program with its arguments and variables.",
+            "add:url": "`add` writes an address with its headers.",
+            "add:replace": "`add` overwrites only with `--replace`.",
+            "add:faults": "`add` refuses what could not be used, and changes nothing.",
+            "names:markup": "Names are printed as they are.",
+            "remove:name": "`remove` takes a server out; an unknown name is answered with the nearest.",
+            "list:servers": "`list` shows servers with tools and tokens.",
+            "list:missing": "Without a configuration, the message says how to make one.",
+            "search:cli": "`search` prints what an agent would read.",
+            "info:cli": "`info` describes tools, with schemas on demand.",
+            "call:cli": "`call` takes pairs or an object and prints the answer.",
+            "call:failed": "`call` exits with 1 when the tool failed.",
+            "call:refused": "`call` exits with 2 when no call was made.",
+            "doctor:fine": "`doctor` exits with 0 when all is well.",
+            "doctor:faults": "`doctor` says what is wrong with each server, and what to do.",
+            "doctor:named": "`doctor` looks at the named servers only.",
+            "cli:version": "`--version` is one line.",
+        },
+    )
+    | _of(
+        "docs/import.md",
+        {
+            "import:shown": "`import` shows what there is, and asks only at a terminal.",
+            "import:all": "`import --yes` takes over all that is new.",
+            "import:named": "`import NAME` takes over what is named.",
+            "import:json": "`import --json` only looks.",
+        },
+    )
     | _of("style notes", {"info:brief": "Brief information is under 300 tokens a tool."})
 )
 

@@ -49,6 +49,11 @@ class Connection(Protocol):
 
     facts: ServerFacts
 
+    @property
+    def alive(self) -> bool:
+        """Whether calls can still be sent; false from the moment the session is known to have ended."""
+        ...
+
     async def list_tools(self) -> Listing:
         """Ask for every page of the tool list. Never loops, whatever the server answers.
 

@@ -1,26 +1,23 @@
 """A server that is reached over HTTP: streamable HTTP, or the older HTTP with server-sent events."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
-import anyio
 import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from maitred.backends.base import ConnectError, Connection, ConnectOptions, Resolve, find
-from maitred.backends.session import SESSION_FORGOTTEN, open_session
+from maitred.backends.dispatcher import EndingDispatcher
+from maitred.backends.session import open_session
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.settings import Limits
 from maitred.model.servers import ServerSpec
 
 _REFUSED = 400
+_NOT_FOUND = 404
 
 
 class HttpBackend:
@@ -45,28 +42,31 @@ class HttpBackend:
             headers = {key: self._resolve(value) for key, value in self.spec.headers.items()}
         except UnresolvedReferenceError as error:
             raise ConnectError(f"its configuration refers to something missing: {error}") from error
-        refused: list[int] = []
+        refused = _Refusals()
         try:
             async with AsyncExitStack() as stack:
                 read, write = await self._streams(stack, url, headers, refused)
-                dispatcher = _HttpDispatcher(read, write)
+                dispatcher = EndingDispatcher(read, write)
+                refused.missing = dispatcher.not_found
                 connection = await stack.enter_async_context(
                     open_session(self.spec, dispatcher, dispatcher, options, self._limits)
                 )
                 yield connection
         except Exception as error:
-            if refused and not find(error, httpx2.TransportError):
-                raise ConnectError(_explain_status(url, refused[-1])) from error
+            if answered := find(error, httpx2.HTTPStatusError):
+                refused.note(answered.response.status_code)
+            if refused.last and not find(error, httpx2.TransportError):
+                raise ConnectError(_explain_status(url, refused.last)) from error
             if failure := find(error, httpx2.HTTPError) or find(error, OSError):
                 raise ConnectError(f"{url} cannot be reached: {failure or type(failure).__name__}") from error
             raise
 
     async def _streams(
-        self, stack: AsyncExitStack, url: str, headers: dict[str, str], refused: list[int]
+        self, stack: AsyncExitStack, url: str, headers: dict[str, str], refused: "_Refusals"
     ) -> TransportStreams:
         async def watch(response: httpx2.Response) -> None:
             if response.status_code >= _REFUSED and response.request.method == "POST":
-                refused.append(response.status_code)
+                refused.note(response.status_code)
 
         def client(
             headers: dict[str, str] | None = None,
@@ -83,37 +83,23 @@ class HttpBackend:
                 sse_client(url, headers=headers, httpx_client_factory=client)
             )
         opened = await stack.enter_async_context(client(headers))
-        return await stack.enter_async_context(streamable_http_client(url, http_client=opened))
+        limit = self._limits.max_message_bytes
+        return await stack.enter_async_context(
+            streamable_http_client(url, http_client=opened, max_sse_event_size=limit)
+        )
 
 
-class _HttpDispatcher(JSONRPCDispatcher[Any]):
-    """The SDK's dispatcher, which also tells when the server has forgotten the session."""
+class _Refusals:
+    """What the server refused: the last status, and whoever wants to know of a 404."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._ended = anyio.Event()
-        self._reason = "the connection was closed"
+    def __init__(self) -> None:
+        self.last = 0
+        self.missing: Callable[[], None] = lambda: None
 
-    async def run(self, *args: Any, **kwargs: Any) -> None:
-        try:
-            await super().run(*args, **kwargs)
-        finally:
-            self._ended.set()
-
-    async def send_raw_request(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        try:
-            return await super().send_raw_request(*args, **kwargs)
-        except MCPError as error:
-            if error.code == INVALID_REQUEST and error.message == "Session terminated":
-                self._reason = SESSION_FORGOTTEN
-                self._ended.set()
-                raise MCPError(CONNECTION_CLOSED, SESSION_FORGOTTEN) from error
-            raise
-
-    async def closed(self) -> str:
-        """Wait for the end and return the reason."""
-        await self._ended.wait()
-        return self._reason
+    def note(self, status: int) -> None:
+        self.last = status
+        if status == _NOT_FOUND:
+            self.missing()
 
 
 def _explain_status(url: str, status: int) -> str:

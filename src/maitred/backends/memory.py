@@ -4,24 +4,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
 from mcp.client._memory import InMemoryTransport
 from mcp.server import Server
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from maitred.backends.base import Connection, ConnectOptions
+from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.session import open_session
 from maitred.config.settings import Limits
 from maitred.model.servers import ServerSpec
-
-
-class Forever:
-    """A transport that does not end on its own."""
-
-    async def closed(self) -> str:
-        """Never returns."""
-        await anyio.sleep_forever()
-        return ""
 
 
 class MemoryBackend:
@@ -42,6 +32,6 @@ class MemoryBackend:
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
         """Open a session with the server object."""
         async with InMemoryTransport(self._server) as (read, write):
-            dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(read, write)
-            async with open_session(self.spec, dispatcher, Forever(), options, self._limits) as connection:
+            dispatcher = EndingDispatcher(read, write)
+            async with open_session(self.spec, dispatcher, dispatcher, options, self._limits) as connection:
                 yield connection

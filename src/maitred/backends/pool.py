@@ -90,6 +90,8 @@ class Owner:
             self._idle_since = time.monotonic()
 
     async def _connected(self) -> Connection:
+        if self.connection is not None and not self.connection.alive:
+            self._stop.set()  # its end is known, but not yet to the owner task
         if self.connection is None or self._stop.is_set():
             await self._start()
         if self.connection is None:

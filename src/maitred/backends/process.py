@@ -139,6 +139,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         """The process is gone; descendants may still hold its pipes."""
         self._exited.set()
+        self._writable.set()
         asyncio.get_running_loop().call_later(0.05, self._end)
 
     def pause_writing(self) -> None:
@@ -155,14 +156,19 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """Send bytes to the server's standard input, waiting while it is behind.
 
         Raises:
-            BrokenPipeError: The process does not take input any more.
+            BrokenPipeError: The process does not take input any more, and has read nothing of this.
+            ConnectionResetError: It ended while it was behind, and may have read some of it.
         """
         pipe = self._transport.get_pipe_transport(0) if self._transport else None
-        if not isinstance(pipe, asyncio.WriteTransport) or pipe.is_closing():
+        if not isinstance(pipe, asyncio.WriteTransport) or pipe.is_closing() or self._exited.is_set():
             raise BrokenPipeError
         pipe.write(data)
+        if pipe.is_closing():
+            raise BrokenPipeError
         if not self._writable.is_set():
             await self._writable.wait()
+            if self._exited.is_set():
+                raise ConnectionResetError
 
     def reason(self) -> str:
         """Why the process is not there any more, with the last line it wrote to standard error."""

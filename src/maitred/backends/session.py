@@ -19,13 +19,14 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import x_mcp_header_map
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, HEADER_MISMATCH
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from maitred import __version__
 from maitred.backends.base import ConnectError, ConnectOptions, Listing, Progress
 from maitred.backends.definitions import clean, read_tools
+from maitred.channel import ChannelClosedError, RequestTimedOutError
 from maitred.config.settings import Limits
 from maitred.errors import CallTimeoutError, ConnectionLostError, ProtocolError, ServerError
 from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
@@ -37,12 +38,14 @@ _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
 _NOTICES_S = 1.0
 
-SESSION_FORGOTTEN = "it has forgotten the session"
-"""The reason that means: the request was refused unread, so it is safe to send it again."""
-
 
 class Closing(Protocol):
     """Tells when a transport has ended on its own."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended yet."""
+        ...
 
     async def closed(self) -> str:
         """Wait for the end and return the reason."""
@@ -80,6 +83,11 @@ class SessionConnection:
         self._limits = limits
         self.facts = _facts(session)
 
+    @property
+    def alive(self) -> bool:
+        """Whether calls can still be sent."""
+        return self._closing.alive
+
     async def closed(self) -> str:
         """Wait until the session has ended on its own and return the reason."""
         return await self._closing.closed()
@@ -97,7 +105,7 @@ class SessionConnection:
                 definitions += entries if isinstance(entries, list) else []
                 if not isinstance(cursor, str) or not cursor:
                     break
-                if cursor in seen or len(seen) >= self._limits.max_pages or not entries:
+                if cursor in seen or len(seen) >= self._limits.max_pages:
                     notes.append("tools/list pages never end; only the pages up to the repetition are used")
                     break
                 if len(definitions) > self._limits.max_tools:
@@ -143,18 +151,21 @@ class SessionConnection:
         self, method: str, params: dict[str, Any], opts: CallOptions, timeout_s: float = 0.0
     ) -> dict[str, Any]:
         try:
-            return await self._session.request(method, params, opts)
+            return await self._session.request(method, params, CallOptions(**opts))
         except MCPError as error:
-            if error.code == HEADER_MISMATCH and method == "tools/call":
-                await self.list_tools()  # learns the headers that the server wants to see
-                return await self._session.request(method, params, opts)
+            if error.code != HEADER_MISMATCH or method != "tools/call":
+                raise self._translate(error, method, timeout_s) from error
+        await self.list_tools()  # learns the headers that the server wants to see
+        try:
+            return await self._session.request(method, params, CallOptions(**opts))
+        except MCPError as error:
             raise self._translate(error, method, timeout_s) from error
 
     def _translate(self, error: MCPError, method: str, timeout_s: float) -> ServerError:
         name = self._spec.name
-        if error.code == CONNECTION_CLOSED:
-            return ConnectionLostError(name, error.message, unread=error.message == SESSION_FORGOTTEN)
-        if error.code == REQUEST_TIMEOUT:
+        if isinstance(error, ChannelClosedError):
+            return ConnectionLostError(name, error.message, unread=error.unread)
+        if isinstance(error, RequestTimedOutError):
             return CallTimeoutError(name, method, timeout_s)
         return ProtocolError(name, error.code, clean(error.message), error.error.data)
 
@@ -205,9 +216,9 @@ async def _speaks(negotiate: Callable[[], Awaitable[Any]]) -> bool:
         try:
             await negotiate()
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
+            if isinstance(error, ChannelClosedError):
                 raise
-            if error.code != REQUEST_TIMEOUT:
+            if not isinstance(error, RequestTimedOutError):
                 return False
         except ValidationError:
             return False
@@ -216,9 +227,9 @@ async def _speaks(negotiate: Callable[[], Awaitable[Any]]) -> bool:
 
 
 def _explain(error: MCPError) -> str:
-    if error.code == CONNECTION_CLOSED:
+    if isinstance(error, ChannelClosedError):
         return clean(error.message)
-    if error.code == REQUEST_TIMEOUT:
+    if isinstance(error, RequestTimedOutError):
         return "it did not answer the handshake in time"
     return f"it refused the handshake with error {error.code}: {clean(error.message)}"
 

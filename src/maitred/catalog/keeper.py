@@ -189,7 +189,7 @@ class Keeper:
         )
 
     async def _failed(self, spec: ServerSpec, reason: str) -> Report:
-        log.warning("discovery failed", server=spec.name, reason=reason)
+        log.info("discovery failed", server=spec.name, reason=reason)
 
         async def record(snapshot: Snapshot) -> Change:
             return failure(snapshot, spec, reason)

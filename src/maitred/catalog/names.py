@@ -39,13 +39,18 @@ def publish(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
     return names
 
 
+def prefix(server: str) -> str:
+    """What the names of a server's tools start with, if they are not shortened."""
+    return (_ILLEGAL.sub("_", server).strip("_") or "x") + SEPARATOR
+
+
 @lru_cache(maxsize=100_000)
 def _plain(key: ToolKey) -> str:
     """The name a tool would have if it were alone."""
-    server, tool = (_ILLEGAL.sub("_", part).strip("_") or "x" for part in (key.server, key.name))
-    if _ILLEGAL.search(key.name) is None:
-        tool = key.name
-    return f"{server}{SEPARATOR}{tool}"
+    tool = key.name
+    if _ILLEGAL.search(tool):
+        tool = _ILLEGAL.sub("_", tool).strip("_") or "x"
+    return prefix(key.server) + tool
 
 
 def _is_exact(key: ToolKey, plain: str) -> bool:

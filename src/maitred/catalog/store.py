@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+import anyio
 import sqlalchemy as sa
 import structlog
 from sqlalchemy.dialects.sqlite import insert
@@ -87,7 +88,8 @@ class SqlStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._engine is not None:
-            await self._engine.dispose()
+            with anyio.CancelScope(shield=True):  # a connection cut off in the middle is not closed at all
+                await self._engine.dispose()
 
     async def _migrate(self) -> None:
         """Migrate in one write transaction; a process that came first may have done it already."""

@@ -12,11 +12,12 @@ import anyio
 import structlog
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from maitred.config.load import default_path, load
 from maitred.config.settings import Settings
 from maitred.errors import MaitredError
-from maitred.wiring import open_gateway
+from maitred.wiring import open_gateway, plainly
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -49,19 +50,16 @@ def run(function: Callable[[], Awaitable[T]]) -> T:
     """Run a command's coroutine."""
 
     async def main() -> T:
-        return await function()
+        async with plainly():
+            return await function()
 
     return anyio.run(main)
 
 
 def fail(error: MaitredError) -> typer.Exit:
     """Print an error as a person reads it; the exit that the command ends with."""
-    err.print(f"[red]error:[/red] {_escaped(str(error))}")
+    err.print(Text.assemble(("error: ", "red"), str(error)))
     return typer.Exit(2)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", "\\[")
 
 
 def print_json(value: Any) -> None:

@@ -18,6 +18,7 @@ _ADVICE = (
     ("'npx' is not on PATH", "install Node.js, which brings npx"),
     ("'uvx' is not on PATH", "install uv, which brings uvx"),
     ("'docker' is not on PATH", "install Docker, or run the server without a container"),
+    ("is not on PATH", "install the program, or give its full path in `command`"),
     ("is not set; export", "set the variable where maitred is started, for instance in your client's env"),
     ("ModuleNotFoundError", "the server's Python package is not installed for the interpreter in `command`"),
     ("was not ready within", "raise `start_timeout_s` of the server if it is slow the first time"),
@@ -45,8 +46,8 @@ def doctor(
     if as_json:
         print_json({"config": str(settings.source), "servers": findings})
     else:
-        out.print(f"configuration {settings.source}: fine, {len(settings.servers)} servers")
-        out.print(f"catalog {catalog_path(settings)}: fine")
+        out.print(Text(f"configuration {settings.source}: fine, {len(settings.servers)} servers"))
+        out.print(Text(f"catalog {catalog_path(settings)}: fine"))
         _show(findings, elapsed_s)
     if not all(finding["ok"] for finding in findings):
         raise typer.Exit(1)
@@ -84,8 +85,9 @@ def _advice(error: str, lines: Sequence[str]) -> str:
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
     for finding in findings:
         if finding["ok"]:
-            head = f"[green]ok[/green]    {finding['name']}: {finding['tools']} tools"
-            out.print(f"{head}, {finding['tokens']:,} tokens, protocol {finding['protocol_version']}")
+            what = f"{finding['tools']} tools, {finding['tokens']:,} tokens"
+            told = f"    {finding['name']}: {what}, protocol {finding['protocol_version']}"
+            out.print(Text.assemble(("ok", "green"), told))
         else:
             out.print(Text.assemble(("fault", "red"), f" {finding['name']}: {finding['error']}"))
             for line in finding["last_output"]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import anyio
 import typer
 
+from maitred.config.http import check_address
 from maitred.config.interpolate import UnresolvedReferenceError, resolve
 from maitred.config.load import with_http
 from maitred.config.settings import Settings
@@ -34,6 +35,8 @@ def serve(
     """Serve all configured servers to MCP clients as one."""
     settings = with_http(settings_of(config), host=host, port=port, token=token)
     settings = with_http(settings, token=_resolved(settings))
+    if transport == "http":
+        check_address(settings.http)
     run(lambda: _serve(settings, transport))
 
 

@@ -57,7 +57,7 @@ def add(
         entry["headers"] = _pairs("--header", header)
     path = config_path(config)
     add_server(path, name, entry, replace=replace)
-    out.print(f"Added {name!r} to {path}. `maitred doctor {name}` tries it.")
+    out.print(Text(f"Added {name!r} to {path}. `maitred doctor {name}` tries it."))
 
 
 def remove(
@@ -66,7 +66,7 @@ def remove(
     """Remove a server from the configuration. A running gateway stops it at once."""
     path = config_path(config)
     remove_server(path, name)
-    out.print(f"Removed {name!r} from {path}.")
+    out.print(Text(f"Removed {name!r} from {path}."))
 
 
 def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -94,7 +94,8 @@ def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> No
         out.print(table)
         tools, tokens = sum(s.tools for s in servers), sum(s.cost_tokens for s in servers)
         shown = "the menu" if mode == "menu" else "all tools, since they are few"
-        out.print(f"{len(servers)} servers, {tools} tools, {tokens:,} tokens raw; clients see {shown}.")
+        count = "1 server" if len(servers) == 1 else f"{len(servers)} servers"
+        out.print(f"{count}, {tools} tools, {tokens:,} tokens raw; clients see {shown}.")
 
     run(go)
 
@@ -139,7 +140,7 @@ def import_servers(
         add_servers(path, {one.name: one.entry for one in chosen})
     if not as_json:
         imported = ", ".join(one.name for one in chosen)
-        out.print(f"Imported {imported} into {path}." if chosen else "Nothing imported.")
+        out.print(Text(f"Imported {imported} into {path}." if chosen else "Nothing imported."))
 
 
 def _show(found: Discovery, known: set[str]) -> None:
@@ -153,7 +154,7 @@ def _show(found: Discovery, known: set[str]) -> None:
             if one.is_shared:
                 remarks.append("from a project's file: `--yes` leaves it out, its name imports it")
             reach = Text(str(one.entry.get("url") or " ".join(command))[:70])
-            table.add_row(Text(one.name), one.client, reach, Text("; ".join([*remarks, *one.notes])))
+            table.add_row(Text(one.name), Text(one.client), reach, Text("; ".join([*remarks, *one.notes])))
         out.print(table)
     else:
         out.print("No servers found in other clients.")

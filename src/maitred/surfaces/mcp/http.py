@@ -5,7 +5,6 @@ Host and Origin are checked against DNS rebinding. On any address but loopback a
 """
 
 import hmac
-import ipaddress
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -18,6 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from maitred.config.http import check_address, is_any, is_loopback
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
 from maitred.surfaces.mcp.server import McpSurface
@@ -47,47 +47,18 @@ class RequireToken:
         await self._app(scope, receive, send)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def check(settings: Http) -> None:
-    """Refuse to listen where everybody could call every tool.
-
-    Raises:
-        ConfigError: The address is not loopback and there is no token.
-    """
-    if not is_loopback(settings.host) and not settings.token:
-        fault = (
-            f"http.host: {settings.host} can be reached from other machines, so a token is needed:"
-            " set `http.token` or pass --token"
-        )
-        raise ConfigError("serve", [fault])
-
-
 def security(settings: Http) -> TransportSecuritySettings:
     """Which Host and Origin headers are accepted: loopback's, the configured ones, and the bound address."""
     hosts = ["127.0.0.1:*", "localhost:*", "[::1]:*", "127.0.0.1", "localhost", "[::1]"]
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
-    if not is_loopback(settings.host) and not ipaddress_is_any(settings.host):
+    if not is_loopback(settings.host) and not is_any(settings.host):
         hosts += [f"{settings.host}:*", settings.host]
-    anywhere = ipaddress_is_any(settings.host) and not settings.allowed_hosts
+    anywhere = is_any(settings.host) and not settings.allowed_hosts
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=not anywhere,
         allowed_hosts=[*hosts, *settings.allowed_hosts],
         allowed_origins=[*origins, *settings.allowed_origins],
     )
-
-
-def ipaddress_is_any(host: str) -> bool:
-    """Whether an address stands for all addresses of the machine."""
-    return host in ("0.0.0.0", "::")  # noqa: S104  # compared, not bound
 
 
 def app(surface: McpSurface, settings: Http) -> ASGIApp:
@@ -139,13 +110,14 @@ async def serve_http(
     Raises:
         ConfigError: The address is refused, or cannot be bound.
     """
-    check(settings)
+    check_address(settings)
     config = uvicorn.Config(
         app(surface, settings),
         host=settings.host,
         port=settings.port,
         log_level="warning",
         access_log=False,
+        log_config=None,
         timeout_graceful_shutdown=_GRACE_S,
         ws="none",
     )

@@ -21,18 +21,20 @@ from mcp.shared.dispatcher import (
     OnNotifyIntercept,
     OnRequest,
     ProgressFnT,
+    as_request_id,
     coerce_request_id,
     run_notify_intercept,
 )
-from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import (
     cancelled_request_id_from_params,
     handler_exception_to_error_data,
-    progress_token_from_params,
 )
-from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, ErrorData
+from mcp_types import INTERNAL_ERROR, ErrorData
 from pydantic_core import from_json, to_json
+
+from maitred.channel.context import Inbound
+from maitred.channel.errors import ChannelClosedError, RequestTimedOutError
 
 log = structlog.get_logger(__name__)
 
@@ -48,49 +50,11 @@ class _Pending(NamedTuple):
     progress: ProgressFnT | None
 
 
-class Inbound:
-    """The context of one message from the peer: its id, its progress token, and whether it was cancelled."""
-
-    transport = TransportContext(kind="stdio", can_send_request=False)
-    can_send_request = False
-    message_metadata = None
-
-    def __init__(self, channel: "LineChannel", request_id: Any, params: Mapping[str, Any] | None) -> None:
-        self._channel = channel
-        self.request_id = request_id
-        self.progress_token = progress_token_from_params(params)
-        self.scope = anyio.CancelScope()
-        self.cancel_requested = anyio.Event()
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """Refused: the gateway asks nothing while it answers."""
-        raise NoBackChannelError(method)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Send a notification."""
-        await self._channel.notify(method, params, opts)
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the peer asked for it."""
-        if self.progress_token is None or self.cancel_requested.is_set():
-            return
-        params: dict[str, Any] = {"progressToken": self.progress_token, "progress": progress}
-        if total is not None:
-            params["total"] = total
-        if message is not None:
-            params["message"] = message
-        await self._channel.notify("notifications/progress", params)
-
-
 class LineChannel:
     """Requests, answers and notifications over a pair of byte pipes.
 
     Args:
-        write: Sends bytes to the peer.
+        write: Sends bytes to the peer; a BrokenPipeError means that nothing of them was read.
         max_message_bytes: A longer line ends the channel.
         trusted: Do not cut off a peer that sends many requests: a client is there to send them.
         inline: Methods that are answered before the next message is looked at.
@@ -156,6 +120,7 @@ class LineChannel:
                 self.close("it flooded its standard output before it was asked anything")
             return
         if not line.strip():
+            self._count_noise(1)
             return
         message = _parse(line)
         if not isinstance(message, dict):
@@ -181,12 +146,12 @@ class LineChannel:
             self._cancel(cancelled_request_id_from_params(params))
         if self._handlers is None or run_notify_intercept(self._handlers[2], method, params):
             return
-        self._spawn(self._handlers[1], Inbound(self, None, params), method, params)
+        self._spawn(self._handlers[1], Inbound(self.notify, None, params), method, params)
 
     def _take_request(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
-        context = Inbound(self, request_id, params)
-        if isinstance(request_id, str | int):
-            self._inbound[coerce_request_id(request_id)] = context
+        context = Inbound(self.notify, request_id, params)
+        if (known := as_request_id(request_id)) is not None:
+            self._inbound[coerce_request_id(known)] = context
         if method in self._inline:
             self._waiting = True
         self._spawn(self._serve, context, method, params)
@@ -214,8 +179,8 @@ class LineChannel:
 
     def _settle(self, message: dict[str, Any]) -> None:
         request_id = message["id"]
-        known = isinstance(request_id, str | int)
-        pending = self._pending.pop(coerce_request_id(request_id), None) if known else None
+        known = as_request_id(request_id)
+        pending = self._pending.pop(coerce_request_id(known), None) if known is not None else None
         if pending is None or pending.future.done():
             self._count_noise(1)
             return
@@ -254,7 +219,7 @@ class LineChannel:
         """
         options = opts or CallOptions()
         if self._closed.is_set():
-            raise MCPError(CONNECTION_CLOSED, self.reason)
+            raise ChannelClosedError(self.reason, unread=True)
         self._next_id += 1
         request_id = options.get("request_id", self._next_id)
         progress = options.get("on_progress")
@@ -273,7 +238,7 @@ class LineChannel:
                 return await future
         except TimeoutError:
             await self._abandon(request_id, "timed out", options)
-            raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+            raise RequestTimedOutError(f"Request {method!r} timed out") from None
         except anyio.get_cancelled_exc_class():
             await self._abandon(request_id, "cancelled by the caller", options)
             raise
@@ -300,9 +265,9 @@ class LineChannel:
     async def _send(self, message: dict[str, Any]) -> None:
         try:
             await self._write(to_json(message) + b"\n")
-        except (BrokenPipeError, ConnectionError):
+        except ConnectionError as error:
             await self._closed.wait()  # the process' end is on its way, and with it the reason
-            raise MCPError(CONNECTION_CLOSED, self.reason) from None
+            raise ChannelClosedError(self.reason, unread=isinstance(error, BrokenPipeError)) from None
 
     async def _abandon(self, request_id: str | int, why: str, options: CallOptions) -> None:
         if options.get("cancel_on_abandon", True) and not self._closed.is_set():
@@ -318,14 +283,22 @@ class LineChannel:
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve until the channel is closed; what arrived before is served first."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            self._handlers = (on_request, on_notify, on_notify_intercept)
-            self._resume()
-            task_status.started()
-            await self._closed.wait()
-            tasks.cancel_scope.cancel()
-        self._tasks = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                self._handlers = (on_request, on_notify, on_notify_intercept)
+                self._resume()
+                task_status.started()
+                await self._closed.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._tasks = None
+            self.close("the session was ended")
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can still be sent."""
+        return not self._closed.is_set()
 
     def _resume(self) -> None:
         """Look at the messages that had to wait, until one of them has to be answered first."""
@@ -341,7 +314,7 @@ class LineChannel:
         self._closed.set()
         for pending in self._pending.values():
             if not pending.future.done():
-                pending.future.set_exception(MCPError(CONNECTION_CLOSED, reason))
+                pending.future.set_exception(ChannelClosedError(reason))
         self._pending.clear()
 
     async def closed(self) -> str:
@@ -370,8 +343,8 @@ class LineChannel:
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is what the peer is told
             answer["error"] = _as_error(error, method)
         finally:
-            if self._inbound.get(context.request_id) is context:
-                del self._inbound[context.request_id]
+            if (known := as_request_id(context.request_id)) is not None:
+                self._inbound.pop(coerce_request_id(known), None)
             if method in self._inline:
                 self._resume()
         if not context.cancel_requested.is_set():

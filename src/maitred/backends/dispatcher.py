@@ -1,0 +1,70 @@
+"""The SDK's stream dispatcher, which also tells when it has ended and whether a lost request was ever read.
+
+Used where the SDK's own transports carry the bytes (HTTP, memory); child processes have `maitred.channel`.
+"""
+
+from typing import Any
+
+import anyio
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+
+from maitred.channel import ChannelClosedError, RequestTimedOutError
+
+_FORGOTTEN_CODES = frozenset({INVALID_REQUEST, -32001})
+_TRANSPORT_SAYS = ("Connection closed", "SSE stream")
+
+
+class EndingDispatcher(JSONRPCDispatcher[Any]):
+    """Tells its own failures apart from errors that the server answered with the same codes."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._ended = anyio.Event()
+        self._reason = "the connection was closed"
+        self._missing = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can still be sent."""
+        return not (self._ended.is_set() or self._closed)
+
+    def not_found(self) -> None:
+        """The transport answered a request with 404: perhaps the server has forgotten the session."""
+        self._missing = True
+
+    async def run(self, *args: Any, **kwargs: Any) -> None:
+        """Serve until the streams end."""
+        try:
+            await super().run(*args, **kwargs)
+        finally:
+            self._ended.set()
+
+    async def send_raw_request(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            ChannelClosedError: The connection ended; `unread` if the server certainly did not read it.
+            RequestTimedOutError: The answer did not come in time.
+            MCPError: The server answered with an error.
+        """
+        if not self.alive:
+            raise ChannelClosedError(self._reason, unread=True)
+        try:
+            return await super().send_raw_request(*args, **kwargs)
+        except MCPError as error:
+            if self._missing and error.code in _FORGOTTEN_CODES:
+                self._reason = "it has forgotten the session"
+                self._ended.set()
+                raise ChannelClosedError(self._reason, unread=True) from error
+            if error.code == CONNECTION_CLOSED and error.message.startswith(_TRANSPORT_SAYS):
+                raise ChannelClosedError(error.message) from error
+            if error.code == REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
+                raise RequestTimedOutError(error.message) from error
+            raise
+
+    async def closed(self) -> str:
+        """Wait for the end and return the reason."""
+        await self._ended.wait()
+        return self._reason

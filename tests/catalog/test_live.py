@@ -1,0 +1,176 @@
+"""The snapshot that a process serves: who is told of a new one, and what other processes write to it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.catalog.makers import Counter, found, open_store, raw
+
+from maitred.catalog.live import LiveCatalog, Planner
+from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.sync import Discovery, failure, plan
+
+pytestmark = pytest.mark.anyio
+
+SOON_S = 20.0
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[LiveCatalog]:
+    """The catalog as one process has it."""
+    async with open_store(path) as store:
+        catalog = LiveCatalog(store)
+        await catalog.refresh()
+        yield catalog
+
+
+def finds(discovery: Discovery) -> Planner:
+    """A planner that brings in what was found."""
+
+    async def planned(snapshot: Snapshot) -> Change:
+        return await plan(snapshot, discovery, Counter())
+
+    return planned
+
+
+async def nothing(_: Snapshot) -> Change:
+    return Change()
+
+
+async def test_a_new_catalog_is_empty(tmp_path: Path) -> None:
+    """Generation nought; whoever listens is told nothing when it is read again."""
+    async with opened(tmp_path / "c.db") as catalog:
+        heard: list[Snapshot] = []
+        catalog.subscribe(heard.append)
+        await catalog.refresh()
+
+        assert (catalog.snapshot.generation, catalog.snapshot.tools) == (0, ())
+        assert heard == []
+
+
+async def test_every_listener_hears_of_each_new_snapshot(tmp_path: Path) -> None:
+    """They get the snapshot that is served from then on."""
+    async with opened(tmp_path / "c.db") as catalog:
+        one: list[Snapshot] = []
+        two: list[Snapshot] = []
+        catalog.subscribe(one.append)
+        catalog.subscribe(two.append)
+        await catalog.change(finds(found("s", raw("s", "a"))))
+
+        assert one == two == [catalog.snapshot]
+        assert list(catalog.snapshot.by_name) == ["s__a"]
+
+
+async def test_listeners_are_not_told_of_what_nobody_can_notice(tmp_path: Path) -> None:
+    """A failure is recorded and served, but no client has to list tools again because of it."""
+    async with opened(tmp_path / "c.db") as catalog:
+        await catalog.change(finds(found("s", raw("s", "a"))))
+        heard: list[Snapshot] = []
+        catalog.subscribe(heard.append)
+
+        async def failed(snapshot: Snapshot) -> Change:
+            return failure(snapshot, found("s").spec, "down")
+
+        await catalog.change(failed)
+
+        assert heard == []
+        assert catalog.snapshot.servers["s"].error == "down"
+
+
+async def test_an_empty_change_writes_nothing(tmp_path: Path) -> None:
+    """The snapshot stays the very same object."""
+    async with opened(tmp_path / "c.db") as catalog:
+        before = catalog.snapshot
+        assert not await catalog.change(nothing)
+
+        assert catalog.snapshot is before
+
+
+async def test_a_snapshot_that_someone_holds_does_not_change(tmp_path: Path) -> None:
+    """An answer that is being put together sees one generation throughout."""
+    async with opened(tmp_path / "c.db") as catalog:
+        await catalog.change(finds(found("s", raw("s", "a"))))
+        held = catalog.snapshot
+        await catalog.change(finds(found("s", raw("s", "b"))))
+
+        assert list(held.by_name) == ["s__a"]
+        assert list(catalog.snapshot.by_name) == ["s__b"]
+
+
+async def test_what_another_process_wrote_is_taken_over(tmp_path: Path) -> None:
+    """A refresh reads it and tells the listeners; the next change is planned on it."""
+    async with opened(tmp_path / "c.db") as mine, opened(tmp_path / "c.db") as other:
+        heard: list[Snapshot] = []
+        mine.subscribe(heard.append)
+        await other.change(finds(found("a", raw("a", "t"))))
+        assert mine.snapshot.tools == ()
+        await mine.refresh()
+        assert [list(snapshot.by_name) for snapshot in heard] == [["a__t"]]
+
+        await other.change(finds(found("b", raw("b", "t"))))
+        await mine.change(finds(found("c", raw("c", "t"))))
+
+        assert list(mine.snapshot.by_name) == ["a__t", "b__t", "c__t"]
+        assert [snapshot.generation for snapshot in heard] == [1, 2, 3]
+
+
+async def test_a_change_is_planned_anew_when_another_process_wrote_in_between(tmp_path: Path) -> None:
+    """Both servers publish `a__b__c`: planned on the old catalog, one name would have been given twice."""
+    async with opened(tmp_path / "c.db") as mine, opened(tmp_path / "c.db") as other:
+        plans: list[int] = []
+
+        async def interrupted(snapshot: Snapshot) -> Change:
+            change = await plan(snapshot, found("a__b", raw("a__b", "c")), Counter())
+            if not plans:
+                await other.change(finds(found("a", raw("a", "b__c"))))
+            plans.append(snapshot.generation)
+            return change
+
+        await mine.change(interrupted)
+        await other.refresh()
+
+        assert plans == [0, 1]
+        assert mine.snapshot.tools == other.snapshot.tools
+        assert len(mine.snapshot.by_name) == 2
+        assert "a__b__c" not in mine.snapshot.by_name
+
+
+async def test_a_planner_that_fails_leaves_the_catalog_usable(tmp_path: Path) -> None:
+    """Its error reaches the caller, and the next change goes through."""
+    async with opened(tmp_path / "c.db") as catalog:
+
+        async def fails(_: Snapshot) -> Change:
+            raise LookupError("no plan")
+
+        with pytest.raises(LookupError):
+            await catalog.change(fails)
+        with anyio.fail_after(SOON_S):
+            await catalog.change(finds(found("s", raw("s", "a"))))
+
+        assert list(catalog.snapshot.by_name) == ["s__a"]
+
+
+async def test_two_processes_that_write_at_once_lose_nothing_and_share_no_name(tmp_path: Path) -> None:
+    """Every server of both is there at the end, and in no generation did two tools have one name."""
+    async with opened(tmp_path / "c.db") as mine, opened(tmp_path / "c.db") as other:
+        seen: list[Snapshot] = []
+        mine.subscribe(seen.append)
+        other.subscribe(seen.append)
+
+        async def write(catalog: LiveCatalog, servers: list[str], tool: str) -> None:
+            for server in servers:
+                await catalog.change(finds(found(server, raw(server, f"{tool}{server[1]}"))))
+
+        with anyio.fail_after(SOON_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(write, mine, [f"s{n}" for n in range(8)], "x__y")
+                tasks.start_soon(write, other, [f"s{n}__x" for n in range(8)], "y")
+        await mine.refresh()
+        await other.refresh()
+
+        assert mine.snapshot.tools == other.snapshot.tools
+        assert mine.snapshot.servers == other.snapshot.servers
+        assert len(mine.snapshot.servers) == len(mine.snapshot.tools) == 16
+        assert all(len(snapshot.by_name) == len(snapshot.tools) for snapshot in seen)
