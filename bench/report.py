@@ -70,8 +70,8 @@ def show_start(console: Console, starts: Starts) -> None:
     heads = ("program", "servers", "behind", "listed", "seconds", "x import", "CPU s", "x import", "started")
     yardstick_s = _ranged(starts.yardstick_s, 2)
     caption = (
-        f"{starts.rounds} starts in turn; import = python -c {YARDSTICK!r}, {yardstick_s} s; behind and listed"
-        " are tools, started are processes; CPU of the program itself"
+        f"{starts.rounds} starts in turn; import = python -c {YARDSTICK!r}, {yardstick_s} s; behind and"
+        " listed are tools, started are processes; CPU of the program itself"
     )
     console.print(_table("start to the first tools/list, catalog known", heads, rows, caption))
     show_failures(console, starts.failures)
@@ -105,6 +105,7 @@ def show_tokens(console: Console, tokens: Tokens) -> None:
     rows = [
         (
             cost.corpus, str(cost.servers), f"{cost.tools:,}", f"{cost.raw_tokens:,}",
+            f"{cost.given_tokens:,}",
             "/".join(str(count) for count in cost.menu_tokens.values()), f"{cost.menu_share:.4%}",
             f"{cost.definition.p50:.0f} / {cost.definition.p95:.0f}",
             f"{cost.search_answer.p50:.0f} / {cost.search_answer.p95:.0f}",
@@ -114,7 +115,7 @@ def show_tokens(console: Console, tokens: Tokens) -> None:
         for cost in tokens.costs
     ]  # fmt: skip
     heads = (
-        "corpus", "servers", "tools", "raw", "menu", "menu of raw", "a definition",
+        "corpus", "servers", "tools", "raw", "given", "menu", "menu of raw", "a definition",
         "a search's answer", "find and call", "the call alone",
     )  # fmt: skip
     said = "; ".join(

@@ -35,7 +35,9 @@ class Quantiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One corpus. `find_and_call` is all traffic of a search and a call; `call_alone` the call made directly.
+    """One corpus. `raw_tokens` are whole definitions, `given_tokens` what clients give a model of them.
+
+    `find_and_call` is all traffic of a search and a call; `call_alone` the call made directly.
 
     `refused` calls, whose arguments (made from the schema) were not taken, count too.
     """
@@ -44,6 +46,7 @@ class Cost:
     servers: int
     tools: int
     raw_tokens: int
+    given_tokens: int
     menu_tokens: dict[str, int]
     menu_share: float
     definition: Quantiles
@@ -76,6 +79,7 @@ def measure(stage: Stage, size: Size) -> Tokens:
 
 async def _count(corpus: Corpus, size: Size) -> Cost:
     each = [tokens(tool) for record in corpus.records for tool in record["tools"]]
+    given = sum(tokens(_given(tool)) for record in corpus.records for tool in record["tools"])
     command = serve(corpus.known.config)
     menus: dict[str, int] = {}
     for era in _ERAS:
@@ -91,6 +95,7 @@ async def _count(corpus: Corpus, size: Size) -> Cost:
         servers=len(corpus.records),
         tools=len(each),
         raw_tokens=sum(each),
+        given_tokens=given,
         menu_tokens=menus,
         menu_share=max(menus.values()) / sum(each),
         definition=_quantiles(each),
@@ -99,6 +104,10 @@ async def _count(corpus: Corpus, size: Size) -> Cost:
         call_alone=_quantiles([errand.alone for errand in done]),
         refused=sum(errand.refused for errand in done),
     )
+
+
+def _given(tool: Json) -> Json:
+    return {key: tool[key] for key in ("name", "description", "inputSchema") if key in tool}
 
 
 async def _errand(wire: Wire, query: str) -> _Errand | None:

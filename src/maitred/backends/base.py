@@ -140,6 +140,10 @@ class ServerPool(Connections, Protocol):
         """The last lines of a server's standard error."""
         ...
 
+    def is_open(self, server: str) -> bool:
+        """Whether a connection to a server is open now."""
+        ...
+
     def forgive(self, server: str) -> None:
         """Let the next start through at once, whatever failed before."""
         ...

@@ -6,6 +6,7 @@ Used where the SDK's own transports carry the bytes (HTTP, memory); child proces
 from typing import Any
 
 import anyio
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
@@ -23,16 +24,17 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         super().__init__(*args)
         self._ended = anyio.Event()
         self._reason = "the connection was closed"
-        self._missing = False
+        self._refused: set[Any] = set()
+        self._minted = 0
 
     @property
     def alive(self) -> bool:
         """Whether requests can still be sent."""
         return not (self._ended.is_set() or self._closed)
 
-    def not_found(self) -> None:
-        """The transport answered a request with 404: perhaps the server has forgotten the session."""
-        self._missing = True
+    def not_found(self, request_id: Any) -> None:
+        """The transport answered a request of an open session with 404: the server has forgotten it."""
+        self._refused.add(request_id)
 
     async def run(self, *args: Any, **kwargs: Any) -> None:
         """Serve until the streams end."""
@@ -41,7 +43,9 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         finally:
             self._ended.set()
 
-    async def send_raw_request(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    async def send_raw_request(
+        self, method: str, params: Any, opts: CallOptions | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
         """Send a request and wait for its answer.
 
         Raises:
@@ -51,10 +55,13 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         """
         if not self.alive:
             raise ChannelClosedError(self._reason, unread=True)
+        self._minted += 1
+        options = CallOptions(**(opts or {}))
+        request_id = options.setdefault("request_id", f"maitred-{self._minted}")
         try:
-            return await super().send_raw_request(*args, **kwargs)
+            return await super().send_raw_request(method, params, options, **kwargs)
         except MCPError as error:
-            if self._missing and error.code in _FORGOTTEN_CODES:
+            if request_id in self._refused and error.code in _FORGOTTEN_CODES:
                 self._reason = "it has forgotten the session"
                 self._ended.set()
                 raise ChannelClosedError(self._reason, unread=True) from error
@@ -63,6 +70,8 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
             if error.code == REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
                 raise RequestTimedOutError(error.message) from error
             raise
+        finally:
+            self._refused.discard(request_id)
 
     async def closed(self) -> str:
         """Wait for the end and return the reason."""

@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
+import anyio
 import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from pydantic_core import from_json
 
 from maitred.backends.base import ConnectError, Connection, ConnectOptions, Resolve, find
 from maitred.backends.dispatcher import EndingDispatcher
@@ -43,6 +46,7 @@ class HttpBackend:
         except UnresolvedReferenceError as error:
             raise ConnectError(f"its configuration refers to something missing: {error}") from error
         refused = _Refusals()
+        served = False
         try:
             async with AsyncExitStack() as stack:
                 read, write = await self._streams(stack, url, headers, refused)
@@ -52,9 +56,12 @@ class HttpBackend:
                     open_session(self.spec, dispatcher, dispatcher, options, self._limits)
                 )
                 yield connection
+                served = True
         except Exception as error:
+            if served and find(error, anyio.BrokenResourceError):
+                return  # the SDK's SSE transport stumbles over its own closing
             if answered := find(error, httpx2.HTTPStatusError):
-                refused.note(answered.response.status_code)
+                refused.note(answered.response.status_code, None)
             if refused.last and not find(error, httpx2.TransportError):
                 raise ConnectError(_explain_status(url, refused.last)) from error
             if failure := find(error, httpx2.HTTPError) or find(error, OSError):
@@ -66,7 +73,7 @@ class HttpBackend:
     ) -> TransportStreams:
         async def watch(response: httpx2.Response) -> None:
             if response.status_code >= _REFUSED and response.request.method == "POST":
-                refused.note(response.status_code)
+                refused.note(response.status_code, response.request)
 
         def client(
             headers: dict[str, str] | None = None,
@@ -94,12 +101,12 @@ class _Refusals:
 
     def __init__(self) -> None:
         self.last = 0
-        self.missing: Callable[[], None] = lambda: None
+        self.missing: Callable[[Any], None] = lambda _: None
 
-    def note(self, status: int) -> None:
+    def note(self, status: int, request: httpx2.Request | None) -> None:
         self.last = status
-        if status == _NOT_FOUND:
-            self.missing()
+        if status == _NOT_FOUND and request is not None and "mcp-session-id" in request.headers:
+            self.missing(from_json(request.content).get("id"))
 
 
 def _explain_status(url: str, status: int) -> str:

@@ -44,8 +44,12 @@ class Listener(Protocol):
 class Owner:
     """One backend: its owner task, its connection while it is open, and its record of failures."""
 
-    def __init__(self, pool: "BackendPool", backend: Backend, era: EraChoice) -> None:
+    def __init__(
+        self, pool: "BackendPool", backend: Backend, era: EraChoice, predecessor: "Owner | None" = None
+    ) -> None:
         self.backend = backend
+        self._predecessor = predecessor
+        self._removed = False
         self.era = era
         self.connection: Connection | None = None
         self.health = Health()
@@ -103,6 +107,8 @@ class Owner:
     async def _start(self) -> None:
         if self._stop.is_set():
             await self._done.wait()
+        if self._removed:
+            return
         if self._done.is_set():
             wait = self._retry_at - time.monotonic()
             if wait > 0 and self.health.failures >= _BREAKER_AT:
@@ -118,6 +124,9 @@ class Owner:
         try:
             with self._scope, ExitStack() as slot:
                 await anyio.sleep(delay_s)  # the back-off after a failed start
+                if self._predecessor is not None:  # never two processes of one server
+                    await self._predecessor.retire()
+                    self._predecessor = None
                 self.health = replace(self.health, state=State.STARTING)
                 await self._pool.starting.acquire()
                 slot.callback(self._pool.starting.release)
@@ -213,6 +222,12 @@ class Owner:
         self._retry_at = 0.0
         self.health = replace(self.health, failures=0)
 
+    async def retire(self) -> None:
+        """Stop for good: the server was removed from the configuration, or another owner takes over."""
+        self._removed = True
+        self.health = replace(self.health, error=self.health.error or "its configuration was changed")
+        await self.stop()
+
     async def stop(self) -> None:
         """End the connection, or the attempt to open one, and wait until everything it started is gone."""
         self._stop.set()
@@ -245,7 +260,7 @@ class BackendPool:
             return None
         try:
             with anyio.CancelScope(shield=True):
-                await self._stop(list(self._owners.values()))
+                await self._retire(list(self._owners.values()))
             tasks.cancel_scope.cancel()
             return await tasks.__aexit__(kind, error, trace)
         finally:
@@ -259,20 +274,20 @@ class BackendPool:
 
     async def configure(self, specs: Mapping[str, ServerSpec], eras: Mapping[str, EraChoice]) -> None:
         """Make the pool hold exactly these servers; what changed or is gone is stopped, the rest stays up."""
-        gone = [o for n, o in self._owners.items() if n not in specs or specs[n] != o.spec]
-        for name in [owner.spec.name for owner in gone]:
+        gone = {n: o for n, o in self._owners.items() if n not in specs or specs[n] != o.spec}
+        for name in gone:
             del self._owners[name]
         for name, spec in specs.items():
             if name not in self._owners:
                 era = spec.era if spec.era != "auto" else eras.get(name, "auto")
-                self._owners[name] = Owner(self, self._make(spec), era)
-        await self._stop(gone)
+                self._owners[name] = Owner(self, self._make(spec), era, gone.get(name))
+        await self._retire(list(gone.values()))
 
     @staticmethod
-    async def _stop(owners: list[Owner]) -> None:
+    async def _retire(owners: list[Owner]) -> None:
         async with anyio.create_task_group() as tasks:
             for owner in owners:
-                tasks.start_soon(owner.stop)
+                tasks.start_soon(owner.retire)
 
     def owner(self, server: str) -> Owner:
         """The owner of a server's backend.
@@ -292,6 +307,11 @@ class BackendPool:
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines of a server's standard error."""
         return self.owner(server).backend.last_output()
+
+    def is_open(self, server: str) -> bool:
+        """Whether a connection to a server is open now."""
+        owner = self._owners.get(server)
+        return owner is not None and owner.connection is not None
 
     def forgive(self, server: str) -> None:
         """Let the next start through at once, whatever failed before."""

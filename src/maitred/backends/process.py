@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -25,7 +26,7 @@ _KEPT_CHARACTERS = 2_000
 _ASK_S = 1.0
 _TERMINATE_S = 1.0
 _REAP_S = 2.0
-_INHERITED = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ")
+_INHERITED = ("PATH", "HOME", "LANG", "LANGUAGE")
 
 
 def environment(granted: Mapping[str, str], base: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -62,38 +63,47 @@ class Warden:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._watched: dict[int, str] = {}
+
+    def start(self) -> None:
+        """Start the warden, if it is not running; one that was killed is replaced and told everything."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(warden.__file__))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+        for line in self._watched.values():
+            self._tell(line)
 
     def watch(self, pid: int) -> None:
-        """Have a process group ended if this process goes; starts the warden with the first one."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(warden.__file__))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
-            )
-        self._tell(f"+{pid} {warden.start_time(pid)}\n")
+        """Have a process group ended if this process goes."""
+        self._watched[pid] = f"+{pid} {warden.start_time(pid)}\n"
+        self._tell(self._watched[pid])
 
     def forget(self, pid: int) -> None:
         """A process group has been ended."""
+        self._watched.pop(pid, None)
         self._tell(f"-{pid}\n")
 
     def close(self) -> None:
         """End the warden; whatever is still watched is ended with it."""
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
-            process.stdin.close()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
             process.wait()
 
     def _tell(self, line: str) -> None:
         if self._process is not None and self._process.stdin is not None:
-            try:
+            with suppress(BrokenPipeError):  # it was killed; the next start replaces it
                 self._process.stdin.write(line.encode())
                 self._process.stdin.flush()
-            except BrokenPipeError:  # someone killed the warden; the gateway's own ladder still works
-                self._process = None
 
 
 class ChildProcess(asyncio.SubprocessProtocol):

@@ -35,10 +35,11 @@ class StdioBackend:
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
         """Start the program and open a session with it."""
+        self._warden.start()
         child = await self._start()
-        self._child = child
-        self._warden.watch(child.pid)
         try:
+            self._child = child
+            self._warden.watch(child.pid)
             async with open_session(
                 self.spec, self._channel, self._channel, options, self._limits
             ) as session:

@@ -5,16 +5,17 @@ only the gateway holds. Lines `+PID START` and `-PID` say which process groups l
 gateway is gone, for whatever reason: the warden ends every group still listed, with the descendants that
 left it, and exits. It imports nothing of maitred, so it starts in milliseconds and stays small.
 
-What it cannot reach: a process that made a session of its own *and* whose parent ended before the gateway
-did. On systems without /proc only the groups are ended.
+What it cannot reach: a process that made a session of its own and whose parent ended within two seconds of
+its start. On systems without /proc only the groups are ended.
 """
 
 import os
+import select
 import signal
-import sys
 import time
 
 _GRACE_S = 1.0
+_RESCAN_S = 2.0
 
 
 def parents() -> dict[int, tuple[int, str]]:
@@ -81,16 +82,16 @@ def signal_all(group: int, strays: dict[int, str], number: int) -> bool:
     return alive
 
 
-def _end_all(groups: dict[int, str]) -> None:
+def _end_all(groups: dict[int, str], strays: dict[int, dict[int, str]]) -> None:
     targets = {}
     for pid, started in groups.items():
         now = start_time(pid)
         if not started or not now or now == started:  # gone leaders may have left a group behind
-            targets[pid] = descendants(pid)
+            targets[pid] = strays.get(pid, {}) | descendants(pid)
     number: int = signal.SIGTERM
     deadline = time.monotonic() + _GRACE_S
     while targets:
-        targets = {group: strays for group, strays in targets.items() if signal_all(group, strays, number)}
+        targets = {group: left for group, left in targets.items() if signal_all(group, left, number)}
         number = 0 if time.monotonic() < deadline else signal.SIGKILL
         if targets:
             time.sleep(0.02)
@@ -101,13 +102,24 @@ def _end_all(groups: dict[int, str]) -> None:
 def main() -> None:
     """Follow the gateway until its pipe ends, then end what it left."""
     groups: dict[int, str] = {}
-    for line in sys.stdin:
-        pid, _, started = line[1:].strip().partition(" ")
-        if line.startswith("+"):
-            groups[int(pid)] = started
-        else:
-            groups.pop(int(pid), None)
-    _end_all(groups)
+    strays: dict[int, dict[int, str]] = {}
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0], [], [], _RESCAN_S)
+        data = os.read(0, 65_536) if ready else None
+        if data == b"":
+            break
+        *lines, rest = (rest + (data or b"")).split(b"\n")
+        for line in lines:
+            pid, _, started = line[1:].decode().partition(" ")
+            if line.startswith(b"+"):
+                groups[int(pid)] = started
+            else:
+                groups.pop(int(pid), None)
+                strays.pop(int(pid), None)
+        for group in groups:  # whoever leaves the group is found as long as its parent lives
+            strays[group] = strays.get(group, {}) | descendants(group)
+    _end_all(groups, strays)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Owns its background tasks. It starts a server only to discover one that is not k
 rides on connections that are open anyway.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,7 +14,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from maitred.backends.base import Connections
+from maitred.backends.base import ServerPool
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sync import CountTokens, Discovery, failure, plan, removal
@@ -23,6 +24,7 @@ from maitred.model.servers import ServerSpec
 log = structlog.get_logger(__name__)
 
 _DEBOUNCE_S = 0.1
+_MAX_DEBOUNCE_S = 600.0
 _POLL_S = 2.0
 
 
@@ -41,14 +43,15 @@ class Report:
 class Keeper:
     """Runs discoveries for a gateway; it is the pool's listener."""
 
-    def __init__(self, catalog: LiveCatalog, connections: Connections, count: CountTokens) -> None:
+    def __init__(self, catalog: LiveCatalog, pool: ServerPool, count: CountTokens) -> None:
         self._catalog = catalog
-        self._connections = connections
+        self._pool = pool
         self._count = count
         self._specs: Mapping[str, ServerSpec] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._busy: set[str] = set()
         self._again: set[str] = set()
+        self._false_alarms: dict[str, tuple[float, float]] = {}
         self._ended = anyio.Event()
         self._settled = anyio.Event()
         self._settled.set()
@@ -124,22 +127,30 @@ class Keeper:
     def started(self, server: str) -> None:
         """A server was started for a call: look whether its tools are still what the catalog says."""
         if server not in self._busy:
-            self._schedule(server)
+            self._schedule(server, _DEBOUNCE_S)
 
     def tools_changed(self, server: str) -> None:
-        """A server announced a change; notices that come while it is being listed cause one more listing."""
-        self._schedule(server)
+        """A server announced a change; one that cries wolf at every listing is heard less and less often."""
+        at, pause_s = self._false_alarms.get(server, (0.0, 0.0))
+        again = pause_s > 0 and time.monotonic() - at < 2 * pause_s + 1
+        self._schedule(server, min(pause_s * 2, _MAX_DEBOUNCE_S) if again else _DEBOUNCE_S)
 
-    def _schedule(self, server: str) -> None:
+    def _schedule(self, server: str, pause_s: float) -> None:
         if server in self._again or self._tasks is None:
             return
         self._again.add(server)
-        self._tasks.start_soon(self._sync_soon, server)
+        self._tasks.start_soon(self._sync_soon, server, pause_s)
 
-    async def _sync_soon(self, server: str) -> None:
-        await anyio.sleep(_DEBOUNCE_S)  # several notices in a row are one change
+    async def _sync_soon(self, server: str, pause_s: float) -> None:
+        await anyio.sleep(pause_s)  # several notices in a row are one change
         self._again.discard(server)
-        await self.sync(server)
+        if not self._pool.is_open(server):
+            return  # it is listed anyway when it is started again
+        report = await self.sync(server)
+        if report.changed or report.removed:
+            self._false_alarms.pop(server, None)
+        else:
+            self._false_alarms[server] = (time.monotonic(), pause_s)
 
     # --- discovery ----------------------------------------------------------------------------------------
 
@@ -162,7 +173,7 @@ class Keeper:
             return Report(server=server, error="it is not configured")
         self._busy.add(server)
         try:
-            async with self._connections.connection(server) as connection:
+            async with self._pool.connection(server) as connection:
                 listing = await connection.list_tools()
                 found = Discovery(spec=spec, facts=connection.facts, tools=listing.tools, notes=listing.notes)
         except MaitredError as error:

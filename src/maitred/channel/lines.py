@@ -312,6 +312,7 @@ class LineChannel:
             return
         self.reason = reason
         self._closed.set()
+        self._partial = []
         for pending in self._pending.values():
             if not pending.future.done():
                 pending.future.set_exception(ChannelClosedError(reason))
