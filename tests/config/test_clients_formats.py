@@ -58,16 +58,16 @@ def test_claude_code_has_servers_of_the_user_and_of_each_project(home: Path, cwd
         "numStartups": 3,
         "mcpServers": {"time": {"type": "stdio", **TIME, "env": {}}},
         "projects": {
-            "/work/app": {"mcpServers": {"app": local, "off": TIME}, "disabledMcpServers": ["off"]},
-            "/work/empty": {"mcpServers": {}, "allowedTools": []},
-            "/work/none": None,
+            "/projects/app": {"mcpServers": {"app": local, "off": TIME}, "disabledMcpServers": ["off"]},
+            "/projects/empty": {"mcpServers": {}, "allowedTools": []},
+            "/projects/none": None,
         },
     }
     put(home / ".claude.json", content)
     put(cwd / ".mcp.json", {"mcpServers": {"shared": {"type": "http", "url": "https://example.com/mcp"}}})
     found = {one.name: one for one in look().found}
     assert found["time"].entry == TIME
-    assert found["app"].entry == {"command": "node", "args": ["./server.js"], "cwd": "/work/app"}
+    assert found["app"].entry == {"command": "node", "args": ["./server.js"], "cwd": "/projects/app"}
     assert found["off"].entry == {**TIME, "enabled": False}
     assert found["shared"].entry == {"url": "https://example.com/mcp"}
     assert [one.is_shared for one in found.values()] == [False, False, False, True]

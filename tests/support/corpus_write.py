@@ -126,7 +126,7 @@ class Writer:
         text = FIRST.format_map(words) if "first" in traits else ""
         text += self.rng.choice(SHOUTS).format_map(words) if "shout" in traits else ""
         text += self._opening(plan, words)
-        text += f" Files go to /home/{plan.server.product}/work/out." if "path" in traits else ""
+        text += f" Files go to /home/{plan.server.product}/data/out." if "path" in traits else ""
         aim = self._aim(plan, spare) - len(text)
         more = self._prose(words, max(aim, 30 if len(text) < 30 else 0))
         if "hidden" in traits:
