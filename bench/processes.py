@@ -72,7 +72,14 @@ def _pss_mib(pid: int) -> float | None:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that one process (not its children) has used."""
+    """Processor time that one process (not its children) has used: to the nanosecond where the kernel tells."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        spent_ns = sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks)
+    except (OSError, ValueError):
+        spent_ns = 0
+    if spent_ns:
+        return spent_ns / 1e9
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
