@@ -72,7 +72,7 @@ def _pss_mib(pid: int) -> float | None:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that one process (not its children) has used: to the nanosecond where the kernel tells."""
+    """Processor time that one process (not its children) has used; in nanoseconds where Linux tells."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         spent_ns = sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks)

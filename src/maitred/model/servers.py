@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 from maitred.model.tools import canonical, content_hash
@@ -37,7 +38,7 @@ class ServerSpec:
     enabled: bool = True
     timeouts: Timeouts = field(default_factory=Timeouts)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Changes when the server that the specification reaches may be another one."""
         reach = {k: v for k, v in asdict(self).items() if k not in ("enabled", "timeouts", "era")}

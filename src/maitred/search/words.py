@@ -6,6 +6,7 @@ characters of scripts that are written without spaces become words of their own.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 _IDENTIFIER = re.compile(r"[^\W_]+(?:[_\-./:]+[^\W_]+)*")
 _PIECE = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
@@ -23,13 +24,17 @@ STOP_WORDS = frozenset(
 def words(text: str) -> Iterator[str]:
     """The words of a text, lower-case, in order; pieces of identifiers before their joined form."""
     for match in _IDENTIFIER.finditer(text):
-        token = match.group(0)
-        pieces = [piece.lower() for piece in _PIECE.findall(token)]
-        for piece in pieces:
-            yield from _UNSPACED.findall(piece) if _UNSPACED.search(piece) else (piece,)
-        spaced = [piece for piece in pieces if not _UNSPACED.search(piece)]
-        if len(spaced) > 1:
-            yield "".join(spaced)
+        yield from _pieces(match.group(0))
+
+
+@lru_cache(maxsize=20_000)  # the same identifiers stand in thousands of descriptions
+def _pieces(token: str) -> tuple[str, ...]:
+    pieces = [piece.lower() for piece in _PIECE.findall(token)]
+    found: list[str] = []
+    for piece in pieces:
+        found += _UNSPACED.findall(piece) if _UNSPACED.search(piece) else [piece]
+    spaced = [piece for piece in pieces if not _UNSPACED.search(piece)]
+    return (*found, "".join(spaced)) if len(spaced) > 1 else tuple(found)
 
 
 def query_words(text: str) -> list[str]:

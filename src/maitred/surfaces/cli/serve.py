@@ -1,7 +1,9 @@
 """`maitred serve`: the gateway itself."""
 
+import gc
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
 import anyio
@@ -16,6 +18,8 @@ from maitred.surfaces.cli.common import ConfigOption, err, run, settings_of
 from maitred.wiring import follow_settings, open_gateway
 
 Transport = Literal["stdio", "http"]
+
+_WARM_AFTER_S = 1.0
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +41,7 @@ def serve(
     settings = with_http(settings, token=_resolved(settings))
     if transport == "http":
         check_address(settings.http)
+    gc.disable()  # until all is loaded; a tenth of the start would go into collecting what is not garbage
     run(lambda: _serve(settings, transport))
 
 
@@ -58,13 +63,21 @@ async def _serve(settings: Settings, transport: Transport) -> None:
         await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
         async with open_gateway(settings) as gateway:
             tasks.start_soon(follow_settings, gateway, settings)
-            tasks.start_soon(gateway.warm)
+            gc.freeze()  # what was loaded stays; it need not be looked through again and again
+            gc.enable()
+            tasks.start_soon(_warm, gateway.warm)
             surface = McpSurface(gateway)
             if transport == "stdio":
                 await serve_stdio(surface)
             else:
                 await serve_http(surface, settings.http, stop=stop, ready=_say_where)
         tasks.cancel_scope.cancel()
+
+
+async def _warm(warm: Callable[[], Awaitable[None]]) -> None:
+    """Build the search index, but let the client's first requests through before."""
+    await anyio.sleep(_WARM_AFTER_S)
+    await warm()
 
 
 def _say_where(url: str) -> None:
