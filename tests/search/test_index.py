@@ -125,8 +125,9 @@ def test_an_empty_phrase_finds_nothing() -> None:
 )
 def test_no_query_breaks_the_search(query: str) -> None:
     """Quotes, operators of the engine and odd characters are text like any other."""
-    INDEX.search([query], visible=ALL, server="github")
-    INDEX.nearest(query)
+    found = INDEX.search([query], visible=ALL, server="github")
+    assert {hit.tool.server for hit in found.hits} <= {"github"}
+    assert len(INDEX.nearest(query)) <= 3
 
 
 INDEX = index_of()
