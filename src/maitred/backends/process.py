@@ -7,6 +7,7 @@ group and the descendants that left it.
 
 import asyncio
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -64,6 +65,12 @@ class Warden:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._watched: dict[int, str] = {}
+        self._mark = secrets.token_hex(8)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every server's environment carries, so that whatever it starts can be found and ended."""
+        return {warden.MARK: self._mark}
 
     def start(self) -> None:
         """Start the warden, if it is not running; one that was killed is replaced and told everything."""
@@ -71,7 +78,7 @@ class Warden:
             return
         self.close()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(warden.__file__))],
+            [sys.executable, "-I", "-S", str(Path(warden.__file__)), self._mark],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

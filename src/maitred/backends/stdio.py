@@ -54,6 +54,7 @@ class StdioBackend:
         try:
             argv = [self._resolve(part) for part in (spec.command, *spec.args)]
             env = environment({key: self._resolve(value) for key, value in spec.env.items()})
+            env |= self._warden.environment
             cwd = self._resolve(spec.cwd) or None
         except UnresolvedReferenceError as error:
             raise ConnectError(f"its configuration refers to something missing: {error}") from error

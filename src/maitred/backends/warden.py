@@ -1,21 +1,24 @@
 """Ends the servers of a gateway that was killed, so that even SIGKILL leaves no orphans.
 
-A program of its own, started as `python -I -S warden.py` with a pipe on its standard input whose other end
-only the gateway holds. Lines `+PID START` and `-PID` say which process groups live. When the pipe ends, the
-gateway is gone, for whatever reason: the warden ends every group still listed, with the descendants that
-left it, and exits. It imports nothing of maitred, so it starts in milliseconds and stays small.
+A program of its own, started as `python -I -S warden.py MARK` with a pipe on its standard input whose other
+end only the gateway holds. Lines `+PID START` and `-PID` say which process groups live. When the pipe ends,
+the gateway is gone, for whatever reason: the warden ends every group still listed, with their descendants
+and everything else whose environment carries the mark, which all that a server starts inherits; then it
+exits. It imports nothing of maitred, so it starts in milliseconds and stays small.
 
-What it cannot reach: a process that made a session of its own and whose parent ended within two seconds of
-its start. On systems without /proc only the groups are ended.
+What it cannot reach: a process that cleared its environment, made a session of its own and lost its parent.
+On systems without /proc only the groups are ended.
 """
 
 import os
-import select
 import signal
+import sys
 import time
 
+MARK = "MAITRED_GATEWAY"
+"""The environment variable by which what a gateway's servers started is known, wherever it has gone."""
+
 _GRACE_S = 1.0
-_RESCAN_S = 2.0
 
 
 def parents() -> dict[int, tuple[int, str]]:
@@ -64,36 +67,62 @@ def descendants(root: int) -> dict[int, str]:
     return found
 
 
+def marked(mark: str) -> dict[int, str]:
+    """Every living process that inherited the mark, with its start time."""
+    entry = f"{MARK}={mark}".encode()
+    found = {}
+    for pid, (_, started) in parents().items():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123  # starts without pathlib
+                if entry in file.read().split(b"\0"):
+                    found[pid] = started
+        except OSError:  # gone, or of another user
+            continue
+    return found
+
+
 def signal_all(group: int, strays: dict[int, str], number: int) -> bool:
     """Send a signal to a process group and to the strays that left it; return whether anything was there."""
-    alive = False
+    return bool(signal_each(strays, number)) | signal_group(group, number)
+
+
+def signal_group(group: int, number: int) -> bool:
+    """Send a signal to a process group; return whether it has any process left."""
     try:
         os.killpg(group, number)
-        alive = True
     except (ProcessLookupError, PermissionError):
-        pass
-    for pid, started in strays.items():
+        return False
+    return True
+
+
+def signal_each(processes: dict[int, str], number: int) -> dict[int, str]:
+    """Send a signal to processes, by id and start time; return those that were still there."""
+    reached = {}
+    for pid, started in processes.items():
         if started and start_time(pid) == started:
             try:
                 os.kill(pid, number)
-                alive = True
+                reached[pid] = started
             except (ProcessLookupError, PermissionError):
                 pass
-    return alive
+    return reached
 
 
-def _end_all(groups: dict[int, str], strays: dict[int, dict[int, str]]) -> None:
-    targets = {}
+def _end_all(groups: dict[int, str], mark: str) -> None:
+    left = []
+    strays = marked(mark)
     for pid, started in groups.items():
         now = start_time(pid)
         if not started or not now or now == started:  # gone leaders may have left a group behind
-            targets[pid] = strays.get(pid, {}) | descendants(pid)
+            left.append(pid)
+            strays |= descendants(pid)
     number: int = signal.SIGTERM
     deadline = time.monotonic() + _GRACE_S
-    while targets:
-        targets = {group: left for group, left in targets.items() if signal_all(group, left, number)}
+    while left or strays:
+        left = [group for group in left if signal_group(group, number)]
+        strays = signal_each(strays, number)
         number = 0 if time.monotonic() < deadline else signal.SIGKILL
-        if targets:
+        if left or strays:
             time.sleep(0.02)
         if time.monotonic() > deadline + _GRACE_S:
             return
@@ -101,25 +130,16 @@ def _end_all(groups: dict[int, str], strays: dict[int, dict[int, str]]) -> None:
 
 def main() -> None:
     """Follow the gateway until its pipe ends, then end what it left."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes last, whoever ends the others
     groups: dict[int, str] = {}
-    strays: dict[int, dict[int, str]] = {}
-    rest = b""
-    while True:
-        ready, _, _ = select.select([0], [], [], _RESCAN_S)
-        data = os.read(0, 65_536) if ready else None
-        if data == b"":
-            break
-        *lines, rest = (rest + (data or b"")).split(b"\n")
-        for line in lines:
-            pid, _, started = line[1:].decode().partition(" ")
+    with open(0, "rb", buffering=0) as pipe:  # noqa: PTH123  # starts without pathlib
+        for line in pipe:
+            pid, _, started = line[1:].decode().strip().partition(" ")
             if line.startswith(b"+"):
                 groups[int(pid)] = started
             else:
                 groups.pop(int(pid), None)
-                strays.pop(int(pid), None)
-        for group in groups:  # whoever leaves the group is found as long as its parent lives
-            strays[group] = strays.get(group, {}) | descendants(group)
-    _end_all(groups, strays)
+    _end_all(groups, sys.argv[1])
 
 
 if __name__ == "__main__":
