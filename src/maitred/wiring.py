@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
     from maitred.backends.base import Backend
     from maitred.backends.process import Warden
+    from maitred.catalog.sqlite import SqliteStore
+    from maitred.catalog.store import SqlStore
     from maitred.gateway import Gateway
     from maitred.model.servers import ServerSpec
 
@@ -45,7 +47,6 @@ async def open_gateway(
     from maitred.backends.process import Warden
     from maitred.catalog.keeper import Keeper
     from maitred.catalog.live import LiveCatalog
-    from maitred.catalog.store import SqlStore
     from maitred.catalog.tokens import TokenWorker
     from maitred.gateway import Gateway
     from maitred.search.index import LexicalIndex
@@ -56,7 +57,7 @@ async def open_gateway(
         return make_backend(spec, settings, warden, in_process or {})
 
     pool = BackendPool(make, max_starting=settings.limits.max_starting, on_close=warden.close)
-    async with plainly(), SqlStore(str(catalog_path(settings)), migrate=_migrate) as store:
+    async with plainly(), open_store(catalog_path(settings)) as store:
         catalog = LiveCatalog(store)
         await catalog.refresh()
         async with TokenWorker() as tokens, pool:
@@ -97,6 +98,18 @@ def make_backend(
     if spec.transport == "stdio":
         return StdioBackend(spec, resolve=resolve, limits=settings.limits, warden=warden)
     return HttpBackend(spec, resolve=resolve, limits=settings.limits)
+
+
+def open_store(path: Path) -> "SqliteStore":
+    """The catalog's store, which loads SQLAlchemy only to write and Alembic only to migrate."""
+    from maitred.catalog.sqlite import SqliteStore
+
+    def full() -> "SqlStore":
+        from maitred.catalog.store import SqlStore
+
+        return SqlStore(str(path), migrate=_migrate)
+
+    return SqliteStore(path, full)
 
 
 def _migrate(connection: "Connection", revision: str | None) -> None:

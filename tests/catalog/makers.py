@@ -13,6 +13,7 @@ from maitred.backends.definitions import read_tools
 from maitred.catalog.migrate import migrate
 from maitred.catalog.names import publish
 from maitred.catalog.snapshot import Snapshot
+from maitred.catalog.sqlite import SqliteStore
 from maitred.catalog.store import SqlStore
 from maitred.catalog.sync import Discovery, plan
 from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
@@ -125,5 +126,9 @@ def definitions(kind: str) -> list[str] | None:
     ]
 
 
-def open_store(path: Path | str) -> SqlStore:
+def open_full_store(path: Path | str) -> SqlStore:
     return SqlStore(str(path), migrate=migrate)
+
+
+def open_store(path: Path | str) -> SqliteStore:
+    return SqliteStore(Path(path), lambda: open_full_store(path))

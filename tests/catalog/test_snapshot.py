@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.catalog.makers import Counter, found, one, open_store, raw, snapshot_of, spec
+from tests.catalog.makers import Counter, found, one, open_full_store, raw, snapshot_of, spec
 
 from maitred.backends.definitions import read_tools
 from maitred.catalog.snapshot import Change, Snapshot
@@ -60,7 +60,7 @@ def test_a_snapshot_after_changes_is_what_the_store_would_load(story: list[Any])
     """So a process need not read the store again after its own writes. Source: DESIGN, catalog."""
 
     async def live() -> None:
-        async with open_store(":memory:") as store:
+        async with open_full_store(":memory:") as store:
             snapshot = await store.load()
             for step in story:
                 change = await planned(snapshot, step)

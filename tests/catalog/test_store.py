@@ -11,14 +11,17 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from tests.catalog.makers import FACTS, Counter, after, found, open_store, raw
+from tests.catalog.makers import FACTS, Counter, after, found, open_full_store, open_store, raw
 
 import maitred.catalog.migrations
+from maitred.catalog.live import Store
 from maitred.catalog.migrate import migrate
+from maitred.catalog.rows import HEAD
 from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.sqlite import SqliteStore
 from maitred.catalog.store import SqlStore
 from maitred.catalog.sync import Discovery, failure, plan, removal
-from maitred.catalog.tables import HEAD, metadata
+from maitred.catalog.tables import metadata
 from maitred.errors import ConfigError, StoreError
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +29,7 @@ pytestmark = pytest.mark.anyio
 SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"pattern": "é\ud83d"}}}
 
 
-async def write(store: SqlStore, *discoveries: Discovery) -> Snapshot:
+async def write(store: Store, *discoveries: Discovery) -> Snapshot:
     """Write discoveries one after the other, each planned on what the store holds; what it holds then."""
     for discovery in discoveries:
         known = await store.load()
@@ -67,7 +70,7 @@ async def test_what_was_written_is_read_by_the_next_process(tmp_path: Path) -> N
 
 async def test_a_catalog_in_memory_works_like_one_on_disk() -> None:
     """Nothing is left behind, and writes can be read."""
-    async with open_store(":memory:") as store:
+    async with open_full_store(":memory:") as store:
         snapshot = await write(store, found("s", raw("s", "a")))
 
     assert [tool.name for tool in snapshot.tools] == ["s__a"]
@@ -175,6 +178,21 @@ async def test_a_store_that_is_up_to_date_is_not_migrated(tmp_path: Path) -> Non
         assert content(await store.load()) == content(before)
 
 
+async def test_a_store_is_read_alike_with_and_without_sqlalchemy(tmp_path: Path) -> None:
+    """Starting reads the file directly; writing goes through the full store; both see the same catalog."""
+    tool = raw("s", "x", input_schema=SCHEMA, annotations={"title": "é"}, extra={"_meta": {"k": [1]}})
+    async with open_full_store(tmp_path / "c.db") as full:
+        written = await write(full, found("s", tool, notes=("one",)), found("t", raw("t", "y")))
+        async with SqliteStore(tmp_path / "c.db", unneeded) as store:
+            read = await store.load()
+            assert await store.generation() == read.generation == written.generation
+    assert content(read) == content(written)
+
+
+def unneeded() -> SqlStore:
+    raise AssertionError("the full store was opened to read")
+
+
 def test_migrating_what_is_migrated_changes_nothing(tmp_path: Path) -> None:
     """A process that came second may be handed a database that the first one has just migrated."""
     engine = sa.create_engine(f"sqlite:///{tmp_path}/c.db")
@@ -261,4 +279,4 @@ async def test_a_store_that_cannot_be_read_any_more_says_so(tmp_path: Path) -> N
 async def test_a_store_that_is_not_open_cannot_be_used() -> None:
     """A mistake in the program, and told as one."""
     with pytest.raises(RuntimeError, match="not open"):
-        await open_store(":memory:").generation()
+        await open_full_store(":memory:").generation()

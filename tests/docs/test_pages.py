@@ -29,11 +29,13 @@ def _blocks(page: Path, language: str) -> list[str]:
 
 def _commands() -> dict[str, set[str]]:
     """Every command with its long options."""
-    group = typer.main.get_command(app)
-    commands = getattr(group, "commands", {})
+    group = typer.main.get_group(app)
+    context = typer.Context(group)
+    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
     return {
         name: {option for p in command.params for option in p.opts if option.startswith("--")}
         for name, command in commands.items()
+        if command is not None
     }
 
 

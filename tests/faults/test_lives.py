@@ -181,7 +181,7 @@ async def test_a_removed_server_is_stopped_and_a_changed_one_is_started_anew(tmp
 async def test_a_server_sees_only_the_environment_that_it_was_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PATH, HOME, the locale and what its configuration grants (issue "Foundation", Backends), and our mark."""
+    """PATH, HOME, the locale and what its configuration grants (issue "Foundation"), and our mark."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not for servers")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("OPERATOR_TOKEN", "granted")

@@ -132,7 +132,7 @@ def main() -> None:
     """Follow the gateway until its pipe ends, then end what it left."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes last, whoever ends the others
     groups: dict[int, str] = {}
-    with open(0, "rb", buffering=0) as pipe:  # noqa: PTH123  # starts without pathlib
+    with open(0, "rb", buffering=0) as pipe:
         for line in pipe:
             pid, _, started = line[1:].decode().strip().partition(" ")
             if line.startswith(b"+"):

@@ -5,13 +5,33 @@ processes may write to the same store: `refresh` notices by the generation and t
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import anyio
 
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.store import Store
 
 Planner = Callable[[Snapshot], Awaitable[Change]]
+
+
+class Store(Protocol):
+    """Where the catalog is kept."""
+
+    async def load(self) -> Snapshot:
+        """Read everything."""
+        ...
+
+    async def generation(self) -> int:
+        """The present generation; cheap."""
+        ...
+
+    async def write(self, change: Change, *, planned_on: int) -> int | None:
+        """Apply a change in one transaction and return the generation after it.
+
+        `None` when the store is not at generation `planned_on` any more: another process wrote, nothing was
+        done, and the change has to be planned anew.
+        """
+        ...
 
 
 class LiveCatalog:

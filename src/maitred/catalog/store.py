@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import anyio
 import sqlalchemy as sa
@@ -17,35 +17,16 @@ import structlog
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from maitred.catalog import rows
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.tables import HEAD, schemas, servers, state, tools
+from maitred.catalog.tables import schemas, servers, state, tools
 from maitred.errors import ConfigError, StoreError
-from maitred.model.servers import ServerFacts, ServerRecord
+from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, ToolKey
 
 log = structlog.get_logger(__name__)
 
 _CHUNK = 500
-
-
-class Store(Protocol):
-    """Where the catalog is kept."""
-
-    async def load(self) -> Snapshot:
-        """Read everything."""
-        ...
-
-    async def generation(self) -> int:
-        """The present generation; cheap."""
-        ...
-
-    async def write(self, change: Change, *, planned_on: int) -> int | None:
-        """Apply a change in one transaction and return the generation after it.
-
-        `None` when the store is not at generation `planned_on` any more: another process wrote, nothing was
-        done, and the change has to be planned anew.
-        """
-        ...
 
 
 Migrate = Callable[[sa.Connection, str | None], None]
@@ -73,7 +54,7 @@ class SqlStore:
         try:
             async with engine.connect() as connection:
                 revision = await connection.run_sync(_revision)
-            if revision != HEAD:
+            if revision != rows.HEAD:
                 await self._migrate()
         except sa.exc.DatabaseError as error:
             await engine.dispose()
@@ -95,8 +76,8 @@ class SqlStore:
         """Migrate in one write transaction; a process that came first may have done it already."""
         async with self._writing() as connection:
             revision = await connection.run_sync(_revision)
-            if revision != HEAD:
-                log.debug("migrating the catalog", path=self._path, revision=revision, to=HEAD)
+            if revision != rows.HEAD:
+                log.debug("migrating the catalog", path=self._path, revision=revision, to=rows.HEAD)
                 await connection.run_sync(self._run_migrations, revision)
 
     @asynccontextmanager
@@ -134,19 +115,19 @@ class SqlStore:
     async def _load(self) -> Snapshot:
         async with self._db.connect() as connection, connection.begin():
             generation = await _generation(connection)
-            server_rows = (await connection.execute(sa.select(servers))).all()
-            tool_rows = (await connection.execute(sa.select(tools).order_by(tools.c.name))).all()
-            schema_rows = (await connection.execute(sa.select(schemas.c.hash, schemas.c.body))).all()
-        records = {row.name: _record(row) for row in server_rows}
+            server_rows = (await connection.execute(_select(servers, rows.SERVER_COLUMNS))).all()
+            query = _select(tools, rows.TOOL_COLUMNS).order_by(tools.c.name)
+            tool_rows = (await connection.execute(query)).all()
+            schema_rows = (await connection.execute(_select(schemas, rows.SCHEMA_COLUMNS))).all()
         return Snapshot(
             generation=generation,
-            servers=records,
-            tools=tuple(_tool(row) for row in tool_rows),
+            servers={row[0]: rows.record(row) for row in server_rows},
+            tools=tuple(map(rows.tool, tool_rows)),
             schemas={digest: bytes(body) for digest, body in schema_rows},
         )
 
     async def write(self, change: Change, *, planned_on: int) -> int | None:
-        """Apply a change in one transaction; see `Store`."""
+        """Apply a change in one transaction; see `maitred.catalog.live.Store`."""
         raised = sa.update(state).where(state.c.id == 1).values(generation=state.c.generation + 1)
         with self._told():
             async with self._writing() as connection:
@@ -211,6 +192,12 @@ async def _generation(connection: AsyncConnection) -> int:
     return int((await connection.execute(sa.select(state.c.generation))).scalar_one())
 
 
+def _select(table: sa.Table, columns: Sequence[str]) -> sa.Select[Any]:
+    """The columns of a table, JSON as the text that is stored."""
+    kinds = {name: sa.Text() for name in columns if isinstance(table.c[name].type, sa.JSON)}
+    return sa.select(*(sa.type_coerce(table.c[n], kinds.get(n, table.c[n].type)) for n in columns))
+
+
 async def _put(
     connection: AsyncConnection, table: sa.Table, rows: Sequence[dict[str, Any]], key: Sequence[str]
 ) -> None:
@@ -233,17 +220,6 @@ def _server_row(record: ServerRecord) -> dict[str, Any]:
     return row | {"notes": list(record.notes)}
 
 
-def _record(row: Any) -> ServerRecord:
-    return ServerRecord(
-        name=row.name,
-        fingerprint=row.fingerprint,
-        facts=ServerFacts(**row.facts),
-        synced_at=row.synced_at,
-        error=row.error,
-        notes=tuple(row.notes),
-    )
-
-
 def _tool_row(tool: Tool) -> dict[str, Any]:
     return {
         "server": tool.key.server,
@@ -257,17 +233,3 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
         "output_hash": tool.output_hash,
         "cost_tokens": tool.cost_tokens,
     }
-
-
-def _tool(row: Any) -> Tool:
-    return Tool(
-        key=ToolKey(server=row.server, name=row.raw_name),
-        name=row.name,
-        title=row.title,
-        description=row.description,
-        input_hash=row.input_hash,
-        output_hash=row.output_hash,
-        annotations=row.annotations,
-        extra=row.extra,
-        cost_tokens=row.cost_tokens,
-    )

@@ -4,12 +4,7 @@ Schemas stand in a table of their own, keyed by content hash: many tools share o
 a change of a description does not rewrite a schema.
 """
 
-from typing import Final
-
 import sqlalchemy as sa
-
-HEAD: Final = "0001"
-"""The newest migration. A store that has it is opened without loading Alembic, which is slow to import."""
 
 metadata = sa.MetaData()
 

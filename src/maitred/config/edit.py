@@ -128,8 +128,11 @@ def _yaml(value: Any) -> list[str]:
             items = CommentedSeq(styled(item) for item in value)
             items.fa.set_flow_style()
             return items
-        needs_escapes = isinstance(value, str) and _UNPRINTABLE.search(value)
-        return DoubleQuotedScalarString(value) if needs_escapes else value
+        if not isinstance(value, str):
+            return value
+        # an item of a list that begins with `?` is written plain, and read as a key
+        needs_quotes = value.startswith("?") or _UNPRINTABLE.search(value)
+        return DoubleQuotedScalarString(value) if needs_quotes else value
 
     yaml = YAML()
     yaml.width = sys.maxsize

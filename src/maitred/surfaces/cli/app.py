@@ -1,17 +1,49 @@
-"""The `maitred` command and its subcommands."""
+"""The `maitred` command and its subcommands, each of which is imported only when it is asked for."""
 
+import gc
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from maitred import __version__
 from maitred.errors import MaitredError
-from maitred.surfaces.cli import demo, doctor, serve, servers, tools
-from maitred.surfaces.cli.common import fail, set_up_logging
+
+_MODULES = {
+    "serve": "serve",
+    "add": "servers",
+    "remove": "servers",
+    "list": "servers",
+    "import": "servers",
+    "search": "tools",
+    "info": "tools",
+    "call": "tools",
+    "doctor": "doctor",
+    "demo": "demo",
+}
+
+
+class _Commands(TyperGroup):
+    """The subcommands by name; one module is imported to run one, and all to list them.
+
+    The base class is Click's, which Typer brings along under a name that differs by version.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_MODULES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in _MODULES:
+            return None
+        part = typer.Typer(rich_markup_mode=None, add_completion=False)
+        import_module(f"maitred.surfaces.cli.{_MODULES[cmd_name]}").register(part)
+        return typer.main.get_group(part).commands[cmd_name]
+
 
 app = typer.Typer(
     name="maitred",
+    cls=_Commands,
     help="A gateway between AI agents and many MCP servers.",
     no_args_is_help=True,
     add_completion=False,
@@ -22,6 +54,8 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from maitred import __version__  # noqa: PLC0415  # reads the installed package's metadata
+
         typer.echo(f"maitred {__version__}")
         raise typer.Exit
 
@@ -35,16 +69,17 @@ def _root(
         bool, typer.Option("--verbose", "-v", help="Log what happens to standard error.")
     ] = False,
 ) -> None:
+    from maitred.surfaces.cli.common import set_up_logging  # noqa: PLC0415  # not needed for `--help`
+
     set_up_logging(verbose=verbose)
-
-
-for _module in (serve, servers, tools, doctor, demo):
-    _module.register(app)
 
 
 def main() -> None:
     """Run the command line; errors that were foreseen end it with a message and exit code 2."""
+    gc.disable()  # until the command runs: a tenth of a start would go into looking through what stays
     try:
         app(standalone_mode=True)
     except MaitredError as error:
+        from maitred.surfaces.cli.common import fail  # noqa: PLC0415
+
         sys.exit(fail(error).exit_code)

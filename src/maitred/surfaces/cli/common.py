@@ -1,5 +1,6 @@
 """What the commands share: options, output, and how errors end a command."""
 
+import gc
 import json
 import logging
 import sys
@@ -47,7 +48,8 @@ def settings_of(given: Path | None) -> Settings:
 
 
 def run(function: Callable[[], Awaitable[T]]) -> T:
-    """Run a command's coroutine."""
+    """Run a command's coroutine. Garbage is collected from here on."""
+    gc.enable()
 
     async def main() -> T:
         async with plainly():

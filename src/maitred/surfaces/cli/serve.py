@@ -41,7 +41,6 @@ def serve(
     settings = with_http(settings, token=_resolved(settings))
     if transport == "http":
         check_address(settings.http)
-    gc.disable()  # until all is loaded; a tenth of the start would go into collecting what is not garbage
     run(lambda: _serve(settings, transport))
 
 
@@ -54,6 +53,7 @@ def _resolved(settings: Settings) -> str:
 
 
 async def _serve(settings: Settings, transport: Transport) -> None:
+    gc.disable()  # until all is loaded
     from maitred.surfaces.mcp.http import serve_http  # noqa: PLC0415  # the SDK takes a second to import,
     from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415  # and only serving needs it
     from maitred.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415

@@ -1,0 +1,101 @@
+"""A catalog in an SQLite file, read with the standard library alone.
+
+Starting means reading, and SQLAlchemy takes longer to import than a large catalog to read. So the full store
+is opened only when something is to be written or migrated, or when reading failed and the reason is wanted.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import anyio
+
+from maitred.catalog.live import Store
+from maitred.catalog.rows import HEAD, SCHEMA_COLUMNS, SERVER_COLUMNS, TOOL_COLUMNS, record, tool
+from maitred.catalog.snapshot import Change, Snapshot
+
+T = TypeVar("T")
+
+_BUSY_S = 10.0
+
+
+class SqliteStore:
+    """A store in the SQLite file `path`; `make` gives the full store on the same file."""
+
+    def __init__(self, path: Path, make: Callable[[], AbstractAsyncContextManager[Store]]) -> None:
+        self._path = path
+        self._make = make
+        self._stack = AsyncExitStack()
+        self._opened: Store | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            current = await self._read(_is_current)
+        except sqlite3.Error:
+            current = False
+        if not current:
+            await self._full()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def load(self) -> Snapshot:
+        """Read everything in one transaction."""
+        try:
+            return await self._read(_load)
+        except sqlite3.Error:
+            return await (await self._full()).load()
+
+    async def generation(self) -> int:
+        """The present generation."""
+        try:
+            return await self._read(_generation)
+        except sqlite3.Error:
+            return await (await self._full()).generation()
+
+    async def write(self, change: Change, *, planned_on: int) -> int | None:
+        """Apply a change in one transaction; see `Store`."""
+        return await (await self._full()).write(change, planned_on=planned_on)
+
+    async def _full(self) -> Store:
+        if self._opened is None:
+            store = await anyio.to_thread.run_sync(self._make)
+            self._opened = await self._stack.enter_async_context(store)
+        return self._opened
+
+    async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        def read() -> T:
+            where = f"{self._path.absolute().as_uri()}?mode=rw"  # a file that is not there is not made
+            connection = sqlite3.connect(where, uri=True, timeout=_BUSY_S, isolation_level=None)
+            with closing(connection):
+                connection.execute("BEGIN")
+                return function(connection)
+
+        return await anyio.to_thread.run_sync(read)
+
+
+def _is_current(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
+
+
+def _generation(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT generation FROM state").fetchone()[0])
+
+
+def _load(connection: sqlite3.Connection) -> Snapshot:
+    return Snapshot(
+        generation=_generation(connection),
+        servers={row[0]: record(row) for row in connection.execute(_select(SERVER_COLUMNS, "servers"))},
+        tools=tuple(map(tool, connection.execute(f"{_select(TOOL_COLUMNS, 'tools')} ORDER BY name"))),
+        schemas=dict(connection.execute(_select(SCHEMA_COLUMNS, "schemas"))),
+    )
+
+
+def _select(columns: tuple[str, ...], table: str) -> str:
+    return f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608  # our own names
