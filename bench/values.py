@@ -10,7 +10,9 @@ class Size:
     """How much is measured.
 
     `variants` are those of `proxies.py`, `client_modes` of `mcp.Client`, `backends` of `calls.py`;
-    `known_servers` and `proxied_servers` are how many servers a program starts with.
+    `known_servers` and `proxied_servers` are how many servers a program starts with. Of `scale_tools`, the
+    peer is measured up to `scale_peer_tools`, with `scale_peer_queries`; `quality_queries` are asked of each
+    labelled set of at most `quality_tools`, all of them if it is 0.
     """
 
     quick: bool
@@ -31,6 +33,13 @@ class Size:
     recorded: bool
     queries: int
     find_and_call: int
+    scale_tools: tuple[int, ...]
+    scale_modes: tuple[str, ...]
+    scale_queries: int
+    scale_peer_tools: int
+    scale_peer_queries: int
+    quality_tools: int
+    quality_queries: int
 
 
 FULL = Size(
@@ -52,6 +61,13 @@ FULL = Size(
     recorded=True,
     queries=200,
     find_and_call=60,
+    scale_tools=(1_000, 10_000, 100_000),
+    scale_modes=("hybrid", "lexical"),
+    scale_queries=200,
+    scale_peer_tools=10_000,
+    scale_peer_queries=20,
+    quality_tools=100_000,
+    quality_queries=0,
 )
 QUICK = Size(
     quick=True,
@@ -72,6 +88,13 @@ QUICK = Size(
     recorded=False,
     queries=60,
     find_and_call=10,
+    scale_tools=(500, 1_000),
+    scale_modes=("hybrid",),
+    scale_queries=40,
+    scale_peer_tools=1_000,
+    scale_peer_queries=10,
+    quality_tools=1_000,
+    quality_queries=40,
 )
 
 

@@ -14,7 +14,7 @@ from mcp.server.lowlevel import Server
 
 from maitred.config.settings import Catalog, Disclosure, Mode, Settings
 from maitred.errors import ArgumentsError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
-from maitred.gateway import Gateway
+from maitred.gateway import MAX_LIMIT, Gateway
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
@@ -122,7 +122,7 @@ async def test_search_can_be_kept_to_one_server(gateway: Gateway) -> None:
         await gateway.search(["anything"], server="file")
 
 
-@pytest.mark.parametrize("phrases", [[], [""], ["  ", ""], ["zzz qqq"]], ids=str)
+@pytest.mark.parametrize("phrases", [[], [""], ["  ", ""]], ids=str)
 async def test_search_for_nothing_finds_nothing_and_says_what_to_do(
     gateway: Gateway, phrases: list[str]
 ) -> None:
@@ -133,12 +133,24 @@ async def test_search_for_nothing_finds_nothing_and_says_what_to_do(
     assert "list_tools_meta" in answer.text
 
 
-@pytest.mark.parametrize(("limit", "count"), [(1, 1), (0, 1), (-5, 1), (2, 2), (10**9, 3)])
+async def test_search_for_what_nothing_serves_says_so_and_shows_the_nearest_as_weak(gateway: Gateway) -> None:
+    """Silence would hide what is near; five confident lines would be a lie."""
+    answer = await gateway.search(["zzz qqq"])
+
+    assert answer.band in ("weak", "none")
+    assert answer.text.startswith("Nothing relevant for 'zzz qqq'")
+    assert {result.band for result in answer.results} <= {"weak"}
+    assert "list_tools_meta" in answer.text
+
+
+@pytest.mark.parametrize(("limit", "count"), [(1, 1), (0, 1), (-5, 1), (2, 2), (10**9, MAX_LIMIT)])
 async def test_a_limit_out_of_range_is_brought_into_range(gateway: Gateway, limit: int, count: int) -> None:
     """At least one result, and never more than there is room for."""
     answer = await gateway.search(["history changes"], limit=limit)
 
-    assert len(answer.results) == count
+    assert len(answer.results) == min(
+        count, len((await gateway.search(["history changes"], limit=20)).results)
+    )
 
 
 async def test_browsing_without_a_path_lists_the_servers(gateway: Gateway) -> None:

@@ -4,10 +4,9 @@ It answers reads from the catalog's snapshot and never waits for a server to do 
 It knows no transport and no protocol: surfaces parse what comes in and print what goes out.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
-
-import anyio.to_thread
 
 from maitred.backends.base import Progress, ServerPool
 from maitred.catalog.keeper import Keeper, Report
@@ -16,8 +15,8 @@ from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Mode, Settings
 from maitred.disclosure import views
-from maitred.disclosure.answers import FoundTool, InfoAnswer, SearchAnswer, ServerStatus
-from maitred.disclosure.budget import pack
+from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, InfoAnswer, SearchAnswer, ServerStatus
+from maitred.disclosure.budget import pack, within
 from maitred.errors import (
     ArgumentsError,
     MaitredError,
@@ -28,7 +27,8 @@ from maitred.errors import (
 from maitred.execution.calls import Caller
 from maitred.model.servers import EraChoice, Health, ServerRecord, ServerSpec
 from maitred.model.tools import Tool, ToolCall
-from maitred.search.index import LexicalIndex
+from maitred.search.engine import SearchEngine
+from maitred.search.found import Filter, Semantics
 
 __all__ = ["Detail", "Gateway", "Progress"]
 
@@ -49,13 +49,13 @@ class Gateway:
         catalog: LiveCatalog,
         pool: ServerPool,
         keeper: Keeper,
-        index: LexicalIndex,
+        search: SearchEngine,
     ) -> None:
         self.settings = settings
         self._catalog = catalog
         self._pool = pool
         self._keeper = keeper
-        self._index = index
+        self._search = search
         self._caller = Caller(pool, self._spec)
         self._listeners: list[Callable[[], None]] = []
 
@@ -131,8 +131,8 @@ class Gateway:
 
     def visible_tools(self) -> list[Tool]:
         """All tools that may be shown, by published name."""
-        visible = self._visible()
-        return [tool for tool in self.snapshot.tools if tool.server in visible]
+        reasons = self._reasons()
+        return [tool for tool in self.snapshot.tools if reasons.get(tool.server) == ""]
 
     def mode(self) -> Literal["menu", "all"]:
         """What `tools/list` shows now: the menu, or all tools while they cost less than the break-even."""
@@ -166,11 +166,26 @@ class Gateway:
         schema = self.snapshot.schema(tool.input_hash) if tool else None
         return schema if isinstance(schema, dict) else None
 
-    async def warm(self) -> None:
-        """Build the search index now, so that the first search need not wait for it."""
-        await anyio.to_thread.run_sync(self._index.update, self.snapshot)
+    async def warm(self, *, wholly: bool = False) -> None:
+        """Build the search index now, so that the first search need not wait; `wholly` waits for vectors."""
+        await self._search.update(self.snapshot)
+        if wholly:
+            await self._search.settled()
 
-    async def search(self, phrases: Sequence[str], *, server: str = "", limit: int = 5) -> SearchAnswer:
+    @property
+    def semantics(self) -> Semantics:
+        """How far search goes by meaning now."""
+        return self._search.semantics
+
+    async def search(
+        self,
+        phrases: Sequence[str],
+        *,
+        server: str = "",
+        read_only: bool = False,
+        limit: int = 5,
+        detail: Detail = "brief",
+    ) -> SearchAnswer:
         """Find tools by capability; each phrase is one capability.
 
         Raises:
@@ -179,22 +194,37 @@ class Gateway:
         if server and server not in self.settings.servers:
             raise PathNotFoundError(f"server/{server}", nearest=self._near_servers(server))
         snapshot = self.snapshot
-        await anyio.to_thread.run_sync(self._index.update, snapshot)
-        visible = self._visible()
+        await self._search.update(snapshot)
         wanted = [phrase for phrase in phrases if phrase.strip()]
-        found = self._index.search(
-            wanted, visible=visible, server=server, limit=min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
-        )
-        counts: dict[str, int] = {}
-        for tool in found.withheld:
-            counts[tool.server] = counts.get(tool.server, 0) + 1
-        status = {entry.name: entry for entry in self.servers()}
+        reasons = self._reasons()
+        visible = frozenset(name for name, why in reasons.items() if not why)
+        only = Filter(visible=visible, server=server, read_only=read_only)
+        most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
+        found, note = await self._search.search(wanted, only, most)
+        counts = Counter(tool.server for tool in found.withheld)
+        render = views.full if detail == "full" else views.line
         return SearchAnswer(
             phrases=phrases,
-            results=[FoundTool(tool=hit.tool, line=views.line(snapshot, hit.tool)) for hit in found.hits],
-            withheld={name: (n, status[name].withheld) for name, n in counts.items() if name in status},
-            unread={name: why for name in status if (why := self._why_unread(status[name]))},
+            results=[
+                FoundTool(
+                    tool=hit.tool,
+                    line=render(snapshot, hit.tool),
+                    band=hit.band,
+                    also=[tool.name for tool in hit.also],
+                )
+                for hit in found.hits
+            ],
+            bands=found.bands,
+            withheld={name: (n, reasons[name]) for name, n in counts.items() if name in reasons},
+            unread={
+                name: why for name in reasons if not reasons[name] and (why := self._why_not_known(name))
+            },
+            note=note,
+            budget_tokens=self._budget(SEARCH_TOKENS),
         )
+
+    def _budget(self, tokens: int) -> int:
+        return within(tokens, self.settings.disclosure.model_family)
 
     def browse(self, path: str = "", cursor: str = "") -> views.Page:
         """A page of the menu: all servers without a path, the tools of one with `server/<name>`.
@@ -202,17 +232,23 @@ class Gateway:
         Raises:
             PathNotFoundError: There is no such page.
         """
+        budget = self._budget(views.PAGE_TOKENS)
         if not path.strip("/"):
             servers = {entry.name: entry for entry in self.servers()}
-            return views.page(servers, lambda name: _server_line(servers[name]), cursor)
+            return views.page(servers, lambda name: _server_line(servers[name]), cursor, budget)
         kind, _, name = path.strip("/").partition("/")
         if kind != "server" or name not in self.settings.servers:
             raise PathNotFoundError(path, nearest=self._near_servers(name or kind))
         snapshot = self.snapshot
         names = [tool.name for tool in snapshot.by_server.get(name, ())]
-        page = views.page(names, lambda n: views.line(snapshot, snapshot.by_name[n]), cursor)
+        page = views.page(
+            names,
+            lambda n: views.line(snapshot, snapshot.by_name[n]),
+            cursor,
+            self._budget(views.PAGE_TOKENS),
+        )
         status = next(entry for entry in self.servers() if entry.name == name)
-        note = status.withheld or self._why_unread(status)
+        note = status.withheld or self._why_not_known(name)
         return views.Page(text=f"({note})\n{page.text}" if note else page.text, cursor=page.cursor)
 
     def info(self, names: Sequence[str], detail: Detail = "brief") -> InfoAnswer:
@@ -234,7 +270,7 @@ class Gateway:
             raise problems[0]
         snapshot = self.snapshot
         render = views.full if detail == "full" else views.brief
-        packed = pack([render(snapshot, tool) for tool in tools], views.FULL_TOKENS)
+        packed = pack([render(snapshot, tool) for tool in tools], self._budget(views.FULL_TOKENS))
         left = [tool.name for tool in tools[len(packed.items) :]]
         return InfoAnswer(
             tools=tools,
@@ -257,8 +293,9 @@ class Gateway:
         same = [tool for tool in snapshot.tools if tool.key.name == name]
         if len(same) == 1:
             return same[0]
-        self._index.update(snapshot)
-        raise ToolNotFoundError(name, nearest=[tool.name for tool in same[:3]] or self._index.nearest(name))
+        raise ToolNotFoundError(
+            name, nearest=[tool.name for tool in same[:3]] or self._search.nearest(name, snapshot)
+        )
 
     async def call(
         self, call: ToolCall, *, read_only: bool = False, progress: Progress | None = None
@@ -278,10 +315,13 @@ class Gateway:
         if not self._is_enabled(tool.server):
             raise ToolWithheldError(tool.name, f"its server {tool.server!r} is disabled in the configuration")
         try:
-            return await self._caller.call(snapshot, tool, call, read_only=read_only, progress=progress)
+            answer = await self._caller.call(snapshot, tool, call, read_only=read_only, progress=progress)
         except ArgumentsError as error:
             schema = views.compact_schema(snapshot, tool)
             raise ArgumentsError(tool.name, error.faults, schema=schema) from error
+        if not answer.get("isError"):
+            self._search.used(tool.key)
+        return answer
 
     async def _await_server(self, name: str) -> None:
         """Give the server of an unknown name the time to become known, if that is why it is unknown.
@@ -300,7 +340,7 @@ class Gateway:
         """Why the server that a name seems to be of has no known tools; empty if it has, or there is none."""
         for status in self.servers():
             if name.startswith(prefix(status.name)) and not status.facts.era:
-                return f"its server {status.name!r} is {status.withheld or self._why_unread(status)}"
+                return f"its server {status.name!r} is {status.withheld or self._why_not_known(status.name)}"
         return ""
 
     # --- who may be seen ----------------------------------------------------------------------------------
@@ -309,18 +349,21 @@ class Gateway:
         spec = self.settings.servers.get(server)
         return spec is not None and spec.enabled
 
-    def _visible(self) -> set[str]:
+    def _reasons(self) -> dict[str, str]:
+        """Each server with the reason why its tools may not be shown now; empty if they may."""
         health = self._pool.health()
         specs = self.settings.servers
-        return {n for n, spec in specs.items() if not _why_withheld(spec, health.get(n) or Health())}
+        return {name: _why_withheld(spec, health.get(name) or Health()) for name, spec in specs.items()}
 
-    def _why_unread(self, status: ServerStatus) -> str:
-        """Why nothing of an enabled server can be found yet; empty when its tools are known."""
-        if status.withheld or status.facts.era:
+    def _why_not_known(self, server: str) -> str:
+        """Why nothing of a server can be found yet; empty when its tools are known."""
+        record = self.snapshot.servers.get(server)
+        if record is not None and record.facts.era:
             return ""
-        if status.name in self._keeper.discovering:
+        if server in self._keeper.discovering:
             return "still starting"
-        return f"not known yet: {status.error or status.health.error or 'never started'}"[:200]
+        health = self._pool.health().get(server) or Health()
+        return f"not known yet: {(record and record.error) or health.error or 'never started'}"[:200]
 
     def _near_servers(self, name: str) -> list[str]:
         wanted = name.casefold()

@@ -5,7 +5,7 @@ What is slow to import is imported here when it is needed, so that `maitred --he
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.catalog.store import SqlStore
     from maitred.gateway import Gateway
     from maitred.model.servers import ServerSpec
+    from maitred.search.base import Embedder
+    from maitred.search.engine import SearchEngine
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +51,6 @@ async def open_gateway(
     from maitred.catalog.live import LiveCatalog
     from maitred.catalog.tokens import TokenWorker
     from maitred.gateway import Gateway
-    from maitred.search.index import LexicalIndex
 
     warden = Warden()
 
@@ -60,11 +61,11 @@ async def open_gateway(
     async with plainly(), open_store(catalog_path(settings)) as store:
         catalog = LiveCatalog(store)
         await catalog.refresh()
-        async with TokenWorker() as tokens, pool:
+        async with TokenWorker() as tokens, pool, open_search(settings) as search:
             keeper = Keeper(catalog, pool, tokens.count)
             pool.listener = keeper
             async with keeper:
-                gateway = Gateway(settings, catalog=catalog, pool=pool, keeper=keeper, index=LexicalIndex())
+                gateway = Gateway(settings, catalog=catalog, pool=pool, keeper=keeper, search=search)
                 await gateway.configure(settings)
                 yield gateway
 
@@ -110,6 +111,39 @@ def open_store(path: Path) -> "SqliteStore":
         return SqlStore(str(path), migrate=_migrate)
 
     return SqliteStore(path, full)
+
+
+@asynccontextmanager
+async def open_search(settings: Settings) -> "AsyncIterator[SearchEngine]":
+    """The search engine with the embedder and the reranker that were chosen; connections end with it."""
+    from maitred.catalog.vectors import SqliteVectors
+    from maitred.config.interpolate import resolver
+    from maitred.search.engine import SearchEngine
+
+    resolve = resolver(os.environ)
+    async with AsyncExitStack() as stack:
+
+        def embedder() -> "Embedder | None":
+            from maitred.search.embedders import OpenAiEmbedder, make_embedder
+
+            made = make_embedder(settings.search, resolve)
+            if isinstance(made, OpenAiEmbedder):
+                stack.callback(made.close)
+            return made
+
+        reranker = None
+        if settings.search.reranker != "none":
+            from maitred.search.llm import make_reranker
+            from maitred.search.rerank import RerankStage
+
+            model = make_reranker(settings.search, resolve)
+            if model is not None:
+                stack.push_async_callback(model.aclose)
+                reranker = RerankStage(model, timeout_s=settings.search.rerank_timeout_s)
+        cache = SqliteVectors(catalog_path(settings))
+        mode = settings.search.mode
+        engine = SearchEngine(mode=mode, make_embedder=embedder, cache=cache, reranker=reranker)
+        yield await stack.enter_async_context(engine)
 
 
 def _migrate(connection: "Connection", revision: str | None) -> None:

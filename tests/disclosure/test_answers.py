@@ -13,18 +13,19 @@ _, TOOL = one()
 
 def answer(*lines: str, **fields: Any) -> SearchAnswer:
     fields.setdefault("phrases", ["weather"])
+    fields.setdefault("bands", {"weather": "strong"} if lines else {"weather": "none"})
     return SearchAnswer(results=[FoundTool(tool=TOOL, line=line) for line in lines], **fields)
 
 
 def test_results_are_lines_with_the_next_step() -> None:
     """One search, then one call. Source: DESIGN 5, menu."""
-    assert answer("a()", "b()").text == "a()\nb()\nNext: call_tool(name, arguments)."
+    assert answer("a()", "b()").text == "a() [strong]\nb() [strong]\nNext: call_tool(name, arguments)."
 
 
 def test_without_results_the_answer_says_so_and_what_to_try() -> None:
     """An agent is never left with an empty answer."""
     assert answer().text.splitlines() == [
-        "Nothing matches 'weather'.",
+        "Nothing relevant for 'weather'.",
         "Try other words, one capability per phrase, or list_tools_meta for all servers.",
     ]
 
@@ -35,6 +36,42 @@ def test_what_is_withheld_or_not_known_yet_is_told_with_its_reason() -> None:
 
     assert "Withheld: 3 on bank (disabled)" in text
     assert "Not searched: slow (still starting)" in text
+
+
+def test_when_nothing_is_relevant_the_nearest_are_marked_as_weak() -> None:
+    """Silence would hide that there is something near; five lines would pass for an answer."""
+    lines = [f"t{number}()" for number in range(5)]
+    weak = [FoundTool(tool=TOOL, line=line, band="weak") for line in lines]
+    text = SearchAnswer(phrases=["weather"], results=weak, bands={"weather": "weak"}).text
+
+    assert text.splitlines() == [
+        "Nothing relevant for 'weather'; the nearest, weak:",
+        "t0() [weak]",
+        "t1() [weak]",
+        "t2() [weak]",
+        "Try other words, one capability per phrase, or list_tools_meta for all servers.",
+    ]
+
+
+def test_the_phrase_that_nothing_serves_is_named_among_others() -> None:
+    """With several phrases at once, the agent sees which of them to say anew."""
+    bands = {"weather": "strong", "moon": "none"}
+    text = answer("a()", phrases=["weather", "moon"], bands=bands).text
+
+    assert text.splitlines()[:2] == ["a() [strong]", "Nothing relevant for 'moon'."]
+
+
+def test_the_same_tool_elsewhere_stands_beside_it() -> None:
+    """Doubles cost a name each, not a line."""
+    twin = FoundTool(tool=TOOL, line="a__x()", also=["b__x", "c__x"])
+    text = SearchAnswer(phrases=["x"], results=[twin], bands={"x": "strong"}).text
+
+    assert text.startswith("a__x() (also: b__x, c__x) [strong]\n")
+
+
+def test_what_search_had_to_do_without_is_said() -> None:
+    """An answer by words alone is not mistaken for one by meaning."""
+    assert "(semantic: warming 37 %)" in answer("a()", note="semantic: warming 37 %").text
 
 
 def test_results_beyond_the_budget_are_counted_not_shown() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -28,15 +29,20 @@ def _blocks(page: Path, language: str) -> list[str]:
 
 
 def _commands() -> dict[str, set[str]]:
-    """Every command with its long options."""
+    """Every command with its long options; one that has commands of its own has the options of all."""
     group = typer.main.get_group(app)
     context = typer.Context(group)
     commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
     return {
-        name: {option for p in command.params for option in p.opts if option.startswith("--")}
+        name: {o for one in _within(command) for p in one.params for o in p.opts if o.startswith("--")}
         for name, command in commands.items()
         if command is not None
     }
+
+
+def _within(command: Any) -> list[Any]:
+    """A command and those that it has."""
+    return [command, *getattr(command, "commands", {}).values()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from maitred.model.servers import ServerFacts, ServerRecord
 from maitred.model.tools import Tool, ToolKey
 
-HEAD: Final = "0001"
+HEAD: Final = "0002"
 """The newest migration. A store that has it is opened without loading Alembic, which is slow to import."""
 
 SERVER_COLUMNS: Final = ("name", "fingerprint", "facts", "synced_at", "error", "notes")

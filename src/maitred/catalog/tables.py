@@ -41,6 +41,15 @@ schemas = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
+vectors = sa.Table(
+    "vectors",
+    metadata,
+    sa.Column("model", sa.String(100), primary_key=True),
+    sa.Column("digest", sa.String(32), primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+"""Vectors of tools by the model that made them and the content they were made of; a cache, safe to lose."""
+
 state = sa.Table(
     "state",
     metadata,

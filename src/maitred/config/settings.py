@@ -15,6 +15,7 @@ from maitred.model.servers import ServerSpec
 
 Seconds = Annotated[float, Gt(0)]
 Mode = Literal["auto", "menu", "all"]
+Family = Literal["gpt", "claude", "claude-4.7"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +34,13 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Disclosure:
-    """What an agent is shown. `mode: auto` shows all tools while they cost less than `break_even_tokens`."""
+    """What an agent is shown. `mode: auto` shows all tools while they cost less than `break_even_tokens`.
+
+    Budgets are in o200k tokens; `model_family` names models that make more tokens of the same text.
+    """
 
     mode: Mode = "auto"
+    model_family: Family = "gpt"
     break_even_tokens: Annotated[int, Ge(0)] = 4_000
     first_list_wait_s: Annotated[float, Ge(0)] = 10.0
 
@@ -45,6 +50,22 @@ class Catalog:
     """Where the catalog is kept; empty means a file of its own for each configuration file."""
 
     path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How tools are found. A key may be a reference such as `${OPENAI_API_KEY}`."""
+
+    mode: Literal["hybrid", "lexical", "dense"] = "hybrid"
+    embedder: Literal["bundled", "minilm", "openai", "none"] = "bundled"
+    embedder_model: str = ""
+    embedder_url: str = ""
+    embedder_key: str = ""
+    reranker: Literal["none", "openai", "anthropic"] = "none"
+    reranker_model: str = ""
+    reranker_url: str = ""
+    reranker_key: str = ""
+    rerank_timeout_s: Seconds = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,4 +88,5 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     disclosure: Disclosure = field(default_factory=Disclosure)
     catalog: Catalog = field(default_factory=Catalog)
+    search: Search = field(default_factory=Search)
     http: Http = field(default_factory=Http)

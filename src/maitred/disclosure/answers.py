@@ -6,49 +6,84 @@ from typing import Any
 
 from maitred.disclosure.budget import pack
 from maitred.model.servers import Health, ServerFacts, ServerSpec
-from maitred.model.tools import Tool
+from maitred.model.tools import Band, Tool
 
 SEARCH_TOKENS = 1_500
 _FEW = 5
+_NEAREST = 3
 _REASON = 80
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundTool:
-    """One search result: the tool and its call-ready line."""
+    """One search result: the tool, its call-ready line (or definition), and how well it fits.
+
+    `also` are the published names of tools that are the same but for their server.
+    """
 
     tool: Tool
     line: str
+    band: Band = "strong"
+    also: Sequence[str] = ()
+
+    @property
+    def text(self) -> str:
+        """What an agent reads of it."""
+        elsewhere = f" (also: {', '.join(self.also[:_FEW])})" if self.also else ""
+        return f"{self.line}{elsewhere} [{self.band}]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchAnswer:
-    """Search results, best first, with what matched but is withheld (server -> (how many, why))."""
+    """Search results, best first, with what matched but is withheld (server -> (how many, why)).
+
+    `bands` tells of each phrase how well its best result serves it; `note` what search had to do without.
+    """
 
     phrases: Sequence[str]
     results: Sequence[FoundTool]
+    bands: Mapping[str, Band] = field(default_factory=dict)
     withheld: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    budget_tokens: int = SEARCH_TOKENS
+
+    @property
+    def band(self) -> Band:
+        """How well the best result serves its phrase; `weak` and `none`: nothing relevant is there."""
+        order: Sequence[Band] = ("strong", "fair", "weak")
+        return next((band for band in order if band in self.bands.values()), "none")
 
     @property
     def text(self) -> str:
         """Lines to call from, then what is missing and why, then the next step."""
-        packed = pack([result.line for result in self.results], SEARCH_TOKENS)
+        found = self.band in ("strong", "fair")
+        shown = self.results if found else self.results[:_NEAREST]
+        packed = pack([result.text for result in shown], self.budget_tokens)
         rows = list(packed.items)
         if packed.left:
             rows.append(f"({packed.left} more; ask for fewer phrases at once)")
-        if not rows:
-            rows.append("Nothing matches " + ", ".join(repr(phrase[:80]) for phrase in self.phrases) + ".")
+        rows = [*rows, *self._unserved()] if found else [*self._unserved(), *rows]
         rows += _few(
             "Withheld", [f"{count} on {name} ({_cut(why)})" for name, (count, why) in self.withheld.items()]
         )
         rows += _few("Not searched", [f"{name} ({_cut(why)})" for name, why in self.unread.items()])
+        if self.note:
+            rows.append(f"({self.note})")
         rows.append(
             "Next: call_tool(name, arguments)."
-            if self.results
+            if found
             else "Try other words, one capability per phrase, or list_tools_meta for all servers."
         )
         return "\n".join(rows)
+
+    def _unserved(self) -> list[str]:
+        """The phrases that nothing serves."""
+        weak = [repr(p[:80]) for p in self.phrases if self.bands.get(p, "none") in ("weak", "none")]
+        if not weak:
+            return []
+        nearest = "; the nearest, weak:" if self.band == "weak" else "."
+        return [f"Nothing relevant for {', '.join(weak[:_FEW])}{nearest}"]
 
 
 def _few(what: str, entries: Sequence[str]) -> list[str]:

@@ -6,12 +6,20 @@ least the o200k count for 99 in 100 texts, and a quarter above it in the median.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _PIECE = re.compile(r"[A-Za-z]+|\d|[^\x00-\x7f]|[^\sA-Za-z\d]+|\s\s+|\n")
 _LETTERS_PER_TOKEN = 6
 _BASIC_PLANE = 0xFFFF
+
+
+_MULTIPLIERS: Mapping[str, float] = {"gpt": 1.0, "claude": 1.15, "claude-4.7": 1.5}
+
+
+def within(budget_tokens: int, family: str) -> int:
+    """What a budget of a model family comes to in o200k tokens, since others make more of the same text."""
+    return int(budget_tokens / _MULTIPLIERS[family])
 
 
 def estimate(text: str) -> int:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True, order=True, slots=True)
@@ -86,6 +86,10 @@ class ToolCall:
     input_responses: Mapping[str, Any] | None = None
     request_state: str | None = None
     client_capabilities: Mapping[str, Any] | None = None
+
+
+Band = Literal["strong", "fair", "weak", "none"]
+"""How well a tool, or the best tool of an answer, serves what was asked; `none`: there is no tool at all."""
 
 
 def canonical(value: Any) -> bytes:

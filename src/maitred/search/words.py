@@ -5,11 +5,16 @@ characters of scripts that are written without spaces become words of their own.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+import Stemmer
+
 _IDENTIFIER = re.compile(r"[^\W_]+(?:[_\-./:]+[^\W_]+)*")
 _PIECE = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_SEPARATORS = re.compile(r"[\W_]+")
+_STEMMER = Stemmer.Stemmer("english")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
 
 STOP_WORDS = frozenset(
@@ -27,7 +32,6 @@ def words(text: str) -> Iterator[str]:
         yield from _pieces(match.group(0))
 
 
-@lru_cache(maxsize=20_000)  # the same identifiers stand in thousands of descriptions
 def _pieces(token: str) -> tuple[str, ...]:
     pieces = [piece.lower() for piece in _PIECE.findall(token)]
     found: list[str] = []
@@ -45,4 +49,34 @@ def query_words(text: str) -> list[str]:
 
 def normalised(name: str) -> str:
     """A name without case and separators, so that `listPRs`, `list_prs` and `list-prs` are the same."""
-    return "".join(c for c in name.casefold() if c.isalnum())
+    return _SEPARATORS.sub("", name.casefold())
+
+
+def index_terms(text: str) -> list[str]:
+    """The stemmed words of a text, in order."""
+    terms: list[str] = []
+    for token in _IDENTIFIER.findall(text):
+        terms += _terms(token)
+    return terms
+
+
+def query_terms(text: str) -> list[str]:
+    """The stemmed words of a query without repetition; stop words only if nothing else is there."""
+    return list(dict.fromkeys(_term(word) for word in query_words(text)))
+
+
+def term_trigrams(term: str) -> set[str]:
+    """The groups of three letters in a word, its ends included."""
+    padded = f"^{term}$"
+    return {padded[at : at + 3] for at in range(len(padded) - 2)}
+
+
+@lru_cache(maxsize=50_000)  # the same identifiers stand in thousands of descriptions
+def _terms(token: str) -> tuple[str, ...]:
+    return tuple(_term(word) for word in _pieces(token))
+
+
+def _term(word: str) -> str:
+    if not word.isascii():
+        word = "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
+    return str(_STEMMER.stemWord(word))

@@ -20,6 +20,7 @@ _MODULES = {
     "info": "tools",
     "call": "tools",
     "doctor": "doctor",
+    "eval": "eval",
     "demo": "demo",
 }
 

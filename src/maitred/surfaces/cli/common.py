@@ -13,6 +13,7 @@ import anyio
 import structlog
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from maitred.config.load import default_path, load
@@ -35,6 +36,8 @@ ConfigOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 _DISCOVERY_S = 600.0
+_SHOW_AFTER_S = 0.5
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
 
 
 def config_path(given: Path | None) -> Path:
@@ -56,6 +59,24 @@ def run(function: Callable[[], Awaitable[T]]) -> T:
             return await function()
 
     return anyio.run(main)
+
+
+async def warmed(gateway: "Gateway") -> None:
+    """Wait until every tool can be found by meaning; a bar shows how far it is where that takes a while."""
+    await gateway.warm()
+    with Progress(*_COLUMNS, console=err, transient=True) as bars:
+        task = bars.add_task("reading tools for search", total=None, visible=False)
+
+        async def show() -> None:
+            while True:
+                await anyio.sleep(_SHOW_AFTER_S)
+                now = gateway.semantics
+                bars.update(task, completed=now.done, total=now.total, visible=True)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(show)
+            await gateway.warm(wholly=True)
+            tasks.cancel_scope.cancel()
 
 
 def fail(error: MaitredError) -> typer.Exit:

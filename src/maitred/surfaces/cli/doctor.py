@@ -1,5 +1,6 @@
 """`maitred doctor`: start every server once and say what is wrong, and what to do about it."""
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -10,7 +11,17 @@ from rich.text import Text
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
-from maitred.surfaces.cli.common import ConfigOption, JsonOption, err, out, print_json, run, settings_of
+from maitred.search.found import Semantics
+from maitred.surfaces.cli.common import (
+    ConfigOption,
+    JsonOption,
+    err,
+    out,
+    print_json,
+    run,
+    settings_of,
+    warmed,
+)
 from maitred.wiring import open_gateway
 
 _SHOWN_LINES = 10
@@ -42,19 +53,22 @@ def doctor(
     if unknown := sorted(set(servers or []) - set(settings.servers)):
         raise ConfigError(str(settings.source), [f"there is no server {name!r}" for name in unknown])
 
-    findings, elapsed_s = run(lambda: _examine(settings, servers or []))
+    findings, semantics, elapsed_s = run(lambda: _examine(settings, servers or []))
     if as_json:
-        print_json({"config": str(settings.source), "servers": findings})
+        print_json(
+            {"config": str(settings.source), "servers": findings, "search": dataclasses.asdict(semantics)}
+        )
     else:
         out.print(Text(f"configuration {settings.source}: fine, {len(settings.servers)} servers"))
         out.print(Text(f"catalog {catalog_path(settings)}: fine"))
+        out.print(Text(f"search: {_about(semantics)}"))
         _show(findings, elapsed_s)
     if not all(finding["ok"] for finding in findings):
         raise typer.Exit(1)
 
 
-async def _examine(settings: Settings, names: Sequence[str]) -> tuple[list[dict[str, Any]], float]:
-    """Start the servers (all enabled ones by default); what was found of each, and how long it took."""
+async def _examine(settings: Settings, names: Sequence[str]) -> tuple[list[dict[str, Any]], Semantics, float]:
+    """Start the servers (all enabled ones by default); what was found of each, of search, and the seconds."""
     async with open_gateway(settings) as gateway:
         wanted = names or [name for name, spec in settings.servers.items() if spec.enabled]
         started = time.perf_counter()
@@ -72,7 +86,19 @@ async def _examine(settings: Settings, names: Sequence[str]) -> tuple[list[dict[
                 "advice": _advice(report.error, lines),
             }
             findings.append(finding)
-    return findings, time.perf_counter() - started
+        elapsed_s = time.perf_counter() - started
+        await warmed(gateway)
+        return findings, gateway.semantics, elapsed_s
+
+
+def _about(semantics: Semantics) -> str:
+    """How tools are found, in a line."""
+    if semantics.why:
+        return f"by words alone; the embedder does not work: {semantics.why}"
+    about = f"by words and by meaning, model {semantics.model}" if semantics.model else "by words alone"
+    if semantics.not_kept:
+        about += f"; vectors are made anew at each start, since they cannot be kept: {semantics.not_kept}"
+    return about
 
 
 def _advice(error: str, lines: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
 from maitred.model.tools import ToolCall
 from maitred.surfaces.cli.common import (
@@ -16,6 +17,7 @@ from maitred.surfaces.cli.common import (
     print_json,
     run,
     settings_of,
+    warmed,
 )
 
 
@@ -30,35 +32,47 @@ def search(
     phrases: Annotated[list[str], typer.Argument(help="What the tool should do; one capability each.")],
     config: ConfigOption = None,
     server: Annotated[str, typer.Option(help="Only tools of this server.")] = "",
+    read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=20, help="Results for each phrase.")] = 5,
+    full: Annotated[bool, typer.Option("--full", help="With schemas.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find tools by what they do; prints what an agent would be answered."""
 
     async def go() -> None:
         async with known_gateway(settings_of(config)) as gateway:
-            answer = await gateway.search(phrases, server=server, limit=limit)
+            await warmed(gateway)
+            answer = await gateway.search(
+                phrases, server=server, read_only=read_only, limit=limit, detail="full" if full else "brief"
+            )
         if not as_json:
             typer.echo(answer.text)
             return
-        print_json(
-            {
-                "phrases": list(answer.phrases),
-                "results": [
-                    {
-                        "name": r.tool.name,
-                        "server": r.tool.server,
-                        "raw_name": r.tool.key.name,
-                        "line": r.line,
-                    }
-                    for r in answer.results
-                ],
-                "withheld": {k: {"count": n, "reason": why} for k, (n, why) in answer.withheld.items()},
-                "not_searched": dict(answer.unread),
-            }
-        )
+        print_json(_plain(answer))
 
     run(go)
+
+
+def _plain(answer: SearchAnswer) -> dict[str, Any]:
+    """An answer for programs."""
+    return {
+        "phrases": list(answer.phrases),
+        "results": [
+            {
+                "name": result.tool.name,
+                "server": result.tool.server,
+                "raw_name": result.tool.key.name,
+                "line": result.line,
+                "band": result.band,
+                "also": list(result.also),
+            }
+            for result in answer.results
+        ],
+        "bands": dict(answer.bands),
+        "note": answer.note,
+        "withheld": {name: {"count": n, "reason": why} for name, (n, why) in answer.withheld.items()},
+        "not_searched": dict(answer.unread),
+    }
 
 
 def info(

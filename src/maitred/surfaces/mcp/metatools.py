@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from maitred.errors import MaitredError
-from maitred.gateway import Gateway, Progress
+from maitred.gateway import Detail, Gateway, Progress
 from maitred.model.tools import ToolCall
 
 Result = dict[str, Any]
@@ -22,6 +22,7 @@ INSTRUCTIONS = (
 
 _MAX_INTEGER = 1_000_000
 _TEXT = {"type": "string"}
+_DETAIL = {"enum": ["brief", "full"]}
 _TEXTS = {"type": "array", "items": _TEXT}
 _CALL = {
     "type": "object",
@@ -36,7 +37,13 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
         " Answers with signatures ready for call_tool.",
         "inputSchema": {
             "type": "object",
-            "properties": {"phrases": _TEXTS, "server": _TEXT, "limit": {"type": "integer"}},
+            "properties": {
+                "phrases": _TEXTS,
+                "server": _TEXT,
+                "read_only": {"type": "boolean"},
+                "limit": {"type": "integer"},
+                "detail": _DETAIL,
+            },
             "required": ["phrases"],
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
@@ -52,7 +59,7 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
         "description": "Describe tools; full includes schemas.",
         "inputSchema": {
             "type": "object",
-            "properties": {"names": _TEXTS, "detail": {"enum": ["brief", "full"]}},
+            "properties": {"names": _TEXTS, "detail": _DETAIL},
             "required": ["names"],
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
@@ -87,7 +94,9 @@ async def _search(
     answer = await gateway.search(
         _texts(arguments, "phrases", "query", "queries"),
         server=_text(arguments, "server"),
+        read_only=arguments.get("read_only") is True,
         limit=_integer(arguments, "limit", 5),
+        detail=_detail(arguments),
     )
     return text_result(answer.text)
 
@@ -101,12 +110,10 @@ async def _browse(
 async def _info(
     gateway: Gateway, arguments: Mapping[str, Any], _call: ToolCall, _progress: Progress | None
 ) -> Result:
-    detail = _text(arguments, "detail") or "brief"
-    if detail not in ("brief", "full"):
-        raise _WrongArgumentError(f"`detail` is brief or full, not {detail!r}")
+    detail = _detail(arguments)
     names = _texts(arguments, "names", "name")
     await gateway.warm()  # unknown names are answered with the nearest, by the index
-    return text_result(gateway.info(names, "full" if detail == "full" else "brief").text)
+    return text_result(gateway.info(names, detail).text)
 
 
 async def _call_tool(
@@ -155,6 +162,15 @@ def _inner(arguments: Mapping[str, Any], call: ToolCall) -> ToolCall:
         request_state=call.request_state,
         client_capabilities=call.client_capabilities,
     )
+
+
+def _detail(arguments: Mapping[str, Any]) -> Detail:
+    detail = _text(arguments, "detail") or "brief"
+    if detail == "full":
+        return "full"
+    if detail == "brief":
+        return "brief"
+    raise _WrongArgumentError(f"`detail` is brief or full, not {detail!r}")
 
 
 def _texts(arguments: Mapping[str, Any], *keys: str) -> Sequence[str]:

@@ -7,7 +7,8 @@ from tests.catalog.makers import raw, snapshot_of
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import RawTool, ToolKey
-from maitred.search.index import LexicalIndex
+from maitred.search.found import Filter, Found, Query
+from maitred.search.hybrid import HybridIndex
 
 WEATHER = raw("weather", "get_forecast", description="The weather of the coming days for a city.")
 ISSUE = raw("github", "createIssue", description="Create an issue in a repository.")
@@ -17,18 +18,25 @@ TICKET = raw("jira", "create_issue", description="Create a ticket in a project."
 JAPANESE = raw("tenki", "get_tenki", description="指定した都市の天気予報を取得します。")
 CHINESE = raw("zh", "create_repo", description="在GitHub上创建一个新的仓库。")
 TOOLS = [WEATHER, ISSUE, PULLS, COMMENT, TICKET, JAPANESE, CHINESE]
-ALL = {tool.key.server for tool in TOOLS}
+ALL = {tool.key.server for tool in TOOLS} | {"zh2", "pay", "spam", "crowd", "other", "a", "b", "bank"}
+ALL |= {f"mail-{number}" for number in range(4)}
 
 
-def index_of(*tools: RawTool) -> LexicalIndex:
-    index = LexicalIndex()
+def index_of(*tools: RawTool) -> HybridIndex:
+    index = HybridIndex()
     index.update(snapshot_of(tools or TOOLS))
     return index
 
 
-def search(index: LexicalIndex, *phrases: str, server: str = "", limit: int = 5) -> list[str]:
-    hits = index.search(phrases, visible=ALL, server=server, limit=limit).hits
-    return [hit.tool.name for hit in hits]
+def find(
+    index: HybridIndex, *phrases: str, visible: set[str] = ALL, server: str = "", limit: int = 5, **more: bool
+) -> Found:
+    only = Filter(visible=frozenset(visible), server=server, **more)
+    return index.search([Query(phrase=phrase) for phrase in phrases], only, limit)
+
+
+def search(index: HybridIndex, *phrases: str, server: str = "", limit: int = 5) -> list[str]:
+    return [hit.tool.name for hit in find(index, *phrases, server=server, limit=limit).hits]
 
 
 @pytest.mark.parametrize("name", ["github__add_comment", "add_comment", "addComment", "ADD-COMMENT"])
@@ -89,7 +97,7 @@ def test_the_best_of_every_phrase_comes_before_the_second_best_of_any() -> None:
 
 def test_a_withheld_match_is_reported_and_takes_no_place() -> None:
     """What exists but may not be shown is never silently missing. Source: DESIGN 5, rule 1."""
-    found = index_of().search(["create issue"], visible=ALL - {"jira"}, limit=1)
+    found = find(index_of(), "create issue", visible=ALL - {"jira"}, limit=1)
 
     assert [hit.tool.name for hit in found.hits] == ["github__createIssue"]
     assert [tool.name for tool in found.withheld] == ["jira__create_issue"]
@@ -102,9 +110,81 @@ def test_a_crowd_of_withheld_matches_hides_nothing_that_may_be_shown() -> None:
         "github", "other", description="A long text " + "of many words " * 30 + "that can convert things."
     )
 
-    found = index_of(*crowd, weak).search(["convert currency"], visible={"github"}, limit=5)
+    found = find(index_of(*crowd, weak), "convert currency", visible={"github"})
 
     assert [hit.tool.name for hit in found.hits] == ["github__other"]
+
+
+def test_only_tools_that_read_are_found_if_that_is_wanted() -> None:
+    """The filter comes before the ranking, so that nothing else takes a place."""
+    reading = raw("bank", "show_issue", annotations={"readOnlyHint": True})
+
+    found = find(index_of(*TOOLS, reading), "create issue", read_only=True)
+
+    assert [hit.tool.name for hit in found.hits] == ["bank__show_issue"]
+
+
+@pytest.mark.parametrize("query", ["creat isue", "createe isssue", "forecasst", "pul reqests"])
+def test_a_misspelled_word_still_finds_its_tool(query: str) -> None:
+    """Where no word is known, those spelled like it count."""
+    expected = {"c": "github__createIssue", "f": "weather__get_forecast", "p": "github__list_pull_requests"}
+    assert expected[query[0]] in search(index_of(), query)[:2]
+
+
+def test_the_name_of_a_server_finds_its_tools_first() -> None:
+    """Whoever asks for GitHub gets GitHub, also where another tool says the word more often."""
+    other = raw("zh2", "sync", description="GitHub GitHub GitHub GitHub GitHub GitHub.")
+
+    assert {name.split("__")[0] for name in search(index_of(*TOOLS, other), "github")[:3]} == {"github"}
+
+
+def test_tools_that_differ_by_their_server_alone_are_told_once() -> None:
+    """The other servers stand beside the first, so that no place is lost to doubles."""
+    twins = [raw(f"mail-{n}", "send_mail", description="Send a mail.") for n in range(4)]
+
+    hits = find(index_of(*TOOLS, *twins), "send a mail").hits
+
+    assert [(hit.tool.server, [tool.server for tool in hit.also]) for hit in hits] == [
+        ("mail-0", ["mail-1", "mail-2", "mail-3"])
+    ]
+
+
+def test_saying_a_word_again_and_again_gains_nothing() -> None:
+    """Source: issue "Search", defence against manipulation of the ranking."""
+    honest = raw("pay", "refund_payment", description="Refund a payment to a customer.")
+    greedy = raw("spam", "anything", description="refund payment " * 120)
+
+    assert search(index_of(*TOOLS, honest, greedy), "refund a payment")[0] == "pay__refund_payment"
+
+
+def test_a_description_that_names_everything_gains_nothing() -> None:
+    """A server cannot stand before all others by claiming to do all that they do."""
+    claims = " ".join(tool.description for tool in TOOLS) + " " + "best tool for every task " * 40
+    greedy = raw("spam", "do_everything", description=claims * 3)
+    index = index_of(*TOOLS, greedy)
+
+    for query in ("weather forecast for a city", "create an issue in a repository", "list pull requests"):
+        assert not search(index, query)[0].startswith("spam")
+
+
+def test_a_server_with_many_like_tools_leaves_room_for_others() -> None:
+    """No server fills the first five places while another has a tool about as good."""
+    crowd = [raw("crowd", f"send_message_{n}", description=f"Send a message {n}.") for n in range(9)]
+    other = raw("other", "send_message_now", description="Send a message at once.")
+
+    assert "other__send_message_now" in search(index_of(*crowd, other), "send message")[:5]
+
+
+def test_among_equals_the_tool_that_was_used_comes_first() -> None:
+    """Usage decides between equals and never lifts a tool above a better one."""
+    tools = [raw("a", "send_mail_one"), raw("b", "send_mail_two")]
+    index = index_of(*TOOLS, *tools)
+    index.used(ToolKey(server="b", name="send_mail_two"))
+    for _ in range(1000):
+        index.used(WEATHER.key)
+
+    assert search(index, "send mail")[:2] == ["b__send_mail_two", "a__send_mail_one"]
+    assert search(index, "issue of the weather service repository")[0] != "weather__get_forecast"
 
 
 def test_an_empty_phrase_finds_nothing() -> None:
@@ -125,7 +205,7 @@ def test_an_empty_phrase_finds_nothing() -> None:
 )
 def test_no_query_breaks_the_search(query: str) -> None:
     """Quotes, operators of the engine and odd characters are text like any other."""
-    found = INDEX.search([query], visible=ALL, server="github")
+    found = find(INDEX, query, server="github")
     assert {hit.tool.server for hit in found.hits} <= {"github"}
     assert len(INDEX.nearest(query)) <= 3
 
@@ -156,10 +236,10 @@ generations = st.lists(
 @given(generations)
 def test_an_index_that_was_updated_finds_what_a_fresh_one_finds(history: list[list[RawTool]]) -> None:
     """Tools come, change and go; nothing of earlier generations stays behind."""
-    updated = LexicalIndex()
+    updated = HybridIndex()
     for generation, tools in enumerate(history):
         updated.update(snapshot_of(tools, generation=generation))
-    fresh = LexicalIndex()
+    fresh = HybridIndex()
     fresh.update(snapshot_of(history[-1]))
 
     for query in ("create an issue", "weather", "jira__list"):
@@ -184,7 +264,7 @@ def test_a_schema_with_half_a_character_does_not_end_the_search() -> None:
 
 def test_an_empty_catalog_is_searched_without_a_fault() -> None:
     """The first search may come before the first server."""
-    index = LexicalIndex()
+    index = HybridIndex()
     index.update(Snapshot())
 
     assert search(index, "anything") == []

@@ -1,0 +1,58 @@
+"""Say what a tool does in other words, as far as that goes offline: its description without its name.
+
+An agent that looks for a tool knows neither its name nor its server. So a phrase is a sentence of the
+description without the words of both, and without words that say nothing. Nothing is made up: a tool whose
+description only repeats its name is asked for by these words, since nobody could know others.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+
+from maitred.search.base import Document
+from maitred.search.words import STOP_WORDS, index_terms
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n\s*\n|\n(?=\s*[-*#•\d])")  # noqa: RUF001  # as in Chinese
+_WORD = re.compile(r"[^\W_]+(?:[_'’\-][^\W_]+)*")  # noqa: RUF001  # the apostrophe that word processors write
+_MOST_WORDS = 12
+_FEWEST_WORDS = 2
+_SENTENCES = 2
+_LEADING_WORDS = 3
+_PARAMETERS = 3
+
+
+def paraphrases(tool: Document) -> list[str]:
+    """At most three phrases for a tool, the most telling first; none if its description says nothing.
+
+    The first and the second sentence, then the beginning of the first with the names of some parameters.
+    """
+    sentences = _sentences(tool.description or tool.title)
+    own = frozenset(index_terms(f"{tool.name} {tool.server}"))
+    phrases = [_phrase(sentence, own) for sentence in sentences[:_SENTENCES]]
+    if phrases and len(phrases[0]) < _FEWEST_WORDS:
+        phrases[0] = _phrase(sentences[0], frozenset())
+    if phrases and tool.parameters:
+        named = [name for name, _ in tool.parameters[:_PARAMETERS]]
+        phrases.append([*phrases[0][:_LEADING_WORDS], *_phrase(" ".join(named), own)])
+    told = [
+        " ".join(words) for place, words in enumerate(phrases) if place == 0 or len(words) > _FEWEST_WORDS
+    ]
+    return [phrase for phrase in dict.fromkeys(told) if phrase]
+
+
+def content_terms(text: str) -> frozenset[str]:
+    """The stemmed words of a text that say something."""
+    return frozenset(term for word in _content_words(text) for term in index_terms(word))
+
+
+def _sentences(text: str) -> Sequence[str]:
+    return [part.strip() for part in _SENTENCE_END.split(text.strip()) if part and _content_words(part)]
+
+
+def _phrase(sentence: str, without: Collection[str]) -> list[str]:
+    """The telling words of a sentence, but those of which every part is in `without`."""
+    kept = [word for word in _content_words(sentence) if not set(index_terms(word)).issubset(without)]
+    return list(dict.fromkeys(kept))[:_MOST_WORDS]
+
+
+def _content_words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text) if word.lower() not in STOP_WORDS]

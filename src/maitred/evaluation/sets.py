@@ -1,0 +1,166 @@
+"""Read labelled sets: `tools.jsonl` and `queries.jsonl`, one JSON object a line.
+
+A tool is `{"id", "server", "name", "description", "inputSchema"}`, where the server, the description and the
+schema may be null; a query is `{"id", "query", "relevant"}`, where `relevant` lists ids of tools and may be
+empty: nothing should be found then. Other keys are ignored. All faults of a file are reported at once.
+
+Part of each set is held back: nothing is to be chosen by it, so that its figures stay honest.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from maitred.errors import ConfigError
+
+Split = Literal["all", "train", "held-back"]
+
+_HELD_BACK_PARTS = 5
+_MAX_FAULTS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledTool:
+    """A tool of a set; `server` is empty where the set names none."""
+
+    id: str
+    server: str
+    name: str
+    description: str
+    input_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """What somebody wants, and the ids of the tools that serve it; none when nothing of the set does."""
+
+    id: str
+    text: str
+    relevant: tuple[str, ...]
+
+
+T = TypeVar("T", LabelledTool, Query)
+Object = Mapping[str, Any]
+
+
+def read_tools(path: Path) -> list[LabelledTool]:
+    """The tools of a file.
+
+    Raises:
+        ConfigError: The file cannot be read, holds no tools, or has faults; each is named with its line.
+    """
+    return _read(path, _tool)
+
+
+def read_queries(path: Path, known: Collection[str]) -> list[Query]:
+    """The queries of a file about the tools whose ids are known.
+
+    Raises:
+        ConfigError: As for tools, or a relevant id is not known.
+    """
+    ids = frozenset(known)
+
+    def query(value: Object, faults: list[str]) -> Query:
+        found = _query(value, faults)
+        faults += [f"relevant: there is no tool {one!r}" for one in found.relevant if one not in ids]
+        return found
+
+    return _read(path, query)
+
+
+def take(queries: Sequence[Query], split: Split, name: str) -> list[Query]:
+    """The queries of one part of the set `name`."""
+    if split == "all":
+        return list(queries)
+    wanted = split == "held-back"
+    return [query for query in queries if is_held_back(name, query.id) is wanted]
+
+
+def is_held_back(name: str, query: str) -> bool:
+    """Whether a query, by its id, is in the fifth of the set `name` that nothing is tuned on."""
+    digest = hashlib.sha256(f"{name}/{query}".encode()).hexdigest()
+    return int(digest, 16) % _HELD_BACK_PARTS == 0
+
+
+def set_name(queries: Path) -> str:
+    """The name of a set: that of the folder in which its queries stand."""
+    return queries.absolute().parent.name
+
+
+def _read(path: Path, make: Callable[[Object, list[str]], T]) -> list[T]:
+    found: dict[str, T] = {}
+    lines: dict[str, int] = {}
+    faults: list[str] = []
+    for number, value in _objects(path, faults):
+        wrong: list[str] = []
+        one = make(value, wrong)
+        if one.id in lines:
+            wrong.append(f"id: {one.id!r} is given twice, first in line {lines[one.id]}")
+        faults += [f"line {number}: {fault}" for fault in wrong]
+        lines.setdefault(one.id, number)
+        found[one.id] = one
+    if not found and not faults:
+        faults.append("is empty")
+    if faults:
+        rest: list[str] = [f"and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
+        raise ConfigError(str(path), [*faults[:_MAX_FAULTS], *rest])
+    return list(found.values())
+
+
+def _objects(path: Path, faults: list[str]) -> Iterator[tuple[int, Object]]:
+    """Each object with its line; what is none is a fault."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), ["is not UTF-8 text"]) from error
+    for number, line in enumerate(text.split("\n"), 1):  # JSON may hold other characters that end lines
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            faults.append(f"line {number}: is not JSON: {error}")
+            continue
+        if isinstance(value, dict):
+            yield number, value
+        else:
+            faults.append(f"line {number}: must be a JSON object")
+
+
+def _tool(value: Object, faults: list[str]) -> LabelledTool:
+    schema = value.get("inputSchema")
+    if schema is not None and not isinstance(schema, dict):
+        faults.append("inputSchema: must be an object or null")
+        schema = None
+    return LabelledTool(
+        id=_text(value, "id", faults),
+        server=_text(value, "server", faults, optional=True),
+        name=_text(value, "name", faults),
+        description=_text(value, "description", faults, optional=True),
+        input_schema=schema,
+    )
+
+
+def _query(value: Object, faults: list[str]) -> Query:
+    relevant = value.get("relevant")
+    if not isinstance(relevant, list) or not all(isinstance(one, str) for one in relevant):
+        faults.append("relevant: must be a list of tool ids")
+        relevant = []
+    if len(set(relevant)) < len(relevant):
+        faults.append("relevant: names a tool twice")
+    return Query(id=_text(value, "id", faults), text=_text(value, "query", faults), relevant=tuple(relevant))
+
+
+def _text(value: Object, key: str, faults: list[str], *, optional: bool = False) -> str:
+    found = value.get(key)
+    if optional and found is None:
+        return ""
+    if not isinstance(found, str) or (not optional and not found.strip()):
+        faults.append(f"{key}: must be text" + (" or null" if optional else ", and not empty"))
+        return ""
+    return found

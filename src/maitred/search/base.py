@@ -1,0 +1,114 @@
+"""What search reads of a tool, and the protocols of the two exchangeable parts: embedder and reranker."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from maitred.catalog.snapshot import Snapshot
+from maitred.model.tools import Tool, content_hash
+
+if TYPE_CHECKING:  # the gateway starts without numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors: TypeAlias = NDArray[np.float32]
+else:
+    Vectors = Any
+"""One row a text, each of length 1 (or 0 where nothing of the text is known)."""
+
+_MAX_DESCRIPTION = 2_000
+_MAX_PARAMETERS = 40
+_MAX_PARAMETER_TEXT = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """The words of a tool. `name` is the raw one; `parameters` are pairs of name and description."""
+
+    name: str
+    server: str = ""
+    title: str = ""
+    description: str = ""
+    parameters: Sequence[tuple[str, str]] = ()
+
+    @property
+    def text(self) -> str:
+        """The tool as one text, for embedders that take nothing else."""
+        about = " ".join(part for part in (self.title, self.description) if part)
+        return f"{self.name}: {about}" if about else self.name
+
+    @cached_property
+    def digest(self) -> str:
+        """The content hash under which its vector is kept."""
+        parts = [self.name, self.server, self.title, self.description, *map(list, self.parameters)]
+        return content_hash(json.dumps(parts).encode())
+
+
+def document(snapshot: Snapshot, tool: Tool) -> Document:
+    """What search reads of a tool; texts beyond a length count no more, so that long ones gain nothing."""
+    return Document(
+        name=tool.key.name,
+        server=tool.server,
+        title=tool.title[:_MAX_DESCRIPTION],
+        description=tool.description[:_MAX_DESCRIPTION],
+        parameters=tuple(_parameters(snapshot.schema(tool.input_hash))),
+    )
+
+
+def _parameters(schema: Any) -> Sequence[tuple[str, str]]:
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping):
+        return []
+    found = []
+    for name, value in list(properties.items())[:_MAX_PARAMETERS]:
+        about = value.get("description") if isinstance(value, Mapping) else None
+        found.append((str(name), about[:_MAX_PARAMETER_TEXT] if isinstance(about, str) else ""))
+    return found
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors, such that a query lies near the tools that serve it.
+
+    It may be slow: it is called in worker threads, and documents come in batches. It may raise anything;
+    search then goes on without it and says so.
+    """
+
+    @property
+    def model(self) -> str:
+        """Names the weights; vectors are kept under this name, so other weights need another."""
+        ...
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether thousands of documents take a second, so that nothing needs to be shown meanwhile."""
+        ...
+
+    def documents(self, documents: Sequence[Document]) -> Vectors:
+        """Vectors of tools, one row each."""
+        ...
+
+    def queries(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of queries, or of parts of queries, one row each."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A tool as a reranker sees it: its published name and what it does in one line."""
+
+    name: str
+    line: str
+
+
+class Reranker(Protocol):
+    """Orders the best hits of a search anew, for instance by asking a language model."""
+
+    async def rerank(self, query: str, candidates: Sequence[Candidate]) -> Sequence[int]:
+        """The positions of the candidates, best first; those left out keep their order behind these.
+
+        Raises:
+            Exception: It could not; the search answers in the order it had.
+        """
+        ...

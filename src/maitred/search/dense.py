@@ -1,0 +1,86 @@
+"""The vector half of search: exact cosines in numpy, with a one-bit prefilter where there are many rows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maitred.search.base import Vectors
+
+EXACT_ROWS = 20_000
+_PREFILTERED = 1_000
+
+
+class VectorIndex:
+    """Vectors by row number. A row without a vector never matches. Not thread-safe; its owner guards it."""
+
+    def __init__(self, exact_rows: int = EXACT_ROWS) -> None:
+        self._exact_rows = exact_rows
+        self._vectors: Vectors = np.zeros((0, 0), np.float32)
+        self._codes: NDArray[np.uint8] = np.zeros((0, 0), np.uint8)
+        self._has: NDArray[np.bool_] = np.zeros(0, np.bool_)
+
+    def has(self, capacity: int) -> NDArray[np.bool_]:
+        """Which of the first `capacity` rows have a vector."""
+        found = np.zeros(capacity, np.bool_)
+        found[: min(capacity, len(self._has))] = self._has[:capacity]
+        return found
+
+    def add(self, rows: Sequence[int], vectors: Vectors, capacity: int) -> None:
+        """Keep the vectors of some rows below `capacity`."""
+        if not len(rows):
+            return
+        self._grow(capacity, vectors.shape[1])
+        places = list(rows)
+        self._vectors[places] = vectors
+        self._codes[places] = np.packbits(vectors > 0, axis=1)
+        self._has[places] = True
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Forget some rows; those without a vector may be among them."""
+        self._has[[row for row in rows if row < len(self._has)]] = False
+
+    def vectors(self, rows: Sequence[int]) -> Vectors:
+        """The vectors of rows that have one."""
+        return self._vectors[list(rows)]
+
+    def search(self, queries: Vectors, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Cosines of shape (queries, rows of `mask`); -1 where the mask or the prefilter excludes a row."""
+        capacity = len(mask)
+        scores = np.full((len(queries), capacity), -1.0, np.float32)
+        rows = np.flatnonzero(mask & self.has(capacity))
+        if not len(rows) or not len(queries):
+            return scores
+        if len(rows) > self._exact_rows:
+            rows = self._near(queries, rows)
+        every = 2 * len(rows) > capacity  # taking rows out costs more than scoring those that are not wanted
+        vectors = self._vectors[:capacity] if every else self._vectors[rows]
+        for score, query in zip(scores, queries, strict=True):
+            # not `@`: the threads of a linear algebra library wait for each other where processors are busy
+            cosines = np.einsum("nd,d->n", vectors, query)
+            score[rows] = cosines[rows] if every else cosines
+        return scores
+
+    def _near(self, queries: Vectors, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The rows whose signs differ least from those of any of the queries."""
+        words = self._codes.view(np.uint64) if self._codes.shape[1] % 8 == 0 else self._codes
+        chosen = []
+        for query in queries:
+            code = np.packbits(query > 0).view(words.dtype)
+            distance = np.bitwise_count(words ^ code).sum(axis=1, dtype=np.uint16)[rows]
+            chosen.append(rows[np.argpartition(distance, _PREFILTERED)[:_PREFILTERED]])
+        return np.unique(np.concatenate(chosen))
+
+    def _grow(self, capacity: int, dimensions: int) -> None:
+        size = len(self._has)
+        if capacity <= size:
+            return
+        size = max(capacity, size + size // 4, 64)
+        grown = np.zeros((size, dimensions), np.float32)
+        codes = np.zeros((size, (dimensions + 7) // 8), np.uint8)
+        has = np.zeros(size, np.bool_)
+        if len(self._has):
+            grown[: len(self._has)] = self._vectors
+            codes[: len(self._has)] = self._codes
+            has[: len(self._has)] = self._has
+        self._vectors, self._codes, self._has = grown, codes, has

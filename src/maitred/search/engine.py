@@ -1,0 +1,120 @@
+"""Search as the gateway uses it: the index in threads, vectors made beside it, answers kept for a while."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from maitred.catalog.snapshot import Snapshot
+from maitred.model.tools import ToolKey
+from maitred.search.base import Candidate, Embedder
+from maitred.search.cache import Cache
+from maitred.search.embedding import Embedding, VectorCache
+from maitred.search.found import Filter, Found, Mode, Query, Semantics
+from maitred.search.rerank import RerankStage
+
+if TYPE_CHECKING:  # the gateway starts without numpy
+    from maitred.search.hybrid import HybridIndex
+
+_CACHED_RESULTS = 1_000
+_CACHED_S = 3_600.0
+
+
+class SearchEngine:
+    """Finds tools. Enter it to have vectors made; `make_embedder` is called in a thread when they are needed.
+
+    Whatever goes wrong with vectors or with the reranker, a search answers with what it has; the note beside
+    its answer says what is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: Mode = "hybrid",
+        make_embedder: Callable[[], Embedder | None] = lambda: None,
+        cache: VectorCache | None = None,
+        reranker: RerankStage | None = None,
+    ) -> None:
+        self._mode = mode
+        self._hybrid: HybridIndex | None = None
+        self._supplied = -2
+        self._embedding = Embedding(make_embedder if mode != "lexical" else lambda: None, cache)
+        self._reranker = reranker
+        self._results: Cache[object, tuple[Found, str]] = Cache(_CACHED_RESULTS, _CACHED_S)
+        self._updating = anyio.Lock()
+        self._tasks = anyio.create_task_group()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._embedding.run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._tasks.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, error, trace)
+
+    async def update(self, snapshot: Snapshot) -> None:
+        """Agree with a snapshot; its words can be searched at once, its vectors follow in the background."""
+        async with self._updating:
+            if self._supplied != snapshot.generation:
+                await anyio.to_thread.run_sync(self._step, snapshot)
+                self._embedding.supply(self._index)
+                self._supplied = snapshot.generation
+
+    def _step(self, snapshot: Snapshot) -> None:
+        from maitred.search.hybrid import HybridIndex  # noqa: PLC0415  # the gateway starts without numpy
+
+        self._hybrid = self._hybrid or HybridIndex(mode=self._mode)
+        self._hybrid.update(snapshot)
+
+    @property
+    def _index(self) -> "HybridIndex":
+        if self._hybrid is None:
+            raise RuntimeError("the index is used before its first update")
+        return self._hybrid
+
+    async def settled(self) -> None:
+        """Wait until every tool has a vector, or cannot get one."""
+        await self._embedding.settled()
+
+    @property
+    def semantics(self) -> Semantics:
+        """How far search goes by meaning now."""
+        return self._embedding.semantics
+
+    def used(self, key: ToolKey) -> None:
+        """A tool was called with success; among equals it comes first from now on."""
+        if self._hybrid is not None:
+            self._hybrid.used(key)
+
+    def nearest(self, name: str, snapshot: Snapshot) -> list[str]:
+        """Published names that a mistaken name may have meant; quick after `update`, which it else does."""
+        if self._hybrid is None or self._hybrid.generation != snapshot.generation:
+            self._step(snapshot)
+        return self._index.nearest(name)
+
+    async def search(self, phrases: Sequence[str], wanted: Filter, limit: int) -> tuple[Found, str]:
+        """The best tools for each phrase, and a note on what search had to do without."""
+        await self._embedding.nearly()
+        key = (self._index.generation, self._embedding.version, tuple(phrases), wanted, limit)
+        if (known := self._results.get(key)) is not None:
+            return known
+        queries = [Query(phrase=phrase, vectors=await self._embedding.of(phrase)) for phrase in phrases]
+        found = await anyio.to_thread.run_sync(self._index.search, queries, wanted, limit)
+        found, unranked = await self._reranked(found, phrases)
+        answer = (found, "; ".join(part for part in (self.semantics.note, unranked) if part))
+        if not unranked:
+            self._results.put(key, answer)
+        return answer
+
+    async def _reranked(self, found: Found, phrases: Sequence[str]) -> tuple[Found, str]:
+        if self._reranker is None or len(phrases) != 1 or not found.hits[1:]:
+            return found, ""
+        candidates = [Candidate(name=hit.tool.name, line=hit.tool.description) for hit in found.hits]
+        scores = [hit.confidence for hit in found.hits]
+        reranked = await self._reranker.order(phrases[0], candidates, scores)
+        return replace(found, hits=[found.hits[place] for place in reranked.order]), reranked.note

@@ -1,0 +1,83 @@
+"""What a search is asked for and what it finds: values, light to import."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from maitred.model.tools import Band, Tool
+from maitred.search.base import Vectors
+
+Mode = Literal["hybrid", "lexical", "dense"]
+
+STRONG: Final = 0.5
+FAIR: Final = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """What a search is limited to. `visible` are the servers whose tools may be shown to who asks."""
+
+    visible: frozenset[str]
+    server: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A phrase with its vectors: the whole phrase first, then its parts; `None` without an embedder."""
+
+    phrase: str
+    vectors: "Vectors | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """A tool that matches. `score` orders the hits of a phrase, `confidence` (0 to 1) says how well it fits.
+
+    `also` are other tools that are the same but for their server.
+    """
+
+    tool: Tool
+    score: float
+    confidence: float = 1.0
+    also: Sequence[Tool] = ()
+
+    @property
+    def band(self) -> Band:
+        """The confidence in words."""
+        return "strong" if self.confidence >= STRONG else "fair" if self.confidence >= FAIR else "weak"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The best hits of all phrases, best first; what would be among them but must not be shown.
+
+    `bands` tells of each phrase how well its best hit serves it.
+    """
+
+    hits: Sequence[Hit]
+    withheld: Sequence[Tool] = ()
+    bands: Mapping[str, Band] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Semantics:
+    """How far search goes by meaning: `model` is empty where it goes by words alone, `why` then says why.
+
+    `done` of `total` tools have a vector; `not_kept` says why vectors could not be kept for the next start.
+    """
+
+    model: str = ""
+    done: int = 0
+    total: int = 0
+    why: str = ""
+    not_kept: str = ""
+
+    @property
+    def note(self) -> str:
+        """What the reader of an answer should know; empty when all is well."""
+        if self.why:
+            return f"semantic search is off: {self.why}"
+        if self.model and self.done < self.total:
+            return f"semantic: warming {100 * self.done // self.total} %"
+        return ""

@@ -1,0 +1,99 @@
+"""Put the lexical and the vector scores of one phrase together: a convex sum, its share chosen per query.
+
+The figures below were chosen on the training part of the tuning sets; `docs/search.md` has the ablation.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maitred.search.lexical import LexicalScores
+
+CANDIDATES: Final = 100
+_BREAK = re.compile(r"[.!?;,\n]+(?=\s|$)")
+_SHARE = (0.1, 0.1)  # of the lexical score: constant, and by how many rare words the best hit matches
+_SHARE_LEAST, _SHARE_MOST = 0.15, 0.7
+_HYBRID = (-5.1, 0.8, 7.6)  # confidence: constant, by coverage, by cosine
+_LEXICAL = (-3.3, 2.3, 0.85)  # without vectors: constant, by coverage, by rare words matched
+_DENSE = (-4.9, 7.9)  # without words: constant, by cosine
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Rows best first. `scores` order them; `confidences` (0 to 1) say how likely each serves the query."""
+
+    rows: NDArray[np.intp]
+    scores: NDArray[np.float32]
+    confidences: NDArray[np.float32]
+
+
+def fuse(lexical: LexicalScores, cosines: NDArray[np.float32] | None, mask: NDArray[np.bool_]) -> Ranking:
+    """Rank the rows that a mask lets through.
+
+    Args:
+        lexical: Scores of all rows; 0 means that no word matches. Only a share of 0 ignores them.
+        cosines: Similarities of all rows (-1 where there is none), or `None` without an embedder.
+        mask: The rows that may be shown.
+    """
+    words = np.where(mask, lexical.scores, 0)
+    first = _top(words, words > 0)
+    if cosines is None:
+        order = first[np.argsort(-words[first], kind="stable")]
+        best = words[order[0]] if len(order) else 1.0
+        scores = (words[order] / best).astype(np.float32)
+        matched = (words[order] / lexical.rare).astype(np.float32)
+        return Ranking(order, scores, _likely(_LEXICAL, lexical.coverage[order], matched))
+    near = np.where(mask, cosines, -1)
+    second = _top(near, near > 0)
+    rows = np.union1d(first, second)
+    most = float(words[first].max(initial=0)) / lexical.rare
+    share = min(max(_SHARE[0] + _SHARE[1] * most, _SHARE_LEAST), _SHARE_MOST) if len(first) else 0.0
+    fewest = len(first) < CANDIDATES  # then all that match are there, and the next would have matched nothing
+    lexically = _scaled(words[rows], words[first], 0.0 if fewest else float(words[first].min()))
+    nearly = _scaled(near[rows], near[second], float(near[second].min(initial=1.0)))
+    scores = share * lexically + (1 - share) * nearly
+    order = np.argsort(-scores, kind="stable")
+    rows = rows[order]
+    confidences = _likely(_HYBRID, lexical.coverage[rows], near[rows])
+    return Ranking(rows, scores[order].astype(np.float32), confidences)
+
+
+def only_vectors(cosines: NDArray[np.float32], mask: NDArray[np.bool_]) -> Ranking:
+    """Rank by similarity alone."""
+    near = np.where(mask, cosines, -1)
+    rows = _top(near, near > 0)
+    rows = rows[np.argsort(-near[rows], kind="stable")]
+    return Ranking(rows, near[rows], _likely(_DENSE, near[rows]))
+
+
+def clauses(text: str) -> Sequence[str]:
+    """The parts of a query between full stops, commas and the like; none if it is a single one."""
+    parts = [part.strip() for part in _BREAK.split(text)]
+    parts = [part for part in parts if len(part.split()) > 1]
+    return parts if len(parts) > 1 else []
+
+
+def _top(scores: NDArray[np.float32], among: NDArray[np.bool_]) -> NDArray[np.intp]:
+    rows = np.flatnonzero(among)
+    if len(rows) > CANDIDATES:
+        rows = rows[np.argpartition(-scores[rows], CANDIDATES)[:CANDIDATES]]
+    return rows
+
+
+def _scaled(scores: NDArray[np.float32], top: NDArray[np.float32], least: float) -> NDArray[np.float32]:
+    """Scores between `least` (0) and the greatest of `top` (1)."""
+    most = float(top.max(initial=least))
+    if most <= least:
+        return (scores >= most).astype(np.float32) if len(top) else np.zeros_like(scores)
+    return np.asarray(np.clip((scores - least) / (most - least), 0, 1), np.float32)
+
+
+def _likely(weights: Sequence[float], *features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The likelihood that a row serves the query, by a logistic model of some features of rows."""
+    constant, *rest = weights
+    sums = constant + sum(weight * feature for weight, feature in zip(rest, features, strict=True))
+    return np.asarray(1 / (1 + np.exp(-sums)), np.float32)

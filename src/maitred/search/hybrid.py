@@ -1,0 +1,187 @@
+"""The index of a snapshot: words and vectors of all tools, kept in step by what changed, and searched.
+
+It does no input or output and waits for nothing; `maitred.search.engine` runs it in worker threads, which is
+why a lock guards it. Vectors may come later than words, or never: a search uses what is there.
+"""
+
+import threading
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from difflib import SequenceMatcher
+
+import numpy as np
+
+from maitred.catalog.snapshot import Snapshot
+from maitred.model.tools import Tool, ToolKey
+from maitred.search.base import Document, Vectors, document
+from maitred.search.dense import EXACT_ROWS, VectorIndex
+from maitred.search.found import FAIR, Filter, Found, Hit, Mode, Query
+from maitred.search.fusion import Ranking, fuse, only_vectors
+from maitred.search.lexical import LexicalIndex
+from maitred.search.merge import fold, merge, spread
+from maitred.search.rows import Mask, Rows
+from maitred.search.words import normalised, query_terms
+
+_MAX_TERMS = 48
+_MORE = 15  # hits beyond the limit, from which other servers may be lifted
+_USAGE_WEIGHT = 0.02
+_CERTAIN = 2.0
+_COMPACT_AT = 4_096
+_SPELLED = 100  # tools whose names are compared letter by letter
+
+
+class HybridIndex:
+    """Finds the tools of the snapshot it was last updated to."""
+
+    def __init__(self, *, mode: Mode = "hybrid", exact_rows: int = EXACT_ROWS) -> None:
+        self._lock = threading.Lock()
+        self._mode = mode
+        self._exact_rows = exact_rows
+        self._used: dict[ToolKey, int] = {}
+        self._generation = -2
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows = Rows()
+        self._lexical = LexicalIndex()
+        self._dense = VectorIndex(self._exact_rows)
+        self._pending: dict[int, Document] = {}
+
+    # --- keeping in step ----------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The generation of the snapshot that it agrees with."""
+        return self._generation
+
+    @property
+    def tools(self) -> int:
+        """How many tools it knows."""
+        return len(self._rows.tools)
+
+    @property
+    def missing(self) -> int:
+        """How many of them have no vector yet."""
+        return len(self._pending)
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Agree with a snapshot; costs what changed, not what there is. New tools wait for their vectors."""
+        with self._lock:
+            if snapshot.generation == self._generation:
+                return
+            if self._rows.wasted > max(_COMPACT_AT, len(self._rows.tools)):
+                self._clear()
+            gone, fresh = self._rows.step(snapshot)
+            self._lexical.remove(gone)
+            self._dense.remove(gone)
+            for row in gone:
+                self._pending.pop(row, None)
+            documents = [document(snapshot, tool) for _, tool in fresh]
+            rows = [row for row, _ in fresh]
+            self._lexical.add(rows, documents, self._rows.capacity)
+            self._pending.update(zip(rows, documents, strict=True))
+            self._generation = snapshot.generation
+
+    def pending(self) -> dict[int, Document]:
+        """The rows that have no vector yet, with what is to be embedded."""
+        with self._lock:
+            return dict(self._pending)
+
+    def keep(self, rows: Sequence[int], vectors: Vectors) -> None:
+        """Take the vectors of rows that were pending; those that went meanwhile are passed over."""
+        with self._lock:
+            wanted = [place for place, row in enumerate(rows) if row in self._pending]
+            kept = [rows[place] for place in wanted]
+            self._dense.add(kept, vectors[wanted], self._rows.capacity)
+            for row in kept:
+                del self._pending[row]
+
+    def used(self, key: ToolKey) -> None:
+        """A tool was called with success; among equals it comes first from now on."""
+        with self._lock:
+            self._used[key] = self._used.get(key, 0) + 1
+
+    # --- searching ----------------------------------------------------------------------------------------
+
+    def search(self, queries: Sequence[Query], wanted: Filter, limit: int = 5) -> Found:
+        """Rank tools for each phrase, then merge: every phrase's best first, then every second best."""
+        with self._lock:
+            shown, hidden = self._rows.mask(wanted)
+            rankings = {query.phrase: self._hits(query, shown, limit) for query in queries}
+            withheld: dict[ToolKey, Tool] = {}
+            if hidden.any():
+                for query in queries:
+                    withheld |= self._missed(query, shown | hidden, hidden, limit)
+        return Found(
+            hits=merge(list(rankings.values()), limit),
+            withheld=list(withheld.values()),
+            bands={phrase: hits[0].band if hits else "none" for phrase, hits in rankings.items()},
+        )
+
+    def nearest(self, name: str, limit: int = 3) -> list[str]:
+        """Published names that a mistaken name may have meant, likeliest first."""
+        with self._lock:
+            terms = query_terms(name)[:_MAX_TERMS]
+            scores = self._lexical.search(terms, self._rows.capacity, misspelled=True).scores
+            rows = np.argsort(-scores, kind="stable")[:_SPELLED]
+            tools = [self._rows.tools[row] for row in rows.tolist() if scores[row] > 0]
+        wanted = SequenceMatcher(b=normalised(name), autojunk=False)
+        likeness = {tool.name: _likeness(wanted, tool) for tool in tools}
+        return sorted(likeness, key=lambda one: (-likeness[one], one))[:limit]
+
+    def _missed(self, query: Query, mask: Mask, hidden: Mask, limit: int) -> dict[ToolKey, Tool]:
+        """The hidden tools that would be among the first hits."""
+        ranking = self._ranking(query, mask)
+        pairs = zip(ranking.rows[:limit].tolist(), ranking.confidences[:limit].tolist(), strict=True)
+        rows = self._rows.named(query.phrase, hidden)
+        rows += [row for row, confidence in pairs if hidden[row] and confidence >= FAIR]
+        return {self._rows.tools[row].key: self._rows.tools[row] for row in rows}
+
+    def _hits(self, query: Query, mask: Mask, limit: int) -> list[Hit]:
+        exact = self._rows.named(query.phrase, mask)
+        ranking = self._ranking(query, mask)
+        hits = [Hit(tool=self._rows.tools[row], score=_CERTAIN) for row in exact]
+        ranked = self._ranked(ranking, limit + _MORE, self._rows.of_server(query.phrase, mask))
+        if hits:  # what was named is there; what is far from it would only cost tokens
+            named = {hit.tool.key for hit in hits}
+            ranked = [hit for hit in ranked if hit.tool.key not in named and hit.confidence >= FAIR]
+        hits += ranked
+        return spread(fold(hits, limit + _MORE))
+
+    def _ranked(self, ranking: Ranking, limit: int, own: AbstractSet[int]) -> list[Hit]:
+        """The first hits of a ranking; tools of a server whose name the phrase is stand before all others."""
+        tools = self._rows.tools
+        places = {row: place for place, row in enumerate(ranking.rows[: 2 * limit].tolist())}
+        hits = []
+        for row in {**places, **dict.fromkeys(own)}:
+            place = places.get(row)
+            score = 0.0 if place is None else float(ranking.scores[place])
+            confidence = 1.0 if row in own else float(ranking.confidences[places[row]])
+            prior = _USAGE_WEIGHT * (1 - 1 / (1 + self._used.get(tools[row].key, 0)))
+            hits.append(Hit(tool=tools[row], score=score + prior + (row in own), confidence=confidence))
+        return sorted(hits, key=lambda hit: (-round(hit.score, 5), hit.tool.name))[:limit]
+
+    def _ranking(self, query: Query, mask: Mask) -> Ranking:
+        terms = query_terms(query.phrase)[:_MAX_TERMS]
+        lexical = self._lexical.search(terms, self._rows.capacity)
+        if self._mode == "lexical" or query.vectors is None or not query.vectors[0].any():
+            return fuse(lexical, None, mask)  # also where the embedder does not know a word of the phrase
+        cosines = self._cosines(query.vectors, mask)
+        return only_vectors(cosines, mask) if self._mode == "dense" else fuse(lexical, cosines, mask)
+
+    def _cosines(self, vectors: Vectors, mask: Mask) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+        """Half the similarity to the whole phrase, half that to its best part."""
+        scores = self._dense.search(vectors, mask)
+        whole = scores[0]
+        if len(scores) > 1:
+            whole = (whole + scores[1:].max(axis=0)) / 2
+        return np.asarray(whole, np.float32)
+
+
+def _likeness(wanted: SequenceMatcher[str], tool: Tool) -> float:
+    """How much a tool's published or raw name is spelled like the one that is wanted, from 0 to 1."""
+    best = 0.0
+    for name in (tool.name, tool.key.name):
+        wanted.set_seq1(normalised(name))
+        best = max(best, wanted.ratio())
+    return best

@@ -1,0 +1,202 @@
+"""The lexical half of search: BM25F over split and stemmed words, as numpy arrays.
+
+A document is a row; a row number belongs to one document and is never given again before `compact`. Postings
+stand in segments, each made of one batch of documents; segments of like size are merged, so that adding ten
+documents costs ten documents. Words are weighted by the field they stand in and saturate when repeated.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maitred.search.base import Document
+from maitred.search.words import index_terms, term_trigrams
+
+_K1 = 1.2
+_WEIGHTS = (3.0, 1.5, 1.0, 0.7, 0.4)  # name, title, description, parameters, server
+_B = (0.3, 0.3, 0.4, 0.75, 0.0)
+_AVERAGE = (4.0, 4.0, 25.0, 20.0, 2.0)  # words a field; fixed, so that no row has to be weighted again
+_MOST_REPEATED = 3
+_TYPO_SHARE = 0.45
+_TYPO_WEIGHT = 0.7
+_TYPO_TERMS = 3
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Postings sorted by term: those of `terms[i]` are `rows[starts[i]:starts[i + 1]]`."""
+
+    terms: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    weights: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class LexicalScores:
+    """What a query found: a score for each row, and how much of the query each row covers (0 to 1)."""
+
+    scores: NDArray[np.float32]
+    coverage: NDArray[np.float32]
+    rare: float
+    """What a word counts that no document has: the yardstick for scores of catalogs of different size."""
+
+
+class LexicalIndex:
+    """Scores all rows for a query. Not thread-safe; `maitred.search.hybrid` guards it."""
+
+    def __init__(self) -> None:
+        self._terms: dict[str, int] = {}
+        self._counts: NDArray[np.int32] = np.zeros(1024, np.int32)
+        self._segments: list[_Segment] = []
+        self._alive: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._documents = 0
+        self._trigrams: dict[str, list[int]] = {}
+        self._trigram_terms = 0
+        self._spelled: list[str] = []
+
+    def add(self, rows: Sequence[int], documents: Iterable[Document], capacity: int) -> None:
+        """Index documents under row numbers below `capacity`."""
+        terms: list[int] = []
+        places: list[int] = []
+        weights: list[float] = []
+        for row, document in zip(rows, documents, strict=True):
+            found = _weighted(document)
+            terms.extend(self._term(term) for term in found)
+            places.extend([row] * len(found))
+            weights.extend(found.values())
+        self._grow(capacity)
+        self._alive[list(rows)] = True
+        self._documents += len(rows)
+        if terms:
+            self._append(np.array(terms, np.int32), np.array(places, np.int32), np.array(weights, np.float32))
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Forget documents; their postings go with the next merge."""
+        self._alive[list(rows)] = False
+        self._documents -= len(rows)
+        gone = np.zeros(len(self._alive), np.bool_)
+        gone[list(rows)] = True
+        for segment in self._segments:
+            hit = gone[segment.rows]
+            if hit.any():
+                of_term = np.repeat(segment.terms, np.diff(segment.starts))
+                np.subtract.at(self._counts, of_term[hit], 1)
+
+    def search(self, terms: Sequence[str], capacity: int, *, misspelled: bool = False) -> LexicalScores:
+        """Score every row for the terms of a query, as `maitred.search.words.query_terms` gives them.
+
+        Unknown words stand for words spelled like them if no word is known, or in any case if `misspelled`.
+        """
+        scores = np.zeros(capacity, np.float32)
+        covered = np.zeros(capacity, np.float32)
+        total = 0.0
+        for alternatives in self._resolve(terms, each=misspelled):
+            idf = max((self._idf(number) for number, _ in alternatives), default=self._idf(-1))
+            total += idf
+            for number, share in alternatives:
+                for rows, weights in self._postings(number):
+                    scores[rows] += weights * np.float32(self._idf(number) * share)
+                    covered[rows] += np.float32(idf * share)
+        scores[~self._alive[:capacity]] = 0
+        coverage = np.minimum(covered / np.float32(max(total, 1e-9)), 1)
+        return LexicalScores(scores, coverage, self._idf(-1))
+
+    # --- terms --------------------------------------------------------------------------------------------
+
+    def _term(self, term: str) -> int:
+        number = self._terms.setdefault(term, len(self._terms))
+        if number >= len(self._counts):
+            self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
+        return number
+
+    def _idf(self, number: int) -> float:
+        count = float(self._counts[number]) if number >= 0 else 0.0
+        return float(np.log1p((self._documents - count + 0.5) / (count + 0.5)))
+
+    def _resolve(self, terms: Sequence[str], *, each: bool) -> list[list[tuple[int, float]]]:
+        """What each term may stand for, with a share: itself, or words spelled like it if none is known."""
+        found = [self._known(term) for term in terms]
+        if any(found) and not each:
+            return found
+        return [known or self._alike(term) for known, term in zip(found, terms, strict=True)]
+
+    def _known(self, term: str) -> list[tuple[int, float]]:
+        number = self._terms.get(term, -1)
+        return [(number, 1.0)] if number >= 0 and self._counts[number] > 0 else []
+
+    def _alike(self, term: str) -> list[tuple[int, float]]:
+        """Indexed words that share most letter groups with a word which is not indexed."""
+        self._spell()
+        wanted = term_trigrams(term)
+        shared: Counter[int] = Counter()
+        for trigram in wanted:
+            shared.update(self._trigrams.get(trigram, ()))
+        ranked = sorted(
+            (2 * common / (len(wanted) + len(self._spelled[number]) + 2), number)
+            for number, common in shared.items()
+            if self._counts[number] > 0
+        )
+        near = [(share, number) for share, number in ranked[-_TYPO_TERMS:] if share >= _TYPO_SHARE]
+        return [(number, share * _TYPO_WEIGHT) for share, number in near]
+
+    def _spell(self) -> None:
+        if self._trigram_terms == len(self._terms):
+            return
+        self._spelled = list(self._terms)
+        for number in range(self._trigram_terms, len(self._spelled)):
+            for trigram in term_trigrams(self._spelled[number]):
+                self._trigrams.setdefault(trigram, []).append(number)
+        self._trigram_terms = len(self._spelled)
+
+    # --- postings -----------------------------------------------------------------------------------------
+
+    def _postings(self, number: int) -> Iterable[tuple[NDArray[np.int32], NDArray[np.float32]]]:
+        for segment in self._segments:
+            at = int(np.searchsorted(segment.terms, number))
+            if at < len(segment.terms) and segment.terms[at] == number:
+                start, end = segment.starts[at], segment.starts[at + 1]
+                yield segment.rows[start:end], segment.weights[start:end]
+
+    def _append(
+        self, terms: NDArray[np.int32], rows: NDArray[np.int32], weights: NDArray[np.float32]
+    ) -> None:
+        np.add.at(self._counts, terms, 1)
+        self._segments.append(_segment(terms, rows, weights))
+        while len(self._segments) > 1 and len(self._segments[-1].rows) * 2 >= len(self._segments[-2].rows):
+            self._segments[-2:] = [self._merged(*self._segments[-2:])]
+
+    def _merged(self, *segments: _Segment) -> _Segment:
+        terms = np.concatenate([np.repeat(s.terms, np.diff(s.starts)) for s in segments])
+        rows = np.concatenate([s.rows for s in segments])
+        weights = np.concatenate([s.weights for s in segments])
+        kept = self._alive[rows]
+        return _segment(terms[kept], rows[kept], weights[kept])
+
+    def _grow(self, capacity: int) -> None:
+        if capacity > len(self._alive):
+            more = np.zeros(max(capacity, 2 * len(self._alive)) - len(self._alive), np.bool_)
+            self._alive = np.concatenate([self._alive, more])
+
+
+def _segment(terms: NDArray[np.int32], rows: NDArray[np.int32], weights: NDArray[np.float32]) -> _Segment:
+    order = np.argsort(terms, kind="stable")
+    distinct, starts = np.unique(terms[order], return_index=True)
+    ends = np.append(starts, len(terms)).astype(np.int64)
+    return _Segment(distinct.astype(np.int32), ends, rows[order], weights[order])
+
+
+def _weighted(document: Document) -> dict[str, float]:
+    """Each word of a document with its saturated weight over all fields."""
+    parameters = " ".join(f"{name} {about}" for name, about in document.parameters)
+    fields = (document.name, document.title, document.description, parameters, document.server)
+    mass: dict[str, float] = {}
+    for text, weight, b, average in zip(fields, _WEIGHTS, _B, _AVERAGE, strict=True):
+        found = index_terms(text)
+        share = weight / (1 - b + b * len(found) / average)
+        for term, count in Counter(found).items():
+            mass[term] = mass.get(term, 0.0) + share * min(count, _MOST_REPEATED)
+    return {term: value * (_K1 + 1) / (value + _K1) for term, value in mass.items()}

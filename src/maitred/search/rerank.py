@@ -1,0 +1,119 @@
+"""The second stage of search: when the order is in doubt, a reranker may order the best hits anew.
+
+The stage decides whether to ask, waits no longer than its time limit, and answers in the order it was given
+when the reranker fails. It does not find tools, and it does not show any: positions go in and out.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar, Final
+
+import anyio
+
+from maitred.errors import MaitredError
+from maitred.search.base import Candidate, Reranker
+from maitred.search.words import STOP_WORDS
+
+CERTAIN: Final = 0.90
+CLOSE: Final = 0.10
+_LONG = 12
+_ROUNDING = 1e-6  # scores are float32: 0.9 and 0.8 lie a little more than 0.1 apart
+
+_SPLIT = re.compile(
+    r"[.,;:!?](?=\s|$)|[。，、；：！？\n]"  # noqa: RUF001  # the marks of scripts without spaces
+    r"|\b(?:and|or|but|then|after|before|while|when|if|unless|because|so)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]{1,2}"  # without spaces, two characters count as a word
+    r"|[^\W\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]+(?:[-'’./:]\w+)*"  # noqa: RUF001  # an apostrophe
+)
+
+
+class RerankError(MaitredError):
+    """A reranker could not answer. Its text is one short line without keys and without what servers wrote."""
+
+    code: ClassVar[str] = "rerank_failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reranked:
+    """Every position once, best first. `note` says why the reranker failed; it is empty if all went well."""
+
+    order: Sequence[int]
+    note: str = ""
+
+
+class RerankStage:
+    """Asks a reranker where that may help, and never makes a search slower than its time limit."""
+
+    def __init__(self, reranker: Reranker, *, timeout_s: float) -> None:
+        self._reranker = reranker
+        self._timeout_s = timeout_s
+
+    async def order(self, query: str, candidates: Sequence[Candidate], scores: Sequence[float]) -> Reranked:
+        """Order the hits of a search.
+
+        Args:
+            query: What was asked for.
+            candidates: The best hits, best first.
+            scores: The score of each, from 0 to 1.
+
+        Returns:
+            The positions of all candidates. Whatever the reranker does, nothing is raised: the order is then
+            the one that was given.
+        """
+        given = range(len(candidates))
+        if not is_in_doubt(query, scores):
+            return Reranked(order=given)
+        answer: Sequence[Any] | None = None
+        try:
+            with anyio.move_on_after(self._timeout_s):
+                answer = list(await self._reranker.rerank(query, candidates))
+        except RerankError as error:
+            return Reranked(order=given, note=f"reranker: {error}")
+        except Exception as error:  # noqa: BLE001  # a plug-in; its text is not shown, since it may quote a key
+            return Reranked(order=given, note=f"reranker: failed ({type(error).__name__})")
+        if answer is None:
+            limit_ms = round(self._timeout_s * 1000)
+            return Reranked(order=given, note=f"reranker: no answer within {limit_ms} ms")
+        best = valid_positions(answer, len(candidates))
+        if not best:
+            return Reranked(order=given, note="reranker: its answer named none of the tools")
+        chosen = set(best)
+        return Reranked(order=[*best, *(position for position in given if position not in chosen)])
+
+
+def is_in_doubt(query: str, scores: Sequence[float]) -> bool:
+    """Whether a second opinion is worth its wait: never if the first score is above 0.90.
+
+    Otherwise it is if the query is complex, or if the first three scores lie within 0.10 of each other.
+    """
+    if len(scores) < 2 or scores[0] > CERTAIN:  # noqa: PLR2004  # one hit has no order
+        return False
+    first = scores[:3]
+    return max(first) - min(first) <= CLOSE + _ROUNDING or is_complex(query)
+
+
+def is_complex(query: str) -> bool:
+    """Whether a query asks for more than a phrase can say: it has several clauses or over 12 content words.
+
+    A clause is what stands between punctuation marks and English conjunctions, if it has two content words or
+    three words at all: "search files and folders" is one, "list the issues and close old ones" are two.
+    Content words are those that are no stop words.
+    """
+    parts = [_WORD.findall(part.casefold()) for part in _SPLIT.split(query)]
+    contents = [[word for word in part if word not in STOP_WORDS] for part in parts]
+    clauses = sum(
+        len(content) >= 2 or (len(part) >= 3 and bool(content))  # noqa: PLR2004  # as the docstring says
+        for part, content in zip(parts, contents, strict=True)
+    )
+    return clauses > 1 or sum(map(len, contents)) > _LONG
+
+
+def valid_positions(answer: Iterable[Any], count: int) -> list[int]:
+    """The whole numbers from 0 to `count` - 1 among what a reranker answered, each once, in its order."""
+    numbers = (int(n) for n in answer if isinstance(n, Integral) and not isinstance(n, bool))
+    return [n for n in dict.fromkeys(numbers) if 0 <= n < count]

@@ -1,0 +1,211 @@
+"""`maitred eval`: how well search finds, on a labelled set and on the tools that are configured."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from maitred.config.settings import Search, Settings
+from maitred.errors import ConfigError
+from maitred.evaluation.runner import MAX_K, Cost, Evaluation, Quality, Silence, evaluate
+from maitred.evaluation.sets import Split, read_queries, read_tools, set_name, take
+from maitred.surfaces.cli.common import (
+    ConfigOption,
+    JsonOption,
+    err,
+    known_gateway,
+    out,
+    print_json,
+    run,
+    settings_of,
+)
+
+if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait for
+    from maitred.evaluation.selfcheck import SelfCheck
+
+Mode = Literal["hybrid", "lexical", "dense"]
+
+_WIDE = 200
+
+eval_app = typer.Typer(
+    help="Measure how well search finds.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(eval_app, name="eval")
+
+
+@eval_app.command("search")
+def search_command(
+    tools: Annotated[Path, typer.Option(help="The tools, one JSON object a line.")],
+    queries: Annotated[Path, typer.Option(help="The queries with the ids of the tools that serve them.")],
+    k: Annotated[str, typer.Option(help="At which places recall is taken.")] = "1,3,5,10",
+    mode: Annotated[Mode, typer.Option(help="How to search.")] = "hybrid",
+    split: Annotated[Split, typer.Option(help="Which part of the queries to ask.")] = "all",
+    removed: Annotated[
+        int, typer.Option(min=0, help="Ask so many queries again without the tools that serve them.")
+    ] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure search on labelled queries: what it finds, how fast, at what cost, and when it is silent."""
+    ks = _places(k)
+    known = read_tools(tools)
+    name = set_name(queries)
+    asked = take(read_queries(queries, {tool.id for tool in known}), split, name)
+    if not asked:
+        raise ConfigError(str(queries), [f"no query is in the part {split!r}"])
+
+    async def go() -> Evaluation:
+        with _progress("asking", len(asked) + removed) as advance:
+            return await evaluate(
+                known, asked, ks=ks, search=Search(mode=mode), removed=removed, step=advance
+            )
+
+    found = run(go)
+    if as_json:
+        print_json({"set": name, "split": split, "queries": len(asked), **asdict(found)})
+        return
+    _print(_evaluation_table(found, f"{name}, {split}: {len(asked):,} queries, {found.tools:,} tools"))
+    if found.note:
+        out.print(Text(f"({found.note})"))
+
+
+@eval_app.command("self")
+def self_command(
+    config: ConfigOption = None,
+    server: Annotated[str, typer.Option(help="Check only the tools of this server, among all.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Find the tools of your own catalog that are hard to find or easily confused, and what to change."""
+    settings = settings_of(config)
+    if server and server not in settings.servers:
+        raise ConfigError(str(settings.source), [f"there is no server {server!r}"])
+    found = run(lambda: _check(settings, server))
+    if as_json:
+        print_json(_check_json(found))
+        return
+    for table in _check_tables(found):
+        _print(table)
+    out.print(_summary(found))
+
+
+async def _check(settings: Settings, server: str) -> "SelfCheck":
+    from maitred.evaluation.selfcheck import check  # noqa: PLC0415  # brings the gateway, see above
+
+    async with known_gateway(settings) as gateway:
+        count = len([t for t in gateway.visible_tools() if not server or t.server == server])
+        with _progress("asking for each tool", count) as advance:
+            return await check(gateway, server, advance)
+
+
+def _places(text: str) -> list[int]:
+    """The places of `--k`, in rising order."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= MAX_K for part in parts):
+        raise ConfigError("--k", [f"{text!r} must be numbers from 1 to {MAX_K} with commas between"])
+    return sorted({int(part) for part in parts})
+
+
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on standard error while something runs; a file or a pipe gets none."""
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def _print(table: Table) -> None:
+    """A table as wide as the terminal; a file or a pipe gets it wide enough for most names."""
+    (out if out.is_terminal else Console(width=_WIDE)).print(table)
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")  # names of tools are there to be copied
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _evaluation_table(found: Evaluation, title: str) -> Table:
+    rows = [*_quality_rows(found.quality), *_silence_rows(found.silence, ""), *_cost_rows(found.cost)]
+    if found.removal:
+        rows += _silence_rows(found.removal.silence, f", {found.removal.tools_removed} tools taken out")
+    how = f"mode {found.mode}" + (f", {found.embedder}" if found.embedder else "")
+    return _table(f"{title}, {how}", ("measure", "value", "of"), rows)
+
+
+def _quality_rows(quality: Quality | None) -> list[tuple[str, str, str]]:
+    if quality is None:
+        return []
+    figures = {f"R@{k}": value for k, value in quality.recall.items()}
+    figures |= {"NDCG@10": quality.ndcg_at_10, "MRR": quality.mrr}
+    return [(name, _percent(value), f"{quality.queries:,} queries") for name, value in figures.items()]
+
+
+def _silence_rows(silence: Silence, where: str) -> list[tuple[str, str, str]]:
+    rows = []
+    if silence.false_answers is not None:
+        of = f"{silence.nothing_relevant:,} queries that nothing serves{where}"
+        rows.append(("false answers", _percent(silence.false_answers), of))
+    if silence.false_silence is not None:
+        of = f"{silence.something_relevant:,} queries that a tool serves{where}"
+        rows.append(("false silence", _percent(silence.false_silence), of))
+    return rows
+
+
+def _cost_rows(cost: Cost) -> list[tuple[str, str, str]]:
+    how = "o200k" if cost.counted == "o200k" else "an upper estimate"
+    return [
+        ("milliseconds", f"{cost.p50_ms:.1f} / {cost.p95_ms:.1f}", "a search, p50 / p95"),
+        ("tokens", f"{cost.p50_tokens:.0f} / {cost.p95_tokens:.0f}", f"an answer of five, p50 / p95, {how}"),
+    ]
+
+
+def _check_tables(found: "SelfCheck") -> list[Table]:
+    tables = []
+    if found.hard:
+        rows = [
+            (
+                tool.name,
+                f"{tool.found} of {len(tool.asked)}",
+                tool.instead[0] if tool.instead else "",
+                "; ".join(tool.advice),
+            )
+            for tool in found.hard
+        ]
+        tables.append(_table("hard to find", ("tool", "found", "first instead", "what to change"), rows))
+    if found.confusable:
+        pairs = [(pair.first, pair.second, pair.why) for pair in found.confusable]
+        tables.append(_table("easily confused", ("tool", "with", "why"), pairs))
+    return tables
+
+
+def _summary(found: "SelfCheck") -> Text:
+    return Text(
+        f"{found.tools:,} tools asked for in {found.phrases:,} phrases: {_percent(found.at_first)} %"
+        f" at first, {_percent(found.among_five)} % among the first five; {len(found.hard):,} hard to find,"
+        f" {len(found.confusable):,} pairs easily confused"
+    )
+
+
+def _check_json(found: "SelfCheck") -> Mapping[str, Any]:
+    hard = [asdict(tool) | {"found": tool.found} for tool in found.hard]
+    return asdict(found) | {"hard": hard}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
