@@ -198,6 +198,7 @@ class Gateway:
         wanted = [phrase for phrase in phrases if phrase.strip()]
         reasons = self._reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)
+        unknown = visible - snapshot.known
         only = Filter(visible=visible, server=server, read_only=read_only)
         most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
         found, note = await self._search.search(wanted, only, most)
@@ -216,9 +217,7 @@ class Gateway:
             ],
             bands=found.bands,
             withheld={name: (n, reasons[name]) for name, n in counts.items() if name in reasons},
-            unread={
-                name: why for name in reasons if not reasons[name] and (why := self._why_not_known(name))
-            },
+            unread={name: self._why_not_known(name) for name in reasons if name in unknown},
             note=note,
             budget_tokens=self._budget(SEARCH_TOKENS),
         )
@@ -351,15 +350,16 @@ class Gateway:
 
     def _reasons(self) -> dict[str, str]:
         """Each server with the reason why its tools may not be shown now; empty if they may."""
-        health = self._pool.health()
+        refused = self._pool.refused()
+        well = Health()
         specs = self.settings.servers
-        return {name: _why_withheld(spec, health.get(name) or Health()) for name, spec in specs.items()}
+        return {name: _why_withheld(spec, refused.get(name, well)) for name, spec in specs.items()}
 
     def _why_not_known(self, server: str) -> str:
         """Why nothing of a server can be found yet; empty when its tools are known."""
-        record = self.snapshot.servers.get(server)
-        if record is not None and record.facts.era:
+        if server in self.snapshot.known:
             return ""
+        record = self.snapshot.servers.get(server)
         if server in self._keeper.discovering:
             return "still starting"
         health = self._pool.health().get(server) or Health()

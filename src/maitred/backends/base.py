@@ -136,6 +136,10 @@ class ServerPool(Connections, Protocol):
         """How every backend is doing."""
         ...
 
+    def refused(self) -> Mapping[str, Health]:
+        """The backends that failed so often that they are not tried now."""
+        ...
+
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines of a server's standard error."""
         ...

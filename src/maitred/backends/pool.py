@@ -69,12 +69,17 @@ class Owner:
         """The specification it was made from."""
         return self.backend.spec
 
+    @property
+    def refuses(self) -> bool:
+        """Whether its circuit breaker is open."""
+        return self.health.failures >= _BREAKER_AT and self._retry_at > time.monotonic()
+
     def snapshot(self) -> Health:
         """How it is doing, with the time until the circuit breaker lets the next start through."""
         wait = self._retry_at - time.monotonic()
         return replace(
             self.health,
-            retry_in_s=wait if wait > 0 and self.health.failures >= _BREAKER_AT else None,
+            retry_in_s=wait if wait > 0 and self.refuses else None,
             in_flight=self._in_flight,
             pid=self.backend.pid,
         )
@@ -303,6 +308,10 @@ class BackendPool:
     def health(self) -> dict[str, Health]:
         """How every backend is doing."""
         return {name: owner.snapshot() for name, owner in self._owners.items()}
+
+    def refused(self) -> dict[str, Health]:
+        """The backends that failed so often that they are not tried now; quick where all are well."""
+        return {name: owner.snapshot() for name, owner in self._owners.items() if owner.refuses}
 
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines of a server's standard error."""

@@ -58,6 +58,11 @@ class Snapshot:
             groups.setdefault(tool.server, []).append(tool)
         return {name: tuple(tools) for name, tools in groups.items()}
 
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The servers that were discovered at least once."""
+        return frozenset(name for name, record in self.servers.items() if record.facts.era)
+
     def after(self, change: Change, generation: int) -> "Snapshot":
         """The snapshot that a change leads to, without asking the store."""
         gone = set(change.removed_servers)

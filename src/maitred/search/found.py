@@ -10,7 +10,7 @@ from maitred.search.base import Vectors
 Mode = Literal["hybrid", "lexical", "dense"]
 
 STRONG: Final = 0.5
-FAIR: Final = 0.25
+FAIR: Final = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
