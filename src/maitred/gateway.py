@@ -37,6 +37,8 @@ Detail = Literal["brief", "full"]
 _PAGE_TOOLS = 100
 MAX_LIMIT = 20
 MAX_NAMES = 10
+MAX_PHRASES = 20
+_PHRASE_CHARACTERS = 2_000
 
 
 class Gateway:
@@ -195,17 +197,18 @@ class Gateway:
             raise PathNotFoundError(f"server/{server}", nearest=self._near_servers(server))
         snapshot = self.snapshot
         await self._search.update(snapshot)
-        wanted = [phrase for phrase in phrases if phrase.strip()]
+        wanted = [_readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
         reasons = self._reasons()
         visible = frozenset(name for name, why in reasons.items() if not why)
         unknown = visible - snapshot.known
         only = Filter(visible=visible, server=server, read_only=read_only)
         most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
         found, note = await self._search.search(wanted, only, most)
+        snapshot = found.snapshot
         counts = Counter(tool.server for tool in found.withheld)
         render = views.full if detail == "full" else views.line
         return SearchAnswer(
-            phrases=phrases,
+            phrases=wanted or phrases[:1],
             results=[
                 FoundTool(
                     tool=hit.tool,
@@ -368,6 +371,11 @@ class Gateway:
     def _near_servers(self, name: str) -> list[str]:
         wanted = name.casefold()
         return [f"server/{n}" for n in self.settings.servers if wanted and wanted in n.casefold()][:3]
+
+
+def _readable(phrase: str) -> str:
+    """A phrase as search reads it: of bounded length, without halves of characters."""
+    return phrase[:_PHRASE_CHARACTERS].encode("utf-8", "replace").decode()
 
 
 def _why_withheld(spec: ServerSpec, health: Health) -> str:

@@ -5,7 +5,7 @@ What is slow to import is imported here when it is needed, so that `maitred --he
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,13 +122,14 @@ async def open_search(settings: Settings) -> "AsyncIterator[SearchEngine]":
 
     resolve = resolver(os.environ)
     async with AsyncExitStack() as stack:
+        ends = stack.enter_context(ExitStack())  # after the engine that uses what is made
 
         def embedder() -> "Embedder | None":
             from maitred.search.embedders import OpenAiEmbedder, make_embedder
 
             made = make_embedder(settings.search, resolve)
             if isinstance(made, OpenAiEmbedder):
-                stack.callback(made.close)
+                ends.callback(made.close)
             return made
 
         reranker = None

@@ -3,6 +3,7 @@
 import resource
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from maitred.catalog.vectors import SqliteVectors
 from maitred.search.base import Candidate, Document, Embedder, Vectors
 from maitred.search.engine import SearchEngine
 from maitred.search.found import Filter
+from maitred.search.fusion import clauses
+from maitred.search.hybrid import HybridIndex
 from maitred.search.rerank import RerankStage
 from maitred.search.static import StaticEmbedder
 
@@ -254,3 +257,87 @@ async def test_queries_that_are_not_english_find_their_tools(query: str, expecte
         found, _ = await search.search([query], every, 5)
     assert found.hits[0].tool.name == expected
     assert found.bands[query] in ("strong", "fair")
+
+
+async def test_vectors_of_tools_that_are_gone_are_dropped(tmp_path: Path) -> None:
+    """The cache follows the catalog; it does not grow with its history."""
+    path = await catalog(tmp_path)
+    async with engine(Meaning(), SqliteVectors(path)) as search:
+        for generation in range(5):
+            about = f"Version {generation} of a letter."
+            await search.update(snapshot_of([raw("mail", "send", description=about)], generation=generation))
+            await search.settled()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
+    connection.close()
+
+
+async def test_what_was_embedded_before_a_failure_is_kept(tmp_path: Path) -> None:
+    """A slow embedder that breaks off, or a gateway that ends, does not begin anew at the next start."""
+
+    class Breaking(Meaning):
+        def documents(self, documents: Sequence[Document]) -> Vectors:
+            if self.embedded >= 60:
+                raise ConnectionError("gone")
+            return super().documents(documents)
+
+    path = await catalog(tmp_path)
+    async with engine(Breaking(quick=False), SqliteVectors(path)) as search:
+        many = [raw("other", f"t{n}", description=f"Letter {n}.") for n in range(100)]
+        await search.update(snapshot_of(many))
+        await search.settled()
+        assert search.semantics.why == "gone"
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (64,)
+    connection.close()
+
+
+async def test_a_vector_that_comes_after_its_tool_changed_is_passed_over() -> None:
+    """Also when the index was made anew meanwhile and the row belongs to another tool."""
+    index = HybridIndex()
+    index.update(snapshot_of([raw("other", f"a{n}") for n in range(5_000)], generation=1))
+    late = index.pending()
+    for generation in (2, 3):
+        index.update(
+            snapshot_of([raw("other", f"b{n}_{generation}") for n in range(5_000)], generation=generation)
+        )
+    index.keep(late, np.ones((len(late), 4), np.float32))
+
+    assert index.missing == 5_000
+
+
+async def test_a_phrase_that_an_embedder_cannot_read_spoils_no_other() -> None:
+    """One bad text is searched by words; the next query goes by meaning again."""
+
+    class Picky(Meaning):
+        def queries(self, texts: Sequence[str]) -> Vectors:
+            if "bad" in texts[0]:
+                raise ValueError("400: bad text")
+            return super().queries(texts)
+
+    async with engine(Picky()) as search:
+        await search.update(TOOLS)
+        await search.settled()
+        assert (await names(search, "bad letter"))[0] == ["mail__send_letter"]
+        assert await names(search, "cab") == (["taxi__order_ride"], "")
+
+
+async def test_an_answer_names_no_path_of_the_machine() -> None:
+    """The reason is for the agent's reader; where files lie is for the log and `doctor`."""
+
+    def refuse() -> Embedder:
+        raise OSError("cannot read /home/somebody/secret/static.npz: gone")
+
+    async with SearchEngine(make_embedder=refuse) as search:
+        await search.update(TOOLS)
+        await search.settled()
+        _, note = await names(search, "letter")
+    assert note == "semantic search is off: cannot read …: gone"
+    assert "/home/somebody" in search.semantics.why
+
+
+def test_a_phrase_of_dots_is_cut_quickly() -> None:
+    """A pattern that looks back at every mark would take minutes, in which nobody is served."""
+    started = time.monotonic()
+    assert clauses("." * 100_000 + "x") == []
+    assert time.monotonic() - started < 1.0

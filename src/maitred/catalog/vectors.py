@@ -1,5 +1,6 @@
 """Vectors of tools, kept beside the catalog so that they are made once; losing them costs only time."""
 
+import json
 import sqlite3
 from collections.abc import Collection, Mapping
 from contextlib import closing
@@ -13,36 +14,49 @@ _BUSY_S = 10.0
 class SqliteVectors:
     """The vectors in the SQLite file of a catalog, by content hash; each body is what the caller made of it.
 
-    Both methods raise `sqlite3.Error` when the file does not let itself be read or written.
+    The methods raise `sqlite3.Error` when the file does not let itself be read or written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def load(self, model: str) -> Mapping[str, bytes]:
-        """All vectors of a model."""
+    async def load(self, model: str, digests: Collection[str]) -> Mapping[str, bytes]:
+        """The vectors of a model that are kept for some content hashes."""
+        query = (
+            "SELECT digest, body FROM vectors WHERE model = ? AND typeof(body) = 'blob'"
+            " AND digest IN (SELECT value FROM json_each(?))"
+        )
 
         def load() -> Mapping[str, bytes]:
             with closing(self._connect()) as connection:
-                query = "SELECT digest, body FROM vectors WHERE model = ?"
-                return {str(digest): bytes(body) for digest, body in connection.execute(query, (model,))}
+                return dict(connection.execute(query, (model, json.dumps(list(digests)))).fetchall())
 
         return await anyio.to_thread.run_sync(load)
 
-    async def save(self, model: str, fresh: Mapping[str, bytes], keep: Collection[str]) -> None:
-        """Add vectors of a model, and drop those of tools that are not there any more."""
+    async def save(self, model: str, fresh: Mapping[str, bytes]) -> None:
+        """Add vectors of a model."""
+        rows = [(model, digest, body) for digest, body in fresh.items()]
 
         def save() -> None:
             with closing(self._connect()) as connection:
-                known = connection.execute("SELECT digest FROM vectors WHERE model = ?", (model,)).fetchall()
-                gone = [(model, digest) for (digest,) in known if digest not in keep]
-                rows = [(model, digest, body) for digest, body in fresh.items()]
                 connection.execute("BEGIN IMMEDIATE")
-                connection.executemany("DELETE FROM vectors WHERE model = ? AND digest = ?", gone)
                 connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
                 connection.execute("COMMIT")
 
         await anyio.to_thread.run_sync(save)
+
+    async def prune(self, model: str, keep: Collection[str]) -> None:
+        """Drop the vectors of other models and of tools that are not there any more."""
+
+        def prune() -> None:
+            with closing(self._connect()) as connection:
+                known = connection.execute("SELECT model, digest FROM vectors").fetchall()
+                gone = [key for key in known if key[0] != model or key[1] not in keep]
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("DELETE FROM vectors WHERE model = ? AND digest = ?", gone)
+                connection.execute("COMMIT")
+
+        await anyio.to_thread.run_sync(prune)
 
     def _connect(self) -> sqlite3.Connection:
         where = f"{self._path.absolute().as_uri()}?mode=rw"

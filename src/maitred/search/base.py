@@ -82,7 +82,7 @@ class Embedder(Protocol):
 
     @property
     def is_quick(self) -> bool:
-        """Whether thousands of documents take a second, so that nothing needs to be shown meanwhile."""
+        """Whether thousands of documents take a second, and a query so little that no thread is needed."""
         ...
 
     def documents(self, documents: Sequence[Document]) -> Vectors:

@@ -31,6 +31,10 @@ class Cache(Generic[K, V]):
         self._entries.move_to_end(key)
         return entry[1]
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+
     def put(self, key: K, value: V) -> None:
         """Keep a value."""
         self._entries[key] = (self._clock(), value)

@@ -9,6 +9,8 @@ from maitred.search.base import Vectors
 
 EXACT_ROWS = 20_000
 _PREFILTERED = 1_000
+_NEAR_A_PART = 500
+_WORDS_IN_ONE = 4
 
 
 class VectorIndex:
@@ -45,31 +47,47 @@ class VectorIndex:
         return self._vectors[list(rows)]
 
     def search(self, queries: Vectors, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Cosines of shape (queries, rows of `mask`); -1 where the mask or the prefilter excludes a row."""
+        """Cosines of shape (queries, rows of `mask`); -1 where the mask or the prefilter excludes a row.
+
+        The first query is a whole phrase, the others are its parts. Of many rows a part sees only the nearest
+        exactly; the others get the least of what those have.
+        """
         capacity = len(mask)
         scores = np.full((len(queries), capacity), -1.0, np.float32)
         rows = np.flatnonzero(mask & self.has(capacity))
         if not len(rows) or not len(queries):
             return scores
         if len(rows) > self._exact_rows:
-            rows = self._near(queries, rows)
-        every = 2 * len(rows) > capacity  # taking rows out costs more than scoring those that are not wanted
-        vectors = self._vectors[:capacity] if every else self._vectors[rows]
-        for score, query in zip(scores, queries, strict=True):
-            # not `@`: the threads of a linear algebra library wait for each other where processors are busy
-            cosines = np.einsum("nd,d->n", vectors, query)
-            score[rows] = cosines[rows] if every else cosines
+            rows = np.unique(np.concatenate([self._near(query, rows, _PREFILTERED) for query in queries]))
+        scores[0, rows] = self._exact(queries[0], rows, capacity)
+        for score, query in zip(scores[1:], queries[1:], strict=True):
+            near = rows if len(rows) <= _NEAR_A_PART else self._near(query, rows, _NEAR_A_PART)
+            cosines = self._exact(query, near, capacity)
+            score[rows] = cosines.min()
+            score[near] = cosines
         return scores
 
-    def _near(self, queries: Vectors, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The rows whose signs differ least from those of any of the queries."""
-        words = self._codes.view(np.uint64) if self._codes.shape[1] % 8 == 0 else self._codes
-        chosen = []
-        for query in queries:
-            code = np.packbits(query > 0).view(words.dtype)
-            distance = np.bitwise_count(words ^ code).sum(axis=1, dtype=np.uint16)[rows]
-            chosen.append(rows[np.argpartition(distance, _PREFILTERED)[:_PREFILTERED]])
-        return np.unique(np.concatenate(chosen))
+    def _exact(self, query: Vectors, rows: NDArray[np.intp], capacity: int) -> NDArray[np.float32]:
+        """The cosines of some rows."""
+        # not `@`: the threads of a linear algebra library wait for each other where processors are busy
+        if 2 * len(rows) > capacity:  # taking rows out costs more than scoring those that are not wanted
+            return np.asarray(np.einsum("nd,d->n", self._vectors[:capacity], query)[rows])
+        return np.asarray(np.einsum("nd,d->n", self._vectors[rows], query))
+
+    def _near(self, query: Vectors, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+        """The rows whose signs differ least from those of a query."""
+        if len(rows) <= count:
+            return rows
+        codes = self._codes[: rows[-1] + 1]
+        words = codes.view(np.uint64) if codes.shape[1] % 8 == 0 else codes
+        differing = np.bitwise_count(words ^ np.packbits(query > 0).view(words.dtype))
+        if differing.shape[1] == _WORDS_IN_ONE:  # four small numbers are added as the bytes of one
+            distance = (differing.view(np.uint32).ravel() * np.uint32(0x01010101)) >> np.uint32(24)
+        else:
+            distance = differing.sum(axis=1, dtype=np.uint32)
+        if len(rows) < len(distance):
+            distance = distance[rows]
+        return rows[np.argpartition(distance, count)[:count]]
 
     def _grow(self, capacity: int, dimensions: int) -> None:
         size = len(self._has)

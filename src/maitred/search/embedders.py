@@ -36,7 +36,7 @@ _ERRORS_ONLY = 3  # onnxruntime's name for it
 _BLANK = "."  # what is asked instead of an empty text, which endpoints refuse
 
 _CONNECT_S = 5.0
-_DOCUMENTS_S = 60.0
+_DOCUMENTS_S = 15.0
 _QUERIES_S = 10.0
 
 

@@ -4,7 +4,7 @@ Whatever an embedder or the cache raises ends up in `Semantics.why` or in the lo
 """
 
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -24,6 +24,7 @@ _BATCH = 64
 _QUICK_BATCH = 2_048
 _WAIT_S = 1.0
 _QUERY_S = 2.0
+_PROBE = "tool"
 _RETRY_S = 30.0
 _MAX_CLAUSES = 8
 _LENGTH_ERROR = 0.02
@@ -33,12 +34,16 @@ _FLOAT16_BYTES = 2
 class VectorCache(Protocol):
     """Where vectors are kept between runs."""
 
-    async def load(self, model: str) -> Mapping[str, bytes]:
-        """All vectors of a model by content hash."""
+    async def load(self, model: str, digests: Collection[str]) -> Mapping[str, bytes]:
+        """The vectors of a model that are kept for some content hashes."""
         ...
 
-    async def save(self, model: str, fresh: Mapping[str, bytes], keep: Collection[str]) -> None:
-        """Add vectors, and drop those of tools that are not there any more."""
+    async def save(self, model: str, fresh: Mapping[str, bytes]) -> None:
+        """Add vectors of a model."""
+        ...
+
+    async def prune(self, model: str, keep: Collection[str]) -> None:
+        """Drop the vectors of other models and of tools that are not there any more."""
         ...
 
 
@@ -48,7 +53,9 @@ class Embedding:
     def __init__(self, make: Callable[[], Embedder | None], cache: VectorCache | None) -> None:
         self._make = make
         self._cache = cache
+        self._made: Embedder | None = None
         self._embedder: Embedder | None = None
+        self._preparing = False
         self._model = ""
         self._bytes = 0
         self._why = ""
@@ -67,13 +74,14 @@ class Embedding:
         """How far search goes by meaning now."""
         total = self._index.tools if self._index else 0
         done = total - self._index.missing if self._index else 0
-        model = self._model if self._embedder else ""
+        model = self._model if self._embedder else "loading" if self._preparing else ""
         return Semantics(model=model, done=done, total=total, why=self._why, not_kept=self._not_kept)
 
     def supply(self, index: "HybridIndex") -> None:
         """The index has new tools; their vectors follow."""
         self._index = index
-        self._idle = anyio.Event()
+        if self._idle.is_set():  # else somebody waits for the one that is there
+            self._idle = anyio.Event()
         self._work.set()
         self._patience_ends = anyio.current_time() + _WAIT_S
 
@@ -115,53 +123,71 @@ class Embedding:
             return known
         texts = [phrase, *clauses(phrase)[:_MAX_CLAUSES]]
         try:
-            with anyio.fail_after(_QUERY_S):
-                vectors = await anyio.to_thread.run_sync(embedder.queries, texts, abandon_on_cancel=True)
-        except TimeoutError:
-            self._fail(TimeoutError(f"the embedder did not answer within {_QUERY_S:g} s"))
-            return None
+            vectors = await self._ask(embedder, texts)
         except Exception as error:  # noqa: BLE001  # whatever an embedder raises, words are left
-            self._fail(error)
+            try:  # was it this phrase alone?
+                await self._ask(embedder, [_PROBE])
+            except Exception:  # noqa: BLE001  # as above
+                self._fail(error)
             return None
         self._recover()
         self._queries.put(phrase, vectors)
         return vectors
 
+    @staticmethod
+    async def _ask(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+        if embedder.is_quick:
+            return embedder.queries(texts)
+        try:
+            with anyio.fail_after(_QUERY_S):
+                return await anyio.to_thread.run_sync(embedder.queries, texts, abandon_on_cancel=True)
+        except TimeoutError:
+            raise TimeoutError(f"the embedder did not answer within {_QUERY_S:g} s") from None
+
     # --- documents ----------------------------------------------------------------------------------------
 
     async def _embed_pending(self) -> None:
-        embedder = self._embedder or await anyio.to_thread.run_sync(self._prepare)
-        self._embedder = embedder
-        if embedder is None or self._index is None:
+        embedder, index = await self._prepared(), self._index
+        if embedder is None or index is None:
             return
-        kept = await self._load()
-        pending = await anyio.to_thread.run_sync(self._take_over, kept, self._index)
-        fresh: dict[str, bytes] = {}
+        wanted = await anyio.to_thread.run_sync(index.pending)
+        kept = await self._load([one.digest for one in wanted.values()])
+        pending = await anyio.to_thread.run_sync(self._take_over, wanted, kept, index)
         rows = list(pending)
         batch = _QUICK_BATCH if embedder.is_quick else _BATCH
         for start in range(0, len(rows), batch):
             part = {row: pending[row] for row in rows[start : start + batch]}
-            fresh |= await anyio.to_thread.run_sync(
-                _embed, embedder, part, self._index, abandon_on_cancel=True
-            )
+            fresh = await anyio.to_thread.run_sync(_embed, embedder, part, index, abandon_on_cancel=True)
             self.version += 1
+            await self._save(fresh)
         self._recover()
-        if fresh:
-            await self._save(fresh, {*kept, *fresh})
+        if rows and not self._not_kept:
+            await self._prune(index)
+
+    async def _prepared(self) -> Embedder | None:
+        """The embedder, made and tried, so that one that cannot work is never used."""
+        if self._embedder is None:
+            self._preparing = True
+            try:
+                self._embedder = await anyio.to_thread.run_sync(self._prepare, abandon_on_cancel=True)
+            finally:
+                self._preparing = False
+                self.version += 1
+        return self._embedder
 
     def _prepare(self) -> Embedder | None:
-        """Make the embedder and try it, so that one that cannot work is never used."""
-        embedder = self._make()
-        if embedder is not None:
-            self._bytes = _FLOAT16_BYTES * int(embedder.queries(["tool"]).shape[1])
-            self._model = embedder.model
-        return embedder
+        self._made = self._made or self._make()
+        if self._made is not None:
+            self._bytes = _FLOAT16_BYTES * int(self._made.queries([_PROBE]).shape[1])
+            self._model = self._made.model
+        return self._made
 
-    def _take_over(self, kept: Mapping[str, bytes], index: "HybridIndex") -> Mapping[int, Document]:
+    def _take_over(
+        self, pending: dict[int, Document], kept: Mapping[str, bytes], index: "HybridIndex"
+    ) -> dict[int, Document]:
         """Give the index the vectors that were kept; what is still to be embedded."""
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
-        pending = index.pending()
         bodies = {row: kept.get(one.digest, b"") for row, one in pending.items()}
         bodies = {row: body for row, body in bodies.items() if len(body) == self._bytes}
         if not bodies:
@@ -170,30 +196,41 @@ class Embedding:
         with np.errstate(all="ignore"):  # damaged ones may be anything
             lengths = np.linalg.norm(vectors.astype(np.float32), axis=1)
         sound = (np.abs(lengths - 1) < _LENGTH_ERROR) | (lengths == 0)  # exactly nothing known
-        rows = [row for row, good in zip(bodies, sound, strict=True) if good]
-        index.keep(rows, vectors[sound].astype(np.float32))
+        known = {row: pending[row] for row, good in zip(bodies, sound, strict=True) if good}
+        index.keep(known, vectors[sound].astype(np.float32))
         self.version += 1
-        return {row: one for row, one in pending.items() if row not in set(rows)}
+        return {row: one for row, one in pending.items() if row not in known}
 
-    async def _load(self) -> Mapping[str, bytes]:
+    async def _load(self, digests: Collection[str]) -> Mapping[str, bytes]:
         if self._cache is None:
             return {}
         try:
-            return await self._cache.load(self._model)
+            return await self._cache.load(self._model, digests)
         except sqlite3.Error as error:
-            log.warning("kept vectors cannot be read; they are made anew", reason=str(error))
-            self._not_kept = str(error)
+            self._cannot_keep(error)
             return {}
 
-    async def _save(self, fresh: Mapping[str, bytes], keep: Collection[str]) -> None:
+    async def _save(self, fresh: Mapping[str, bytes]) -> None:
         if self._cache is None:
             return
         try:
-            await self._cache.save(self._model, fresh, keep)
+            await self._cache.save(self._model, fresh)
             self._not_kept = ""
         except sqlite3.Error as error:
+            self._cannot_keep(error)
+
+    async def _prune(self, index: "HybridIndex") -> None:
+        if self._cache is None or index.missing:
+            return
+        try:
+            await self._cache.prune(self._model, index.digests())
+        except sqlite3.Error as error:
+            self._cannot_keep(error)
+
+    def _cannot_keep(self, error: sqlite3.Error) -> None:
+        if str(error) != self._not_kept:
             log.warning("vectors cannot be kept; the next start makes them anew", reason=str(error))
-            self._not_kept = str(error)
+        self._not_kept = str(error)
 
     def _fail(self, error: Exception) -> None:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -204,14 +241,14 @@ class Embedding:
         self.version += 1
 
     def _recover(self) -> None:
-        if self._why:
-            self._why = ""
+        if self._why or self._retry_at:
+            self._why, self._retry_at = "", 0.0
             self.version += 1
 
 
 def _embed(embedder: Embedder, part: Mapping[int, Document], index: "HybridIndex") -> dict[str, bytes]:
     """Embed a batch, give it to the index, and return it as it is kept."""
     vectors = embedder.documents(list(part.values()))
-    index.keep(list(part), vectors)
+    index.keep(part, vectors)
     bodies = vectors.astype("float16")
     return {one.digest: body.tobytes() for one, body in zip(part.values(), bodies, strict=True)}

@@ -40,6 +40,7 @@ class SearchEngine:
         self._mode = mode
         self._hybrid: HybridIndex | None = None
         self._supplied = -2
+        self._used: set[ToolKey] = set()
         self._embedding = Embedding(make_embedder if mode != "lexical" else lambda: None, cache)
         self._reranker = reranker
         self._results: Cache[object, tuple[Found, str]] = Cache(_CACHED_RESULTS, _CACHED_S)
@@ -63,6 +64,7 @@ class SearchEngine:
             if self._supplied != snapshot.generation:
                 await anyio.to_thread.run_sync(self._step, snapshot)
                 self._embedding.supply(self._index)
+                self._results.clear()
                 self._supplied = snapshot.generation
 
     def _step(self, snapshot: Snapshot) -> None:
@@ -90,6 +92,9 @@ class SearchEngine:
         """A tool was called with success; among equals it comes first from now on."""
         if self._hybrid is not None:
             self._hybrid.used(key)
+        if key not in self._used:
+            self._used.add(key)
+            self._results.clear()
 
     def nearest(self, name: str, snapshot: Snapshot) -> list[str]:
         """Published names that a mistaken name may have meant; quick after `update`, which it else does."""

@@ -1,13 +1,17 @@
 """What a search is asked for and what it finds: values, light to import."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import Band, Tool
 from maitred.search.base import Vectors
 
 Mode = Literal["hybrid", "lexical", "dense"]
+
+_PATH = re.compile(r"(?:[A-Za-z]:)?[\\/][^\s:;,'\")]+")
 
 STRONG: Final = 0.5
 FAIR: Final = 0.2
@@ -50,11 +54,13 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The best hits of all phrases, best first; what would be among them but must not be shown.
+    """The best hits of all phrases, best first, with the snapshot they are of.
 
+    `withheld` would be among them, but must not be shown.
     `bands` tells of each phrase how well its best hit serves it.
     """
 
+    snapshot: Snapshot
     hits: Sequence[Hit]
     withheld: Sequence[Tool] = ()
     bands: Mapping[str, Band] = field(default_factory=dict)
@@ -77,7 +83,7 @@ class Semantics:
     def note(self) -> str:
         """What the reader of an answer should know; empty when all is well."""
         if self.why:
-            return f"semantic search is off: {self.why}"
+            return f"semantic search is off: {_PATH.sub('…', self.why)}"
         if self.model and self.done < self.total:
             return f"semantic: warming {100 * self.done // self.total} %"
         return ""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from maitred.search.lexical import LexicalScores
 
 CANDIDATES: Final = 100
-_BREAK = re.compile(r"[.!?;,\n]+(?=\s|$)")
+_BREAK = re.compile(r"(?<![.!?;,\n])[.!?;,\n]+(?=\s|$)")
 _SHARE = (0.1, 0.1)  # of the lexical score: constant, and by how many rare words the best hit matches
 _SHARE_LEAST, _SHARE_MOST = 0.15, 0.7
 _HYBRID = (-5.1, 0.8, 7.6)  # confidence: constant, by coverage, by cosine

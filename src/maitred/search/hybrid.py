@@ -5,7 +5,7 @@ why a lock guards it. Vectors may come later than words, or never: a search uses
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
 
@@ -27,6 +27,8 @@ _MORE = 15  # hits beyond the limit, from which other servers may be lifted
 _USAGE_WEIGHT = 0.02
 _CERTAIN = 2.0
 _COMPACT_AT = 4_096
+_NAME_CHARACTERS = 200
+_PATIENCE_S = 0.05
 _SPELLED = 100  # tools whose names are compared letter by letter
 
 
@@ -38,7 +40,7 @@ class HybridIndex:
         self._mode = mode
         self._exact_rows = exact_rows
         self._used: dict[ToolKey, int] = {}
-        self._generation = -2
+        self._snapshot = Snapshot(generation=-2)
         self._clear()
 
     def _clear(self) -> None:
@@ -46,13 +48,14 @@ class HybridIndex:
         self._lexical = LexicalIndex()
         self._dense = VectorIndex(self._exact_rows)
         self._pending: dict[int, Document] = {}
+        self._digests: dict[int, str] = {}
 
     # --- keeping in step ----------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
         """The generation of the snapshot that it agrees with."""
-        return self._generation
+        return self._snapshot.generation
 
     @property
     def tools(self) -> int:
@@ -67,7 +70,7 @@ class HybridIndex:
     def update(self, snapshot: Snapshot) -> None:
         """Agree with a snapshot; costs what changed, not what there is. New tools wait for their vectors."""
         with self._lock:
-            if snapshot.generation == self._generation:
+            if snapshot.generation == self.generation:
                 return
             if self._rows.wasted > max(_COMPACT_AT, len(self._rows.tools)):
                 self._clear()
@@ -76,30 +79,36 @@ class HybridIndex:
             self._dense.remove(gone)
             for row in gone:
                 self._pending.pop(row, None)
+                self._digests.pop(row, None)
             documents = [document(snapshot, tool) for _, tool in fresh]
             rows = [row for row, _ in fresh]
             self._lexical.add(rows, documents, self._rows.capacity)
             self._pending.update(zip(rows, documents, strict=True))
-            self._generation = snapshot.generation
+            self._snapshot = snapshot
 
     def pending(self) -> dict[int, Document]:
         """The rows that have no vector yet, with what is to be embedded."""
         with self._lock:
             return dict(self._pending)
 
-    def keep(self, rows: Sequence[int], vectors: Vectors) -> None:
-        """Take the vectors of rows that were pending; those that went meanwhile are passed over."""
+    def keep(self, documents: Mapping[int, Document], vectors: Vectors) -> None:
+        """Take the vectors of documents that were pending; those that went meanwhile are passed over."""
         with self._lock:
-            wanted = [place for place, row in enumerate(rows) if row in self._pending]
-            kept = [rows[place] for place in wanted]
+            rows = list(documents)
+            wanted = [at for at, row in enumerate(rows) if self._pending.get(row) is documents[row]]
+            kept = [rows[at] for at in wanted]
             self._dense.add(kept, vectors[wanted], self._rows.capacity)
             for row in kept:
-                del self._pending[row]
+                self._digests[row] = self._pending.pop(row).digest
+
+    def digests(self) -> set[str]:
+        """The content hashes of all tools that have a vector."""
+        with self._lock:
+            return set(self._digests.values())
 
     def used(self, key: ToolKey) -> None:
-        """A tool was called with success; among equals it comes first from now on."""
-        with self._lock:
-            self._used[key] = self._used.get(key, 0) + 1
+        """A tool was called with success; among equals it comes first from now on. Waits for nothing."""
+        self._used[key] = self._used.get(key, 0) + 1
 
     # --- searching ----------------------------------------------------------------------------------------
 
@@ -112,19 +121,26 @@ class HybridIndex:
             if hidden.any():
                 for query in queries:
                     withheld |= self._missed(query, shown | hidden, hidden, limit)
+            snapshot = self._snapshot
         return Found(
+            snapshot=snapshot,
             hits=merge(list(rankings.values()), limit),
             withheld=list(withheld.values()),
             bands={phrase: hits[0].band if hits else "none" for phrase, hits in rankings.items()},
         )
 
     def nearest(self, name: str, limit: int = 3) -> list[str]:
-        """Published names that a mistaken name may have meant, likeliest first."""
-        with self._lock:
+        """Published names that a mistaken name may have meant, likeliest first; none while it is updated."""
+        name = name[:_NAME_CHARACTERS]
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            return []
+        try:
             terms = query_terms(name)[:_MAX_TERMS]
             scores = self._lexical.search(terms, self._rows.capacity, misspelled=True).scores
             rows = np.argsort(-scores, kind="stable")[:_SPELLED]
             tools = [self._rows.tools[row] for row in rows.tolist() if scores[row] > 0]
+        finally:
+            self._lock.release()
         wanted = SequenceMatcher(b=normalised(name), autojunk=False)
         likeness = {tool.name: _likeness(wanted, tool) for tool in tools}
         return sorted(likeness, key=lambda one: (-likeness[one], one))[:limit]

@@ -87,13 +87,15 @@ class Rows:
 
     def named(self, phrase: str, mask: Mask) -> list[int]:
         """The rows whose published or raw name a phrase is, in whatever spelling, by name."""
-        found = [row for row in self._exact.get(normalised(phrase), ()) if mask[row]]
+        wanted = normalised(phrase)
+        found = [row for row in self._exact.get(wanted, ()) if wanted and mask[row]]
         return sorted(found, key=lambda row: self.tools[row].name)
 
     def of_server(self, phrase: str, mask: Mask) -> AbstractSet[int]:
         """The rows of the servers whose name a phrase is."""
-        numbers = self._server_names.get(normalised(phrase), [])
-        if not numbers:
+        wanted = normalised(phrase)
+        numbers = self._server_names.get(wanted, [])
+        if not wanted or not numbers:
             return frozenset()
         return set(np.flatnonzero(np.isin(self._servers[: self.capacity], numbers) & mask).tolist())
 
