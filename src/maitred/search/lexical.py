@@ -5,6 +5,7 @@ stand in segments, each made of one batch of documents; segments of like size ar
 documents costs ten documents. Words are weighted by the field they stand in and saturate when repeated.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -60,9 +61,7 @@ class LexicalIndex:
 
     def add(self, rows: Sequence[int], documents: Iterable[Document], capacity: int) -> None:
         """Index documents under row numbers below `capacity`."""
-        terms: list[int] = []
-        places: list[int] = []
-        weights: list[float] = []
+        terms, places, weights = array("i"), array("i"), array("f")
         for row, document in zip(rows, documents, strict=True):
             found = _weighted(document)
             terms.extend(self._term(term) for term in found)
@@ -72,7 +71,8 @@ class LexicalIndex:
         self._alive[list(rows)] = True
         self._documents += len(rows)
         if terms:
-            self._append(np.array(terms, np.int32), np.array(places, np.int32), np.array(weights, np.float32))
+            numbers = np.frombuffer(terms, np.int32), np.frombuffer(places, np.int32)
+            self._append(*numbers, np.frombuffer(weights, np.float32))
 
     def remove(self, rows: Sequence[int]) -> None:
         """Forget documents; their postings go with the next merge."""
