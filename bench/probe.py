@@ -23,8 +23,9 @@ from bench.logs import quiet
 from bench.processes import held_by
 from bench.queries import make_queries
 from bench.replicas import replicate, tools_of
-from bench.values import PeerError, percentile
+from bench.values import PeerError
 from maitred.config.settings import Search
+from maitred.evaluation.measures import percentile
 from maitred.evaluation.stock import stocked
 from maitred.model.tools import RawTool
 from maitred.search.found import Mode

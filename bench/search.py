@@ -12,8 +12,9 @@ import anyio
 
 from bench.queries import make_queries
 from bench.stage import Corpus, Stage, serve
-from bench.values import PeerError, Size, percentile
+from bench.values import PeerError, Size
 from bench.wire import Json, Wire, connect
+from maitred.evaluation.measures import percentile
 
 _PHRASES = 3
 

@@ -16,8 +16,9 @@ from tests.support.replay_server import sample
 from bench.counting import tokens
 from bench.queries import make_queries
 from bench.stage import Corpus, Stage, serve
-from bench.values import PeerError, Size, percentile
+from bench.values import PeerError, Size
 from bench.wire import Era, Json, Wire, connect
+from maitred.evaluation.measures import percentile
 
 _SIGNATURE = re.compile(r"^~?([A-Za-z0-9_-]{1,64})\(", re.MULTILINE)
 _ERAS: tuple[Era, ...] = ("handshake", "stateless")

@@ -129,13 +129,6 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
     return spread([a / b for a, b in zip(ours, theirs, strict=True)])
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least `share` (0 to 1) of them do not exceed."""
-    ordered = sorted(values)
-    rank = -int(-share * len(ordered) // 1)
-    return ordered[min(max(rank, 1), len(ordered)) - 1]
-
-
 def leaf(error: BaseException) -> str:
     """The first single error inside nested groups, as one short line."""
     while isinstance(error, BaseExceptionGroup):

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import numpy as np
 import pytest
+from tests.backends.rig import eventually
 from tests.catalog.makers import open_store, raw, snapshot_of
 
 from maitred.catalog.snapshot import Snapshot
@@ -90,8 +91,7 @@ async def test_a_slow_embedder_is_not_waited_for() -> None:
     async with engine(slow) as search:
         with anyio.fail_after(SOON_S):
             await search.update(TOOLS)
-            while not search.semantics.model:  # noqa: ASYNC110  # made in a thread, which tells nobody
-                await anyio.sleep(0.01)
+            await eventually(lambda: search.semantics.model == slow.model)
             assert await names(search, "letter") == (["mail__send_letter"], "semantic: warming 0 %")
             assert (await names(search, "cab"))[0] == []
             slow.may_go_on.set()
@@ -341,3 +341,13 @@ def test_a_phrase_of_dots_is_cut_quickly() -> None:
     started = time.monotonic()
     assert clauses("." * 100_000 + "x") == []
     assert time.monotonic() - started < 1.0
+
+
+async def test_a_tool_that_must_not_be_shown_is_told_of_also_when_found_by_meaning() -> None:
+    """It takes no place, and the answer can say that it was withheld."""
+    async with engine(Meaning()) as search:
+        await search.update(TOOLS)
+        await search.settled()
+        found, _ = await search.search(["cab"], Filter(visible=frozenset({"mail", "other"})), 5)
+    assert "taxi__order_ride" not in [hit.tool.name for hit in found.hits]
+    assert [tool.name for tool in found.withheld] == ["taxi__order_ride"]

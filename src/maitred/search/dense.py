@@ -42,10 +42,6 @@ class VectorIndex:
         """Forget some rows; those without a vector may be among them."""
         self._has[[row for row in rows if row < len(self._has)]] = False
 
-    def vectors(self, rows: Sequence[int]) -> Vectors:
-        """The vectors of rows that have one."""
-        return self._vectors[list(rows)]
-
     def search(self, queries: Vectors, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
         """Cosines of shape (queries, rows of `mask`); -1 where the mask or the prefilter excludes a row.
 

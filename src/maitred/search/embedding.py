@@ -129,6 +129,10 @@ class Embedding:
                 await self._ask(embedder, [_PROBE])
             except Exception:  # noqa: BLE001  # as above
                 self._fail(error)
+            else:
+                log.warning(
+                    "a phrase cannot be embedded; it is searched by words", reason=type(error).__name__
+                )
             return None
         self._recover()
         self._queries.put(phrase, vectors)

@@ -17,7 +17,7 @@ from maitred.search.base import Document, Vectors, document
 from maitred.search.dense import EXACT_ROWS, VectorIndex
 from maitred.search.found import FAIR, Filter, Found, Hit, Mode, Query
 from maitred.search.fusion import Ranking, fuse, only_vectors
-from maitred.search.lexical import LexicalIndex
+from maitred.search.lexical import LexicalIndex, LexicalScores
 from maitred.search.merge import fold, merge, spread
 from maitred.search.rows import Mask, Rows
 from maitred.search.words import normalised, query_terms
@@ -116,11 +116,17 @@ class HybridIndex:
         """Rank tools for each phrase, then merge: every phrase's best first, then every second best."""
         with self._lock:
             shown, hidden = self._rows.mask(wanted)
-            rankings = {query.phrase: self._hits(query, shown, limit) for query in queries}
+            rankings: dict[str, list[Hit]] = {}
             withheld: dict[ToolKey, Tool] = {}
-            if hidden.any():
-                for query in queries:
-                    withheld |= self._missed(query, shown | hidden, hidden, limit)
+            for query in queries:
+                lexical = self._lexical.search(query_terms(query.phrase)[:_MAX_TERMS], self._rows.capacity)
+                near = self._cosines(query, shown)
+                rankings[query.phrase] = self._hits(query, self._ranking(lexical, near, shown), shown, limit)
+                if hidden.any():
+                    beyond = self._cosines(query, hidden)  # apart, so that what is hidden takes no place
+                    both = near if near is None or beyond is None else np.maximum(near, beyond)
+                    ranking = self._ranking(lexical, both, shown | hidden)
+                    withheld |= self._missed(query, ranking, hidden, limit)
             snapshot = self._snapshot
         return Found(
             snapshot=snapshot,
@@ -145,17 +151,15 @@ class HybridIndex:
         likeness = {tool.name: _likeness(wanted, tool) for tool in tools}
         return sorted(likeness, key=lambda one: (-likeness[one], one))[:limit]
 
-    def _missed(self, query: Query, mask: Mask, hidden: Mask, limit: int) -> dict[ToolKey, Tool]:
+    def _missed(self, query: Query, ranking: Ranking, hidden: Mask, limit: int) -> dict[ToolKey, Tool]:
         """The hidden tools that would be among the first hits."""
-        ranking = self._ranking(query, mask)
         pairs = zip(ranking.rows[:limit].tolist(), ranking.confidences[:limit].tolist(), strict=True)
         rows = self._rows.named(query.phrase, hidden)
         rows += [row for row, confidence in pairs if hidden[row] and confidence >= FAIR]
         return {self._rows.tools[row].key: self._rows.tools[row] for row in rows}
 
-    def _hits(self, query: Query, mask: Mask, limit: int) -> list[Hit]:
+    def _hits(self, query: Query, ranking: Ranking, mask: Mask, limit: int) -> list[Hit]:
         exact = self._rows.named(query.phrase, mask)
-        ranking = self._ranking(query, mask)
         hits = [Hit(tool=self._rows.tools[row], score=_CERTAIN) for row in exact]
         ranked = self._ranked(ranking, limit + _MORE, self._rows.of_server(query.phrase, mask))
         if hits:  # what was named is there; what is far from it would only cost tokens
@@ -177,17 +181,21 @@ class HybridIndex:
             hits.append(Hit(tool=tools[row], score=score + prior + (row in own), confidence=confidence))
         return sorted(hits, key=lambda hit: (-round(hit.score, 5), hit.tool.name))[:limit]
 
-    def _ranking(self, query: Query, mask: Mask) -> Ranking:
-        terms = query_terms(query.phrase)[:_MAX_TERMS]
-        lexical = self._lexical.search(terms, self._rows.capacity)
-        if self._mode == "lexical" or query.vectors is None or not query.vectors[0].any():
-            return fuse(lexical, None, mask)  # also where the embedder does not know a word of the phrase
-        cosines = self._cosines(query.vectors, mask)
-        return only_vectors(cosines, mask) if self._mode == "dense" else fuse(lexical, cosines, mask)
+    def _ranking(self, lexical: LexicalScores, near: Vectors | None, mask: Mask) -> Ranking:
+        return (
+            only_vectors(near, mask)
+            if self._mode == "dense" and near is not None
+            else fuse(lexical, near, mask)
+        )
 
-    def _cosines(self, vectors: Vectors, mask: Mask) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
-        """Half the similarity to the whole phrase, half that to its best part."""
-        scores = self._dense.search(vectors, mask)
+    def _cosines(self, query: Query, mask: Mask) -> Vectors | None:
+        """Half the similarity to the whole phrase, half that to its best part, for each row.
+
+        `None` where words alone count: without vectors, or if the embedder knows no word of the phrase.
+        """
+        if self._mode == "lexical" or query.vectors is None or not query.vectors[0].any():
+            return None
+        scores = self._dense.search(query.vectors, mask)
         whole = scores[0]
         if len(scores) > 1:
             whole = (whole + scores[1:].max(axis=0)) / 2

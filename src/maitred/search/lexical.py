@@ -1,6 +1,6 @@
 """The lexical half of search: BM25F over split and stemmed words, as numpy arrays.
 
-A document is a row; a row number belongs to one document and is never given again before `compact`. Postings
+A document is a row; a row number belongs to one document and is never given again. Postings
 stand in segments, each made of one batch of documents; segments of like size are merged, so that adding ten
 documents costs ten documents. Words are weighted by the field they stand in and saturate when repeated.
 """
