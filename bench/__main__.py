@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import ablation, calls, machine, memory, quality, scale, search, start, tokens
+from bench import ablation, calls, machine, memory, quality, scale, search, start, tiers, tokens
 from bench.logs import quiet
 from bench.processes import adopt_orphans, end_all
 from bench.report import SHOW, show_failures, show_machine
@@ -33,6 +33,7 @@ BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "scale": scale.measure,
     "quality": quality.measure,
     "ablation": ablation.measure,
+    "tiers": tiers.measure,
 }
 
 _WIDTH = 150

@@ -16,6 +16,7 @@ from bench.quality import Found, Quality
 from bench.scale import Scale, Skipped
 from bench.search import Latency, Search
 from bench.start import YARDSTICK, Starts
+from bench.tiers import CLIENTS, EVERY_S, Tiers
 from bench.tokens import Tokens
 from bench.values import Failure, Spread
 
@@ -200,6 +201,28 @@ def show_ablation(console: Console, ablation: Ablation) -> None:
     _show_skipped(console, ablation.skipped)
 
 
+def show_tiers(console: Console, tiers: Tiers) -> None:
+    rows = [
+        (
+            one.name, f"{one.bytes:,}",
+            f"{one.ours.p50_ms.median:.2f}", _ranged(one.ours.p95_ms, 2),
+            f"{one.bare.p50_ms.median:.2f}", _ranged(one.bare.p95_ms, 2),
+            _times(one.p95_ratio), f"{one.ours.cpu_ms:.2f} / {one.bare.cpu_ms:.2f}",
+        )
+        for one in tiers.tiers
+    ]  # fmt: skip
+    heads = ("tier", "bytes", "p50 ms", "p95 ms", "bare p50", "bare p95", "x bare p95", "CPU ms / bare")
+    caption = (
+        f"{tiers.tools:,} tools of the {tiers.corpus} corpus on {tiers.servers} servers; {CLIENTS} clients on"
+        f" open connections, each asking every {EVERY_S * 1e3:.0f} ms whatever the answers do; milliseconds"
+        f" from the time set for asking; {tiers.rounds} rounds, each maitred, then a bare FastAPI route that"
+        " answers as many constant bytes; T3-first: every tool for the first time; T2: 30 tools of the"
+        " largest category"
+    )
+    console.print(_table("tiers over HTTP", heads, rows, caption))
+    show_failures(console, tiers.failures)
+
+
 def _figures(found: Found) -> str:
     return f"{_share(found.recall_at_5)} / {_share(found.ndcg_at_10)}"
 
@@ -213,6 +236,7 @@ SHOW: Mapping[str, Callable[[Console, Any], None]] = {
     "scale": show_scale,
     "quality": show_quality,
     "ablation": show_ablation,
+    "tiers": show_tiers,
 }
 
 

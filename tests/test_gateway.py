@@ -13,8 +13,15 @@ from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from maitred.config.settings import Catalog, Disclosure, Mode, Settings
-from maitred.errors import ArgumentsError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
-from maitred.gateway import MAX_LIMIT, Gateway
+from maitred.errors import (
+    ArgumentsError,
+    CursorError,
+    PathNotFoundError,
+    ToolNotFoundError,
+    ToolWithheldError,
+)
+from maitred.gateway import Gateway
+from maitred.gateway.finder import MAX_LIMIT
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
@@ -153,9 +160,9 @@ async def test_a_limit_out_of_range_is_brought_into_range(gateway: Gateway, limi
     )
 
 
-async def test_browsing_without_a_path_lists_the_servers(gateway: Gateway) -> None:
-    """Each with its number of tools and what it says of itself."""
-    page = gateway.browse()
+async def test_browsing_the_servers_lists_them(gateway: Gateway) -> None:
+    """Each with its number of tools and what it says of itself, in the order of the configuration."""
+    page = gateway.browse("servers")
 
     assert page.text.splitlines() == [
         "server/files: 2 tools - About files.",
@@ -163,20 +170,47 @@ async def test_browsing_without_a_path_lists_the_servers(gateway: Gateway) -> No
         "server/svn: 1 tools - About svn.",
     ]
     assert page.cursor == ""
-    assert gateway.browse("/").text == page.text
+    assert gateway.browse("/servers/").text == page.text
+
+
+async def test_browsing_without_a_path_gives_the_hot_list_and_the_categories(gateway: Gateway) -> None:
+    """T0 and T1 in one answer: lines to call from, then where to look further."""
+    text = gateway.browse().text
+
+    assert text.startswith("For example:\n")
+    assert "\ngit__commit(path: str) - Record changes in the repository.\n" in text
+    assert "\nCategories:\ncategory/code_analysis: Code analysis & refactoring - 2 tools on 1 server" in text
+    assert text.endswith("or search_tools.")
+    assert gateway.browse("/").text == text
+
+
+async def test_a_category_can_be_browsed_and_searched(gateway: Gateway) -> None:
+    """The path of an overview's line opens it; search keeps to it; a slip in its name is corrected."""
+    lines = gateway.browse("category/code_analysis").text.splitlines()
+    assert [line.partition("(")[0] for line in lines] == ["git__commit", "git__log"]
+    answer = await gateway.search(["file history"], category="code_analysis")
+    assert {found.tool.server for found in answer.results} == {"git"}
+    with pytest.raises(PathNotFoundError, match="category/code_analysis"):
+        gateway.browse("category/code")
 
 
 async def test_browsing_goes_on_behind_a_cursor(gateway: Gateway) -> None:
-    """A cursor is the last name shown, of servers or of a server's tools."""
-    assert gateway.browse(cursor="git").text == "server/svn: 1 tools - About svn."
-    assert gateway.browse("server/git", "git__commit").text.startswith("git__log(")
-    assert gateway.browse("server/git", "zzz").text == ""
+    """It tells the place and the last name before it, so that it holds when the order changes a little."""
+    first = gateway.browse("server/git", size=1)
+
+    assert first.text.splitlines()[1] == "(1 more: same path with cursor '1:git__commit')"
+    assert gateway.browse("server/git", first.cursor).text.startswith("git__log(")
+    assert gateway.browse("servers", "2:git").text == "server/svn: 1 tools - About svn."
+    assert gateway.browse("server/git", "7:gone").text == "No tools here."
+    for path in ("server/git", "servers", "categories", ""):
+        with pytest.raises(CursorError, match="start again without one"):
+            gateway.browse(path, "zzz")
 
 
 @pytest.mark.parametrize("path", ["server/gi", "gi", "tools/git", "server/", "server/git/log"])
 async def test_a_path_that_does_not_exist_is_answered_with_the_way_back(gateway: Gateway, path: str) -> None:
-    """The text says how to list all servers."""
-    with pytest.raises(PathNotFoundError, match="lists all servers"):
+    """The text says how to list all categories."""
+    with pytest.raises(PathNotFoundError, match="lists all categories"):
         gateway.browse(path)
 
 
@@ -273,7 +307,7 @@ async def test_a_disabled_server_is_withheld_with_the_reason(tmp_path: Path) -> 
         assert [found.tool.name for found in answer.results] == ["svn__log"]
         assert answer.withheld == {"git": (1, "disabled in the configuration")}
         assert "Withheld: 1 on git (disabled in the configuration)" in answer.text
-        assert (mode, [entry["name"] for entry in definitions]) == ("all", ["svn__log"])
+        assert (mode, [tool.name for tool in definitions]) == ("all", ["svn__log"])
         assert gateway.browse("server/git").text.startswith("(disabled in the configuration)\n")
         with pytest.raises(ToolWithheldError, match="'git' is disabled"):
             await gateway.call(ToolCall(name="git__log", arguments={"path": "/"}))
@@ -284,7 +318,7 @@ async def test_listeners_hear_that_a_server_was_disabled(tmp_path: Path) -> None
     settings = settings_of(tmp_path, "git")
     async with opened(settings) as gateway:
         heard: list[str] = []
-        gateway.on_change(lambda: heard.append("changed"))
+        gateway.listen(lists=lambda: heard.append("changed"), resource=lambda _: None)
         await gateway.configure(settings)
         assert heard == []
         await gateway.configure(without(settings, "git"))
@@ -342,7 +376,7 @@ async def test_a_list_is_cut_into_pages_that_follow_each_other(tmp_path: Path) -
         while not sizes or cursor:
             _, definitions, cursor = await gateway.listing(cursor)
             sizes.append(len(definitions))
-            names += [entry["name"] for entry in definitions]
+            names += [tool.name for tool in definitions]
 
     assert sizes == [100, 100, 30]
     assert names == [f"many__{name}" for name in many]

@@ -11,6 +11,10 @@
     +- NotFoundError          no such tool, server or page
     |  +- ToolNotFoundError
     |  +- PathNotFoundError
+    |  +- ResourceNotFoundError
+    |  +- PromptNotFoundError
+    |  +- ResultNotFoundError
+    +- CursorError            a cursor that was not given by an answer before
     +- ToolWithheldError      the tool exists, but may not or cannot be called now
     +- ArgumentsError         the arguments of a call do not fit the tool's schema
 
@@ -86,7 +90,8 @@ class CallTimeoutError(ServerError):
     def __init__(self, server: str, what: str, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         effect = " The call was cancelled, but may have taken effect." if what == "tools/call" else ""
-        setting = "list_timeout_s" if what == "tools/list" else "call_timeout_s"
+        lists = what.endswith("/list") or "subscri" in what
+        setting = "list_timeout_s" if lists else "call_timeout_s"
         super().__init__(
             server,
             f"Server {server!r} did not answer {what} within {timeout_s:g} s.{effect}"
@@ -154,8 +159,52 @@ class PathNotFoundError(NotFoundError):
         self.nearest = tuple(nearest)
         hint = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
         super().__init__(
-            f"There is no page {path!r}.{hint} Without a path, `list_tools_meta` lists all servers."
+            f"There is no page {path!r}.{hint} Without a path, `list_tools_meta` lists all categories."
         )
+
+
+class ResourceNotFoundError(NotFoundError):
+    """No resource has this URI."""
+
+    code: ClassVar[str] = "resource_not_found"
+
+    def __init__(self, uri: str, *, hint: str = "") -> None:
+        self.uri = uri
+        lists = "`resources/list` and `resources/templates/list` say what there is."
+        super().__init__(f"There is no resource {uri!r}. {hint or lists}")
+
+
+class PromptNotFoundError(NotFoundError):
+    """No prompt has this name."""
+
+    code: ClassVar[str] = "prompt_not_found"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"There is no prompt named {name!r}. `prompts/list` says which there are.")
+
+
+class ResultNotFoundError(NotFoundError):
+    """A result that was kept for a while is not there, or belongs to somebody else."""
+
+    code: ClassVar[str] = "result_not_found"
+
+    def __init__(self, result_id: str) -> None:
+        self.result_id = result_id
+        super().__init__(
+            f"There is no result {result_id!r}: its time ran out, or it gave way to newer ones. Call the tool"
+            " again, if possible for less at once."
+        )
+
+
+class CursorError(MaitredError):
+    """A cursor does not come from an answer before."""
+
+    code: ClassVar[str] = "cursor_invalid"
+
+    def __init__(self, cursor: str) -> None:
+        self.cursor = cursor
+        super().__init__(f"{cursor[:80]!r} is not a cursor of this list; start again without one.")
 
 
 class ToolWithheldError(MaitredError):

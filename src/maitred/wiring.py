@@ -7,14 +7,16 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import structlog
 
 from maitred.config.load import catalog_path, load
-from maitred.config.settings import Settings
-from maitred.errors import ConfigError
+from maitred.config.settings import Results, Settings
+from maitred.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from mcp.server import Server
@@ -22,9 +24,14 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
     from maitred.backends.base import Backend
     from maitred.backends.process import Warden
+    from maitred.catalog.live import LiveCatalog, Store
+    from maitred.catalog.placing import Placer
     from maitred.catalog.sqlite import SqliteStore
     from maitred.catalog.store import SqlStore
+    from maitred.execution.results import ResultStore, Shortener
     from maitred.gateway import Gateway
+    from maitred.gateway.core import Parts
+    from maitred.gateway.use_cases import Writer
     from maitred.model.servers import ServerSpec
     from maitred.search.base import Embedder
     from maitred.search.engine import SearchEngine
@@ -45,29 +52,107 @@ async def open_gateway(
     Raises:
         ConfigError: The catalog cannot be opened.
     """
+    from maitred.gateway import Gateway
+
+    async with plainly(), AsyncExitStack() as stack:
+        parts = await _make_parts(stack, settings, in_process or {})
+        gateway = Gateway(settings, parts)
+        await gateway.configure(settings)
+        await gateway.figures.update_if_due()
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(gateway.figures.keep_up)
+        yield gateway
+        tasks.cancel_scope.cancel()
+
+
+async def _make_parts(
+    stack: AsyncExitStack, settings: Settings, in_process: "Mapping[str, Server]"
+) -> "Parts":
+    """Open all that a gateway is made of, in the order in which it is not to be closed."""
     from maitred.backends.pool import BackendPool
     from maitred.backends.process import Warden
     from maitred.catalog.keeper import Keeper
-    from maitred.catalog.live import LiveCatalog
     from maitred.catalog.tokens import TokenWorker
-    from maitred.gateway import Gateway
+    from maitred.catalog.usage import UsageRecorder
+    from maitred.execution.subscriptions import Subscriptions
+    from maitred.gateway.core import Parts
+    from maitred.gateway.events import Events
 
     warden = Warden()
+    pool = BackendPool(
+        lambda spec: make_backend(spec, settings, warden, in_process),
+        max_starting=settings.limits.max_starting,
+        on_close=warden.close,
+    )
+    catalog = await _load_catalog(await stack.enter_async_context(open_store(catalog_path(settings))))
+    usage = await stack.enter_async_context(UsageRecorder(catalog_path(settings)))
+    await stack.enter_async_context(pool)
+    search = await stack.enter_async_context(open_search(settings))
+    keeper = Keeper(catalog, pool, (await stack.enter_async_context(TokenWorker())).count)
+    events = Events(keeper, lambda: frozenset(pool.refused()))
+    pool.listener = events
+    await stack.enter_async_context(keeper)
+    results, shortener = _make_results(settings.results)
+    return Parts(
+        catalog=catalog,
+        pool=pool,
+        keeper=keeper,
+        search=search,
+        usage=usage,
+        results=results,
+        shortener=shortener,
+        subscriptions=await stack.enter_async_context(Subscriptions(pool, on_updated=events.updated)),
+        events=events,
+        make_placer=make_placer,
+        open_writer=open_writer,
+    )
 
-    def make(spec: "ServerSpec") -> "Backend":
-        return make_backend(spec, settings, warden, in_process or {})
 
-    pool = BackendPool(make, max_starting=settings.limits.max_starting, on_close=warden.close)
-    async with plainly(), open_store(catalog_path(settings)) as store:
-        catalog = LiveCatalog(store)
-        await catalog.refresh()
-        async with TokenWorker() as tokens, pool, open_search(settings) as search:
-            keeper = Keeper(catalog, pool, tokens.count)
-            pool.listener = keeper
-            async with keeper:
-                gateway = Gateway(settings, catalog=catalog, pool=pool, keeper=keeper, search=search)
-                await gateway.configure(settings)
-                yield gateway
+def _make_results(settings: Results) -> "tuple[ResultStore, Shortener]":
+    """Where answers that are too long are kept, and what cuts them."""
+    from maitred.disclosure.budget import estimate
+    from maitred.execution.results import ResultStore, Shortener
+
+    store = ResultStore(ttl_s=settings.keep_s, max_bytes=settings.keep_bytes)
+    return store, Shortener(store, estimate=estimate, limit_tokens=settings.max_tokens)
+
+
+@asynccontextmanager
+async def open_writer(settings: Settings) -> "AsyncIterator[Writer | None]":
+    """The language model that writes use cases, if one is configured."""
+    from maitred.config.interpolate import resolver
+    from maitred.search.phrases import make_phrase_writer
+
+    writer = make_phrase_writer(settings.use_cases, resolver(os.environ))
+    try:
+        yield writer
+    finally:
+        if writer is not None:
+            await writer.aclose()
+
+
+@cache
+def bundled() -> "Embedder":
+    """The embedder that comes with the package; nothing is loaded before its first use."""
+    from maitred.search.static import StaticEmbedder
+
+    return StaticEmbedder()
+
+
+def make_placer(settings: Settings) -> "Placer":
+    """What puts tools in categories: by words, by the bundled model, and by what persons chose."""
+    from maitred.config.vocabulary import merged
+    from maitred.disclosure.categories import Classifier
+    from maitred.search.base import documents
+    from maitred.search.words import index_terms
+
+    return Classifier(
+        merged(settings.categories),
+        stems=index_terms,
+        choices=settings.tools,
+        embed_tools=lambda tools, schema: bundled().documents(documents(tools, schema)),
+        embed_texts=lambda texts: bundled().queries(texts),
+    )
 
 
 @asynccontextmanager
@@ -82,6 +167,14 @@ async def plainly() -> AsyncIterator[None]:
         if isinstance(leaf, BaseExceptionGroup):
             raise
         raise leaf from leaf.__cause__
+
+
+async def _load_catalog(store: "Store") -> "LiveCatalog":
+    from maitred.catalog.live import LiveCatalog
+
+    catalog = LiveCatalog(store)
+    await catalog.refresh()
+    return catalog
 
 
 def make_backend(
@@ -161,6 +254,7 @@ async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
     from watchfiles import awatch
 
     wanted = settings.source.absolute()
+    applied = settings
     async for changes in awatch(wanted.parent, recursive=False, step=100):
         if not any(Path(changed) == wanted for _, changed in changes):
             continue
@@ -169,6 +263,12 @@ async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
         except ConfigError as error:
             log.warning("the changed configuration is not used", reason=str(error))
             continue
-        if fresh != gateway.settings:
-            log.info("configuration reloaded", path=str(settings.source))
+        if fresh == applied:
+            continue
+        try:
             await gateway.configure(fresh)
+        except StoreError as error:
+            log.warning("the changed configuration is taken over only in part", reason=error.reason)
+        else:
+            applied = fresh
+            log.info("configuration reloaded", path=str(settings.source))

@@ -19,7 +19,15 @@ from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.stdio import stdio_server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
@@ -34,6 +42,10 @@ Handler: TypeAlias = Callable[[Context, Arguments], Awaitable[types.CallToolResu
 
 INSTRUCTIONS = "Honest in every way."
 STEPS = 3
+URIS = [f"note:///{number}" for number in range(1, 6)]
+TEMPLATE = "note:///{number}"
+PROMPTS = ["greet", "part", "thank"]
+PAGE = 2
 
 
 def text(message: str, *, is_error: bool = False) -> types.CallToolResult:
@@ -101,25 +113,113 @@ def definition(name: str, properties: Mapping[str, str]) -> types.Tool:
     return types.Tool(name=name, description=f"The honest tool {name}.", input_schema=schema)
 
 
+RESOURCES = [
+    types.Resource(uri=uri, name=f"note {uri[-1]}", description="An honest note.", mime_type="text/plain")
+    for uri in URIS
+]
+
+
+class Lists:
+    """What the server lists besides tools, two entries a page, and reads, gets and completes."""
+
+    async def resources(
+        self, _: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        start = int((params and params.cursor) or 0)
+        more = str(start + PAGE) if start + PAGE < len(RESOURCES) else None
+        return types.ListResourcesResult(resources=RESOURCES[start : start + PAGE], next_cursor=more)
+
+    async def templates(self, _: Context, __: object) -> types.ListResourceTemplatesResult:
+        one = types.ResourceTemplate(uri_template=TEMPLATE, name="note")
+        return types.ListResourceTemplatesResult(resource_templates=[one])
+
+    async def prompts(
+        self, _: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        start = int((params and params.cursor) or 0)
+        more = str(start + PAGE) if start + PAGE < len(PROMPTS) else None
+        who = types.PromptArgument(name="who", required=True)
+        page = [types.Prompt(name=name, arguments=[who]) for name in PROMPTS[start : start + PAGE]]
+        return types.ListPromptsResult(prompts=page, next_cursor=more)
+
+    async def read(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        if params.uri not in URIS:
+            modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+            raise MCPError(types.INVALID_PARAMS if modern else -32002, "no such note", {"uri": params.uri})
+        note = types.TextResourceContents(uri=params.uri, text=f"the note {params.uri[-1]}")
+        return types.ReadResourceResult(contents=[note])
+
+    async def get(self, _: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        said = types.TextContent(text=f"{params.name} {(params.arguments or {}).get('who')}")
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=said)])
+
+    async def complete(self, _: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        values = [name for name in ("Ada", "Alan") if name.startswith(params.argument.value)]
+        return types.CompleteResult(completion=types.Completion(values=values))
+
+
+class Changes:
+    """Says that something changed, in the way of the era, to those who asked for it."""
+
+    def __init__(self) -> None:
+        self.bus = InMemorySubscriptionBus()
+        self._subscribed: set[str] = set()
+
+    async def announce(self, ctx: Context, arguments: Arguments) -> types.CallToolResult:
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            events: dict[str, ServerEvent] = {
+                "tools": ToolsListChanged(),
+                "resources": ResourcesListChanged(),
+                "prompts": PromptsListChanged(),
+            }
+            await self.bus.publish(events[arguments["list"]])
+        else:
+            send = {
+                "tools": ctx.session.send_tool_list_changed,
+                "resources": ctx.session.send_resource_list_changed,
+                "prompts": ctx.session.send_prompt_list_changed,
+            }
+            await send[arguments["list"]]()
+        return text("announced")
+
+    async def touch(self, ctx: Context, arguments: Arguments) -> types.CallToolResult:
+        uri = arguments["uri"]
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            await self.bus.publish(ResourceUpdated(uri))
+        elif uri in self._subscribed:
+            await ctx.session.send_resource_updated(uri)
+        return text("touched")
+
+    async def subscribe(self, _: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        if params.uri not in URIS:
+            raise MCPError(-32002, "no such note")
+        self._subscribed.add(params.uri)
+        return types.EmptyResult()
+
+    async def unsubscribe(self, _: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self._subscribed.discard(params.uri)
+        return types.EmptyResult()
+
+
 def make_server() -> Server[Any]:
     """Make a server whose tool `grow` adds a tool and says so in the way of the era."""
-    bus = InMemorySubscriptionBus()
+    changes, lists = Changes(), Lists()
     tools = [definition(name, properties) for name, (_, properties) in TOOLS.items()]
-    tools.append(definition("grow", {"name": "string"}))
+    tools += [definition("grow", {"name": "string"}), definition("announce", {"list": "string"})]
+    tools.append(definition("touch", {"uri": "string"}))
 
     async def list_tools(_: Context, __: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools)
 
     async def grow(ctx: Context, arguments: Arguments) -> types.CallToolResult:
         tools.append(definition(arguments["name"], {}))
-        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            await bus.publish(ToolsListChanged())
-        else:
-            await ctx.session.send_tool_list_changed()
+        await changes.announce(ctx, {"list": "tools"})
         return text("grown")
 
+    own: dict[str, Handler] = {"grow": grow, "announce": changes.announce, "touch": changes.touch}
+
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        handler = grow if params.name == "grow" else TOOLS.get(params.name, (echo, {}))[0]
+        handler = own.get(params.name) or TOOLS.get(params.name, (echo, {}))[0]
         return await handler(ctx, params.arguments or {})
 
     return AnnouncingServer(
@@ -129,17 +229,27 @@ def make_server() -> Server[Any]:
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        on_subscriptions_listen=ListenHandler(bus),
+        on_list_resources=lists.resources,
+        on_list_resource_templates=lists.templates,
+        on_list_prompts=lists.prompts,
+        on_read_resource=lists.read,
+        on_get_prompt=lists.get,
+        on_completion=lists.complete,
+        on_subscribe_resource=changes.subscribe,
+        on_unsubscribe_resource=changes.unsubscribe,
+        on_subscriptions_listen=ListenHandler(changes.bus),
     )
 
 
 class AnnouncingServer(Server[Any]):
-    """Declares `tools.listChanged` to whoever asks."""
+    """Declares `listChanged` of all three lists to whoever asks."""
 
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        options = notification_options or NotificationOptions(tools_changed=True)
+        options = notification_options or NotificationOptions(
+            tools_changed=True, resources_changed=True, prompts_changed=True
+        )
         return super().create_initialization_options(options, *args, **kwargs)
 
 

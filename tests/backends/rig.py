@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import psutil
 
-from maitred.backends.base import ConnectOptions
+from maitred.backends.base import ConnectOptions, Notice
 from maitred.backends.process import Warden
 from maitred.backends.stdio import StdioBackend
 from maitred.config.interpolate import resolver
@@ -26,6 +26,7 @@ FAULTY = Path(__file__).parent.parent / "support" / "faulty_server.py"
 HONEST = Path(__file__).parent / "honest_server.py"
 
 SOON_S = 5.0
+LONG_S = 20.0
 RESOLVE = resolver(os.environ)
 
 
@@ -53,23 +54,27 @@ def stdio(spec: ServerSpec, warden: Warden, limits: Limits | None = None) -> Std
     return StdioBackend(spec, resolve=RESOLVE, limits=limits or Limits(), warden=warden)
 
 
-class Notices:
-    """Counts the notices that tools changed, and lets a test wait for the next."""
+class Heard:
+    """Keeps what was announced, and lets a test wait until something has been."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.all: list[Any] = []
         self._came = anyio.Event()
 
-    def __call__(self) -> None:
-        self.count += 1
+    def __call__(self, what: Any) -> None:
+        self.all.append(what)
         self._came.set()
 
-    async def first(self) -> None:
-        await self._came.wait()
+    async def until(self, what: Any, *, times: int = 1) -> None:
+        """Wait until it has been announced so often."""
+        with anyio.fail_after(LONG_S):
+            while self.all.count(what) < times:
+                self._came = anyio.Event()
+                await self._came.wait()
 
 
-def options(era: EraChoice = "auto", notices: Callable[[], None] = lambda: None) -> ConnectOptions:
-    return ConnectOptions(era=era, on_tools_changed=notices)
+def options(era: EraChoice = "auto", notices: Callable[[Notice], None] = lambda _: None) -> ConnectOptions:
+    return ConnectOptions(era=era, on_notice=notices)
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:

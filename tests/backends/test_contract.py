@@ -1,112 +1,23 @@
 """What every transport owes its callers, in each protocol era that it can speak."""
 
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.backends import honest_server
-from tests.backends.rig import (
-    HONEST,
-    RESOLVE,
-    SOON_S,
-    HttpServer,
-    Left,
-    call,
-    eventually,
-    http_server,
-    options,
-    stdio,
-    text_of,
-)
+from tests.backends.rig import LONG_S, SOON_S, Heard, Left, call, eventually, options, text_of
+from tests.backends.subject import Subject
 
-from maitred.backends.base import Backend, Connection
-from maitred.backends.http import HttpBackend
-from maitred.backends.memory import MemoryBackend
-from maitred.backends.pool import BackendPool
-from maitred.backends.process import Warden
-from maitred.config.settings import Limits
+from maitred.backends.base import Connection
 from maitred.errors import CallTimeoutError, ProtocolError, ServerError
-from maitred.model.servers import EraChoice, ServerSpec
 
 pytestmark = pytest.mark.anyio
-
-LONG_S = 20.0
-ERAS: list[tuple[str, EraChoice]] = [
-    ("stdio", "handshake"),
-    ("stdio", "stateless"),
-    ("http", "handshake"),
-    ("http", "stateless"),
-    ("sse", "handshake"),
-    ("memory", "handshake"),
-    ("memory", "stateless"),
-]
-
-
-class Subject:
-    """A server behind a pool, as the gateway has it: the connection stays open from test to test."""
-
-    name = "honest"
-
-    def __init__(self, make: Callable[[], Backend], era: EraChoice) -> None:
-        self.make = make
-        self.era = era
-        self.changed = anyio.Event()
-        self.pool = BackendPool(lambda _: make(), max_starting=1, on_close=lambda: None)
-        self.pool.listener = self
-
-    def started(self, server: str) -> None:
-        assert server == self.name
-
-    def tools_changed(self, server: str) -> None:
-        assert server == self.name
-        self.changed.set()
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[Connection]:
-        with anyio.fail_after(LONG_S):
-            async with self.pool.connection(self.name) as connection:
-                yield connection
 
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     """One event loop for the module, in which connections outlive tests."""
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[HttpServer]:
-    with http_server("http") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def sse() -> Iterator[HttpServer]:
-    with http_server("sse") as server:
-        yield server
-
-
-@pytest.fixture(scope="module", params=ERAS, ids="-".join)
-async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
-    transport, era = request.param
-    warden = Warden()
-    if transport in ("http", "sse"):
-        server: HttpServer = request.getfixturevalue(transport)
-        spec = ServerSpec(name=Subject.name, transport=transport, url=server.url)
-        subject = Subject(lambda: HttpBackend(spec, resolve=RESOLVE, limits=Limits()), era)
-    elif transport == "stdio":
-        spec = ServerSpec(name=Subject.name, command=sys.executable, args=(str(HONEST), "stdio"))
-        subject = Subject(lambda: stdio(spec, warden), era)
-    else:
-        spec = ServerSpec(name=Subject.name, transport="memory")
-        subject = Subject(lambda: MemoryBackend(spec, honest_server.make_server()), era)
-    async with subject.pool as pool:
-        await pool.configure({spec.name: spec}, {spec.name: era})
-        yield subject
-    warden.close()
 
 
 async def test_a_server_introduces_itself_in_the_era_that_was_asked_for(subject: Subject) -> None:
@@ -220,12 +131,11 @@ async def test_an_error_answer_is_told_as_the_server_gave_it_whatever_its_code(s
 
 async def test_a_change_of_the_tools_is_noticed_and_shows_in_the_next_list(subject: Subject) -> None:
     name = f"grown_{subject.era}"
-    subject.changed = anyio.Event()
+    subject.heard = Heard()
     async with subject.open() as connection:
         await connection.list_tools()
         await connection.call_tool("grow", call("grow", name=name), timeout_s=SOON_S, progress=None)
-        with anyio.fail_after(SOON_S):
-            await subject.changed.wait()
+        await subject.heard.until("tools")
         listing = await connection.list_tools()
     assert name in [tool.key.name for tool in listing.tools]
 

@@ -1,12 +1,7 @@
 """Sessions with a scripted server: the era that is spoken, what a call carries, and the parts of the SDK."""
 
 import inspect
-import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any
 
-import anyio
 import pytest
 from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientSession
@@ -20,78 +15,15 @@ from mcp_types import (
     REQUEST_TIMEOUT,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
-from tests.backends.rig import SOON_S, call, options
+from tests.backends.rig import call
+from tests.backends.scripted import DISCOVERED, HANDSHAKE, MODERN, Answer, Json, Script, refusal
 
-from maitred.backends.base import ConnectError, Connection, find
-from maitred.backends.session import open_session
-from maitred.channel import LineChannel
-from maitred.config.settings import Limits
+from maitred.backends.base import ConnectError
 from maitred.errors import ConnectionLostError, ProtocolError
-from maitred.model.servers import EraChoice, ServerSpec, Timeouts
+from maitred.model.servers import EraChoice
 from maitred.model.tools import ToolCall
 
 pytestmark = pytest.mark.anyio
-
-Json = dict[str, Any]
-Answer = Json | Callable[[Json], Json]
-
-MODERN = "2026-07-28"
-INFO: Json = {"name": "scripted", "version": "1"}
-HANDSHAKE: Json = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO}
-DISCOVERED: Json = {
-    "resultType": "complete",
-    "supportedVersions": [MODERN],
-    "capabilities": {"tools": {}},
-    "ttlMs": 0,
-    "cacheScope": "private",
-    "_meta": {"io.modelcontextprotocol/serverInfo": INFO},
-}
-
-
-def refusal(code: int, message: str = "no", data: object = None) -> Json:
-    return {"error": {"code": code, "message": message, "data": data}}
-
-
-class Script:
-    """A server that answers each method as told, and keeps what it was sent."""
-
-    def __init__(self, **answers: Answer) -> None:
-        self.answers: dict[str, Answer] = {
-            "server/discover": refusal(METHOD_NOT_FOUND),
-            "initialize": refusal(METHOD_NOT_FOUND),
-            "tools/call": {"content": []},
-        }
-        self.answers |= {method.replace("_", "/"): answer for method, answer in answers.items()}
-        self.sent: list[Json] = []
-        self.channel = LineChannel(self._write, max_message_bytes=1_000_000)
-
-    async def _write(self, data: bytes) -> None:
-        message = json.loads(data)
-        self.sent.append(message)
-        if "id" in message and "method" in message:
-            answer = self.answers[message["method"]]
-            outcome = answer(message) if callable(answer) else answer
-            body = outcome if "error" in outcome else {"result": outcome}
-            self.channel.feed(json.dumps({"jsonrpc": "2.0", "id": message["id"], **body}).encode() + b"\n")
-
-    @property
-    def methods(self) -> list[str]:
-        return [message["method"] for message in self.sent]
-
-    @asynccontextmanager
-    async def open(self, era: EraChoice = "auto") -> AsyncIterator[Connection]:
-        spec = ServerSpec(name="scripted", timeouts=Timeouts(list_s=SOON_S))
-        try:
-            with anyio.fail_after(SOON_S):
-                async with open_session(
-                    spec, self.channel, self.channel, options(era), Limits()
-                ) as connection:
-                    yield connection
-        except ExceptionGroup as group:  # what the task groups of a session make of an error
-            raise find(group, ConnectError) or group from None
-
-    async def call(self, connection: Connection, tool_call: ToolCall) -> Mapping[str, Any]:
-        return await connection.call_tool(tool_call.name, tool_call, timeout_s=SOON_S, progress=None)
 
 
 async def test_the_parts_of_the_sdk_that_are_used_are_still_there() -> None:

@@ -3,10 +3,19 @@
 import random
 import re
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maitred.catalog.names import MAX_NAME, publish
+from maitred.catalog.names import (
+    MAX_NAME,
+    RESOURCES,
+    publish,
+    publish_offers,
+    resource_uri,
+    split_resource_uri,
+)
+from maitred.model.offers import Offer, OfferKey, OfferKind
 from maitred.model.tools import ToolKey
 
 LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -97,3 +106,37 @@ def test_a_tool_that_bears_the_hashed_name_of_another_is_told_apart() -> None:
 
     assert len(set(names.values())) == 3
     assert names[pair[1]] == "crm__get_user"
+
+
+# --- offers -----------------------------------------------------------------------------------------------
+
+texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+
+
+@given(st.lists(st.tuples(texts, texts), unique=True, max_size=8))
+def test_the_uri_of_a_resource_tells_its_server_and_holds_its_own(pairs: list[tuple[str, str]]) -> None:
+    """Whatever either is called: no two are the same, and both can be read back."""
+    uris = [resource_uri(server, uri) for server, uri in pairs]
+
+    assert len(set(uris)) == len(pairs)
+    assert [split_resource_uri(uri) for uri in uris] == pairs
+
+
+@pytest.mark.parametrize(
+    "uri", ["", "note:///1", RESOURCES, f"{RESOURCES}s", f"{RESOURCES}s/", RESOURCES.upper()]
+)
+def test_what_is_no_uri_of_ours_stands_for_nothing(uri: str) -> None:
+    assert split_resource_uri(uri) is None
+
+
+def test_prompts_are_named_as_tools_are_and_templates_keep_their_expressions() -> None:
+    """A prompt and a tool may share a name: they are asked for in different ways."""
+
+    def offer(kind: OfferKind, name: str) -> Offer:
+        return Offer(key=OfferKey(server="my wiki", kind=kind, key=name), name="")
+
+    named = publish_offers([offer("prompt", "a b"), offer("prompt", "a/b"), offer("template", "x:///{+a}")])
+
+    assert named[2].name == "maitred://resource/my%20wiki/x:///{+a}"
+    assert len({named[0].name, named[1].name}) == 2
+    assert all(re.fullmatch(r"my_wiki__a_b_[0-9a-f]{8}", prompt.name) for prompt in named[:2])

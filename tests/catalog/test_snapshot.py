@@ -144,3 +144,11 @@ def test_a_server_without_tools_is_there_too() -> None:
     empty = replace(snapshot.servers["a"], name="empty")
 
     assert snapshot.after(Change(servers=[empty]), 2).by_server["empty"] == ()
+
+
+def test_a_schema_that_leaves_out_its_type_keeps_its_parameters() -> None:
+    """Many servers write only `properties`; the protocol asks for a type, so it is put in."""
+    schema = {"properties": {"q": {"type": "string"}}, "required": ["q"]}
+    snapshot, tool = one(input_schema=schema)
+
+    assert snapshot.definition(tool)["inputSchema"] == {"type": "object", **schema}

@@ -7,6 +7,7 @@ from tests.catalog.makers import Counter, after, found, raw, spec
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.sync import failure, plan, removal
+from maitred.model.offers import Offer, OfferKey
 from maitred.model.servers import ServerFacts
 from maitred.model.tools import ToolKey
 
@@ -186,3 +187,41 @@ async def test_nothing_is_written_when_every_known_server_is_configured() -> Non
     known = await after(Snapshot(), found("s", raw("s", "a")))
 
     assert not removal(known, {"s": spec("s"), "new": spec("new")})
+
+
+# --- offers -----------------------------------------------------------------------------------------------
+
+
+def note(server: str, uri: str, **definition: Any) -> Offer:
+    return Offer(
+        key=OfferKey(server=server, kind="resource", key=uri), name="", definition={"uri": uri, **definition}
+    )
+
+
+async def test_offers_that_did_not_change_are_not_written() -> None:
+    """Nor those of other servers; in whatever order they come."""
+    offers = [note("s", "x:1"), note("s", "x:2")]
+    known = await after(Snapshot(), found("s", offers=offers), found("t", offers=[note("t", "x:1")]))
+
+    same = await plan(known, found("s", offers=offers[::-1]), Counter())
+    changed = await plan(known, found("s", offers=[note("s", "x:1", title="New")]), Counter())
+
+    assert (same.offers, same.visible) == (None, False)
+    assert changed.visible
+    assert {(o.server, o.key.key): o.definition.get("title") for o in changed.offers or ()} == {
+        ("s", "x:1"): "New",
+        ("t", "x:1"): None,
+    }
+
+
+async def test_a_server_that_is_configured_no_more_takes_its_offers_with_it() -> None:
+    """Also one that had no tools; a failed discovery takes nothing."""
+    known = await after(
+        Snapshot(), found("s", offers=[note("s", "x:1")]), found("t", offers=[note("t", "x:1")])
+    )
+    failed = known.after(failure(known, spec("s"), "down"), 9)
+
+    left = failed.after(removal(failed, {"t": spec("t")}), 10)
+
+    assert [o.server for o in failed.offers] == ["s", "t"]
+    assert [o.name for o in left.offers] == ["maitred://resource/t/x:1"]

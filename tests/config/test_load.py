@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.config.load import catalog_path, default_path, entry_faults, load, parse, strict_json
+from maitred.config.document import strict_json
+from maitred.config.load import catalog_path, default_path, entry_faults, load, parse
 from maitred.config.settings import Limits, Settings
 from maitred.errors import ConfigError
 from maitred.model.servers import ServerSpec, Timeouts

@@ -1,12 +1,12 @@
 """The upstream server that the official conformance suite expects to find behind the gateway.
 
 Each tool has the name, the arguments and the answer which a server scenario of
-`@modelcontextprotocol/conformance` asks for; nothing else is served, because the gateway relays tools only
-so far. A tool that needs its client's user, model or roots asks in the way the era allows: by a request of
+`@modelcontextprotocol/conformance` asks for; its resources and prompts stand in `everything_offers.py`.
+A tool that needs its client's user, model or roots asks in the way the era allows: by a request of
 its own (handshake era) or by an input-required result (2026-07-28).
 
-Run over standard streams, as the gateway does, or with `--http PORT` to put the suite straight on the SDK:
-what fails there is not the gateway's doing.
+Run as a module from the root of the project: over standard streams, as the gateway does, or with
+`--http PORT` to put the suite straight on the SDK; what fails there is not the gateway's doing.
 """
 
 import argparse
@@ -21,23 +21,37 @@ from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from tests.conformance import everything_offers
+from tests.conformance.everything_forms import (
+    CONFIRM_FORM,
+    DEFAULTS_FORM,
+    ENUMS_FORM,
+    NAME_FORM,
+    TEXT,
+    form,
+    sampling,
+    user_form,
+)
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Params: TypeAlias = types.CallToolRequestParams
 Handler: TypeAlias = Callable[[Context, Params], Awaitable[types.CallToolResult]]
 
-# One red pixel, and a wave file without samples.
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+# A wave file without samples.
 WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
 
 # The suite describes its progress and logging tools with pauses of about this length.
 PAUSE_S = 0.05
 
 EXTRA = "test_extra"
-TEXT = {"type": "string"}
 
 
 def text_argument(name: str, **keywords: str) -> dict[str, Any]:
@@ -118,50 +132,6 @@ def embedded(uri: str, mime_type: str, content: str) -> types.EmbeddedResource:
     return types.EmbeddedResource(
         resource=types.TextResourceContents(uri=uri, mime_type=mime_type, text=content)
     )
-
-
-def form(message: str, **properties: Mapping[str, Any]) -> types.ElicitRequest:
-    """Ask the user for a value of each property that has no default."""
-    required = [name for name, schema in properties.items() if "default" not in schema]
-    schema = {"type": "object", "properties": properties, "required": required}
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
-
-
-def sampling(prompt: str) -> types.CreateMessageRequest:
-    message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt))
-    return types.CreateMessageRequest(
-        params=types.CreateMessageRequestParams(messages=[message], max_tokens=100)
-    )
-
-
-def user_form(message: str) -> types.ElicitRequest:
-    return form(
-        message,
-        username={**TEXT, "description": "User's response"},
-        email={**TEXT, "description": "User's email address"},
-    )
-
-
-NAME_FORM = form("What is your name?", name=TEXT)
-CONFIRM_FORM = form("Please confirm", ok={"type": "boolean"})
-DEFAULTS_FORM = form(
-    "Please review these values",
-    name={"type": "string", "default": "John Doe"},
-    age={"type": "integer", "default": 30},
-    score={"type": "number", "default": 95.5},
-    status={"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
-    verified={"type": "boolean", "default": True},
-)
-OPTIONS = ["option1", "option2", "option3"]
-TITLED = [{"const": f"value{n}", "title": f"Choice {n}"} for n in (1, 2, 3)]
-ENUMS_FORM = form(
-    "Please choose",
-    untitledSingle={"type": "string", "enum": OPTIONS},
-    titledSingle={"type": "string", "oneOf": TITLED},
-    legacyEnum={"type": "string", "enum": OPTIONS, "enumNames": ["Option 1", "Option 2", "Option 3"]},
-    untitledMulti={"type": "array", "items": {"type": "string", "enum": OPTIONS}},
-    titledMulti={"type": "array", "items": {"anyOf": TITLED}},
-)
 
 
 def is_modern(ctx: Context) -> bool:
@@ -284,7 +254,7 @@ async def ask_in_two_rounds(ctx: Context, params: Params) -> types.CallToolResul
 
 
 def content_tools() -> dict[str, Handler]:
-    image = types.ImageContent(data=PNG, mime_type="image/png")
+    image = types.ImageContent(data=everything_offers.PNG, mime_type="image/png")
     resource = embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
     mixed = embedded("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
     failure = types.TextContent(text="This tool intentionally returns an error for testing")
@@ -346,11 +316,18 @@ def make_server() -> Server[Any]:
             await ctx.session.send_tool_list_changed()
         return text("The list of tools has changed.")
 
+    async def change_prompts(_ctx: Context, _params: Params) -> types.CallToolResult:
+        prompts.toggle_extra()
+        await bus.publish(PromptsListChanged())
+        return text("The list of prompts has changed.")
+
+    prompts = everything_offers.Prompts()
     tools = Tools(
         content_tools()
         | asking_tools()
         | notifying_tools()
-        | {"test_trigger_tool_change": change_tools, EXTRA: echo}
+        | {"test_trigger_tool_change": change_tools, "test_trigger_prompt_change": change_prompts}
+        | {EXTRA: echo}
     )
 
     async def list_tools(_ctx: Context, _params: object) -> types.ListToolsResult:
@@ -373,6 +350,7 @@ def make_server() -> Server[Any]:
         on_set_logging_level=set_level,
         on_subscriptions_listen=ListenHandler(bus),
     )
+    everything_offers.offer(server, prompts)
     security = RequestStateSecurity.ephemeral()
     server.middleware.append(RequestStateBoundary(security, default_audience="conformance"))
     return server

@@ -1,12 +1,14 @@
-"""Translate tool names between the conformance suite and the gateway.
+"""Translate names of tools and prompts between the conformance suite and the gateway.
 
-The suite calls tools by the names it prescribes; the gateway publishes them as `server__tool`. This proxy
-puts the prefix on in calls (`params.name`, and the `Mcp-Name` header that repeats it) and takes it off in the
-results of `tools/list`. Names which the gateway lists without the prefix are its own and stay as they are.
+The suite asks for them by the names it prescribes; the gateway publishes them as `server__name`. This proxy
+puts the prefix on in calls (`params.name`, and the `Mcp-Name` header that repeats it) and in references to
+prompts, and takes it off in lists. Names which the gateway lists without the prefix are its own and stay as
+they are. URIs of resources pass as they are: the gateway knows a server's own where no other server has it.
 
 It judges, repairs and adds nothing: all other bytes, headers and statuses pass as they came, so that a
 verdict of the suite is one on the gateway. Only its own `host:port` in Host and Origin becomes the gateway's,
-as behind any reverse proxy; a foreign one passes, for the gateway to refuse.
+as behind any reverse proxy; a foreign one passes, for the gateway to refuse. White space around the value of
+a header is lost, since HTTP clients send none; a test of its own in `test_conformance.py` sends some.
 """
 
 import argparse
@@ -44,9 +46,15 @@ class NameMap:
         """Translate the name in the body of a call and in the header that repeats it."""
         message = parse(body)
         match message:
-            case {"method": "tools/call", "params": {"name": str(name)}}:
+            case {"method": "tools/call" | "prompts/get", "params": {"name": str(name)}}:
                 message["params"]["name"] = self._published(name)
                 return dump(message), [self._header(*header) for header in headers]
+            case {
+                "method": "completion/complete",
+                "params": {"ref": {"type": "ref/prompt", "name": str(name)}},
+            }:
+                message["params"]["ref"]["name"] = self._published(name)
+                return dump(message), headers
             case _:
                 return body, headers
 
@@ -58,8 +66,11 @@ class NameMap:
     def response_body(self, body: bytes) -> bytes:
         message = parse(body)
         match message:
-            case {"result": {"tools": [*tools]}}:
-                message["result"]["tools"] = [self._bare(tool) for tool in tools]
+            case {"result": {"tools": [*entries]}}:
+                message["result"]["tools"] = [self._bare(entry) for entry in entries]
+                return dump(message)
+            case {"result": {"prompts": [*entries]}}:
+                message["result"]["prompts"] = [self._bare(entry) for entry in entries]
                 return dump(message)
             case _:
                 return body
@@ -76,13 +87,13 @@ class NameMap:
         value = content.removeprefix(b" ")
         return content[: len(content) - len(value)] + self.response_body(value)
 
-    def _bare(self, tool: Any) -> Any:
-        match tool:
+    def _bare(self, entry: Any) -> Any:
+        match entry:
             case {"name": str(name)} if name.startswith(self._prefix):
-                return {**tool, "name": name.removeprefix(self._prefix)}
+                return {**entry, "name": name.removeprefix(self._prefix)}
             case {"name": str(name)}:
                 self._own.add(name)
-        return tool
+        return entry
 
 
 def parse(body: bytes) -> Any:
@@ -133,7 +144,7 @@ class Proxy:
         own = {self._own: theirs, b"http://" + self._own: b"http://" + theirs}
         return [
             (name, own.get(value, value) if name in {b"host", b"origin"} else value)
-            for name, value in passing(headers)
+            for name, value in ((name, value.strip(b" \t")) for name, value in passing(headers))
         ]
 
     async def _translated(self, answer: httpx2.Response) -> AsyncIterator[bytes]:

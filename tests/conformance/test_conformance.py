@@ -1,6 +1,6 @@
 """The official conformance suite, run against the gateway once per protocol era.
 
-The chain is suite -> `proxy.py` (tool names only) -> `maitred serve` over HTTP -> `everything_server.py` over
+The chain is suite -> `proxy.py` (names only) -> `maitred serve` over HTTP -> `everything_server.py` over
 stdio. The suite's requirement sets name the scenarios of a revision, optional ones included; a scenario
 passes if no check of it ends in a failure or a warning. `expected_failures.yaml` lists the exceptions.
 
@@ -133,6 +133,53 @@ async def test_the_gateway_conforms(
     assert not verdict.stale, "\n".join(["No longer failing, so delete:", *verdict.stale])
 
 
+@pytest.mark.anyio
+@pytest.mark.timeout(START_S + 60)
+async def test_white_space_around_a_header_is_no_part_of_its_value(tmp_path: Path) -> None:
+    """Spaces and tabs are cut off before a value is compared. Source: RFC 9110, 5.5; SEP-2243."""
+    padded = {"Mcp-Name": "{} ", "Mcp-Method": "  {}\t", "MCP-Protocol-Version": "{} \t ", "Origin": "{}  "}
+    async with gateway(tmp_path) as root:
+        plain = await call_padded(root, {})
+        answers = {name: await call_padded(root, {name: around}) for name, around in padded.items()}
+        other = await call_padded(root, {"Mcp-Name": "other-{} "})
+
+    assert plain.startswith("HTTP/1.1 200 ")
+    assert {name: answer.partition("\r\n")[0] for name, answer in answers.items()} == dict.fromkeys(
+        padded, "HTTP/1.1 200 OK"
+    )
+    assert other.startswith("HTTP/1.1 400 ")
+
+
+async def call_padded(root: str, around: Mapping[str, str]) -> str:
+    """The answer to a call whose headers have something put around them, which HTTP clients do not do."""
+    name, netloc, version = f"{SERVER}__test_simple_text", root.removeprefix("http://"), REVISIONS[-1]
+    about = "io.modelcontextprotocol/"
+    meta = {
+        f"{about}protocolVersion": version,
+        f"{about}clientInfo": {"name": "padded", "version": "1"},
+        f"{about}clientCapabilities": {},
+    }
+    params = {"name": name, "arguments": {}, "_meta": meta}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    headers = {
+        "Host": netloc,
+        "Origin": root,
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": version,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": name,
+        "Connection": "close",
+    }
+    lines = [f"{key}: {around.get(key, '{}').format(value)}" for key, value in headers.items()]
+    host, _, port = netloc.partition(":")
+    with anyio.fail_after(START_S):
+        async with await anyio.connect_tcp(host, int(port)) as stream:
+            await stream.send("\r\n".join(["POST /mcp HTTP/1.1", *lines, "", body]).encode())
+            return b"".join([chunk async for chunk in stream]).decode()
+
+
 def expected_failures() -> dict[str, dict[str, str]]:
     listed: dict[str, dict[str, str]] = YAML(typ="safe").load(HERE / "expected_failures.yaml")
     return listed
@@ -153,7 +200,8 @@ async def gateway(folder: Path) -> AsyncIterator[str]:
 
 
 def write_config(folder: Path) -> Path:
-    server = {"command": sys.executable, "args": [str(HERE / "everything_server.py")]}
+    module = ["-m", "tests.conformance.everything_server"]
+    server = {"command": sys.executable, "args": module, "cwd": str(HERE.parents[1])}
     settings = {
         "servers": {SERVER: server},
         "disclosure": {"mode": "all"},

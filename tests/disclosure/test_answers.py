@@ -26,7 +26,7 @@ def test_without_results_the_answer_says_so_and_what_to_try() -> None:
     """An agent is never left with an empty answer."""
     assert answer().text.splitlines() == [
         "Nothing relevant for 'weather'.",
-        "Try other words, one capability per phrase, or list_tools_meta for all servers.",
+        "Try other words, one capability per phrase, or list_tools_meta to look around.",
     ]
 
 
@@ -49,7 +49,7 @@ def test_when_nothing_is_relevant_the_nearest_are_marked_as_weak() -> None:
         "t0() [weak]",
         "t1() [weak]",
         "t2() [weak]",
-        "Try other words, one capability per phrase, or list_tools_meta for all servers.",
+        "Try other words, one capability per phrase, or list_tools_meta to look around.",
     ]
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from tests.catalog.makers import corpus_snapshot, one
 from maitred.catalog.counting import count_tokens
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure import views
+from maitred.disclosure.menu import FULL_TOKENS
 from maitred.disclosure.types import parameters
-from maitred.disclosure.views import brief, compact_schema, first_sentence, full, line, page
+from maitred.disclosure.views import brief, compact_schema, first_sentence, full, line
+from maitred.model.categories import Placement
+from maitred.model.usage import Standing, Usage
 
 STR = {"type": "string"}
 ISSUE = {
@@ -156,9 +160,10 @@ def test_a_brief_detail_tells_signature_purpose_server_and_hints() -> None:
     assert brief(snapshot, tool).splitlines() == [
         "s__get_user(owner: str, repo: str, title: str, body?: str, labels?: str[])",
         "Look one up.",
-        "server: s; read-only",
+        "server: s; category: none; read-only",
         "name on its server: get user",
     ]
+    assert "needs: TOKEN, a file" in brief(snapshot, tool, ["TOKEN", "a file"]).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -218,8 +223,8 @@ def test_briefs_cost_under_300_tokens_and_full_details_at_most_12_000(catalog: S
     """The price of `tool_info`. Source: DESIGN 7."""
     assert over(catalog, [brief(catalog, tool) for tool in catalog.tools], 299) == {}
     long = [tool for tool in catalog.tools if len(str(catalog.definition(tool)).encode()) > 12_000]
-    texts = [full(catalog, tool) for tool in long]  # a token has at least one byte
-    assert max(count_tokens(texts), default=0) <= 12_000
+    texts = [full(catalog, tool, FULL_TOKENS) for tool in long]  # a token has at least one byte
+    assert max(count_tokens(texts), default=0) <= FULL_TOKENS
 
 
 def test_the_full_detail_is_the_definition_as_registered() -> None:
@@ -228,9 +233,27 @@ def test_the_full_detail_is_the_definition_as_registered() -> None:
         input_schema=ISSUE, output_schema=ISSUE, description="D.", extra={"icons": [], "x": 1}
     )
 
-    assert json.loads(full(snapshot, tool)) == {
+    definition, *more = full(snapshot, tool, FULL_TOKENS).splitlines()
+
+    assert json.loads(definition) == {
         "name": "s__t", "description": "D.", "inputSchema": ISSUE, "outputSchema": ISSUE, "x": 1,
     }  # fmt: skip
+    assert more == ["category: none"]
+
+
+def test_the_full_detail_says_where_a_tool_stands_how_it_did_and_what_for() -> None:
+    """Usage figures and use cases, where they are known. Source: issue "The menu", T3."""
+    snapshot, tool = one(input_schema=ISSUE)
+    place = Placement(category="data", confidence=0.8, by="rules", tags=("function:read",))
+    tool = replace(tool, placement=place, use_cases=("I want to report a bug",))
+    usage = Usage(calls=1_200, errors=12, mean_ms=47.2, p95_ms=80.0)
+    snapshot = replace(snapshot, standings={tool.key: Standing(score=0.7, level="warm", usage=usage)})
+
+    assert full(snapshot, tool, FULL_TOKENS).splitlines()[1:] == [
+        "category: data, function:read",
+        "used: 1,200 calls, 99.0% succeeded, 47 ms mean, 80 ms p95",
+        "for: I want to report a bug",
+    ]
 
 
 def test_what_a_full_detail_leaves_out_is_named() -> None:
@@ -241,9 +264,10 @@ def test_what_a_full_detail_leaves_out_is_named() -> None:
     }
     snapshot, tool = one(input_schema=schema, output_schema=schema)
 
-    definition, _, note = full(snapshot, tool).partition("\n")
+    definition, note, *_ = full(snapshot, tool, FULL_TOKENS).splitlines()
 
-    assert note == "(left out for size: outputSchema, descriptions of parameters)"
+    whole = "whole: maitred://tool/s__t"
+    assert note == f"(left out for size: outputSchema, descriptions of parameters; {whole})"
     assert json.loads(definition)["inputSchema"]["properties"]["p79"] == STR
 
 
@@ -267,6 +291,7 @@ def test_a_parameter_called_description_is_kept_when_texts_are_dropped() -> None
     ("text", "expected"),
     [
         ("One. Two.", "One."),
+        ("Takes a path (e.g. a/b). Two.", "Takes a path (e.g. a/b)."),
         ("# Title\n\nText", "Title"),
         ("Takes\n  a list:\n- one\n- two", "Takes a list:"),
         ("天気を取得。次の文。", "天気を取得。"),
@@ -285,42 +310,3 @@ def test_a_sentence_without_end_is_cut(text: str) -> None:
 
     assert cut
     assert 0 < count_tokens([sentence])[0] <= 40
-
-
-# --- pages ------------------------------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(
-    st.dictionaries(st.text("abc_", min_size=1, max_size=6), st.text(max_size=40), max_size=40),
-    st.integers(20, 90),
-)
-def test_following_the_cursors_shows_every_entry_once(entries: dict[str, str], budget: int) -> None:
-    """Pages have no gap and no repetition, and come to an end."""
-    seen: list[str] = []
-    cursor = ""
-    for _ in range(len(entries) + 1):
-        answer = page(entries, lambda name: f"<{name}> {entries[name]!r}", cursor, budget)
-        seen += re.findall(r"^<([abc_]+)>", answer.text, re.MULTILINE)
-        cursor = answer.cursor
-        if not cursor:
-            break
-
-    assert seen == sorted(entries)
-    assert cursor == ""
-
-
-def test_a_page_of_a_corpus_stays_within_its_budget(catalog: Snapshot) -> None:
-    """A T2 page is within 8,000 tokens, and lists every tool of its server once. Source: DESIGN 7."""
-    server = max(catalog.by_server, key=lambda name: len(catalog.by_server[name]))
-    lines = {tool.name: line(catalog, tool) for tool in catalog.by_server[server]}
-    texts: list[str] = []
-    cursor = ""
-    while not texts or cursor:
-        answer = page(lines, lines.__getitem__, cursor)
-        texts.append(answer.text)
-        cursor = answer.cursor
-
-    assert max(count_tokens(texts)) <= views.PAGE_TOKENS + 100
-    rows = [row for text in texts for row in text.splitlines() if "same path with cursor" not in row]
-    assert rows == [lines[name] for name in sorted(lines)]

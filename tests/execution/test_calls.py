@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.catalog.makers import FACTS, one
 
-from maitred.backends.base import Connection, Listing, Progress
+from maitred.backends.base import Listing, Progress
 from maitred.catalog.snapshot import Snapshot
 from maitred.errors import (
     ArgumentsError,
@@ -29,7 +29,7 @@ NEEDS_PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "req
 
 
 class Server:
-    """Stands at our own seam: lends itself as a connection, and answers each call with what comes next."""
+    """Stands at our own seam: lends itself as a connection for calls, and answers with what comes next."""
 
     facts = FACTS
     alive = True
@@ -41,7 +41,7 @@ class Server:
         self.unavailable: MaitredError | None = None
 
     @asynccontextmanager
-    async def connection(self, server: str) -> AsyncIterator[Connection]:
+    async def connection(self, server: str) -> AsyncIterator[Any]:
         self.lent.append(server)
         if self.unavailable:
             raise self.unavailable

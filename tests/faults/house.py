@@ -67,7 +67,7 @@ class House:
             if condition():
                 event.set()
 
-        self.gateway.on_change(look)
+        self.gateway.listen(lists=look, resource=lambda _: None)
         look()
         await event.wait()
 

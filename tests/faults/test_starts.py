@@ -159,9 +159,9 @@ async def test_a_gateway_that_closes_while_servers_start_leaves_none_of_them(tmp
     }
     started = time.monotonic()
     async with open_gateway(settings_for(tmp_path, servers)) as gateway:
-        await eventually(lambda: all(health.pid for health in gateway._pool.health().values()))
+        await eventually(lambda: all(health.pid for health in gateway._parts.pool.health().values()))
         await eventually(pid_file.exists)
-        pids = [health.pid or 0 for health in gateway._pool.health().values()]
+        pids = [health.pid or 0 for health in gateway._parts.pool.health().values()]
     assert time.monotonic() - started < 10
     assert all(is_gone(pid) for pid in [*pids, read_pid(pid_file)])
     assert os.getpid() not in pids

@@ -1,6 +1,7 @@
 """The commands as an operator or a script runs them: what they print, where, and how they exit."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -171,10 +172,17 @@ def test_info_describes_tools_and_full_shows_their_schemas(config: Path) -> None
     full = fine(cli(config, "info", "counter__add", "--full"))
     [definition] = read_json(cli(config, "info", "counter__add", "--json"))
 
-    assert "counter__add" in brief
+    assert brief.startswith("counter__add(a: num, b: num)\n")
+    assert re.fullmatch(
+        r"server: counter; category: [a-z0-9_]+; may change or destroy", brief.splitlines()[2]
+    )
     assert "inputSchema" not in brief
-    assert json.loads(full)["inputSchema"]["required"] == ["a", "b"]
+    written, category, *more = full.splitlines()
+    assert json.loads(written) == definition
+    assert re.fullmatch(r"category: [a-z0-9_]+(, [a-z0-9_:]+)*", category)
+    assert more == []
     assert definition["name"] == "counter__add"
+    assert definition["inputSchema"]["required"] == ["a", "b"]
     assert definition["inputSchema"]["properties"]["a"] == {"type": "number"}
 
 

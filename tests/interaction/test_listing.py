@@ -129,11 +129,17 @@ async def test_the_menu_comes_at_once_and_says_which_servers_are_still_starting(
     async with over_stdio(config, "auto") as client:
         names = {tool.name for tool in await listed(client)}
         answer = await menu(client, "search_tools", phrases=["add two numbers"])
-        servers_page = await menu(client, "list_tools_meta")
+        first_page = await menu(client, "list_tools_meta")
+        servers_page = await menu(client, "list_tools_meta", path="servers")
 
     assert names == MENU
     assert "Not searched: sleeper (still starting)" in answer
-    assert "server/sleeper" in servers_page
+    assert "Next: list_tools_meta with path category/<name>, server/<name> or servers" in first_page
+    assert [line.partition(":")[0] for line in servers_page.splitlines()] == [
+        "server/counter",
+        "server/sleeper",
+    ]
+    assert "server/sleeper: 0 tools - not known yet" in servers_page
 
 
 # --- pages ------------------------------------------------------------------------------------------------

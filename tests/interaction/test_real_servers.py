@@ -1,6 +1,7 @@
 """Eleven real servers at once behind one gateway, over both transports and in both protocol eras."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -91,8 +92,9 @@ async def test_search_can_be_kept_to_one_server(client: Client) -> None:
 
 @requirement("browse:servers", "browse:pages")
 async def test_browsing_lists_all_servers_and_all_tools_of_one(client: Client) -> None:
-    """No path: every server with its count. `server/<name>`: its tools, by pages. Source: issue 2."""
-    servers = await menu(client, "list_tools_meta")
+    """`servers`: each with its count. `server/<name>`: its tools, by pages. Source: issue 2."""
+    first = await menu(client, "list_tools_meta")
+    servers = await menu(client, "list_tools_meta", path="servers")
     excel: list[str] = []
     cursor = ""
     for _ in range(10):
@@ -104,8 +106,15 @@ async def test_browsing_lists_all_servers_and_all_tools_of_one(client: Client) -
             break
     nowhere = await client.call_tool("list_tools_meta", {"path": "server/exel"})
 
+    hot, categories = first.split("\n\n")
+    total = sum(server.tools for server in SERVERS.values())
+    assert hot.startswith(("For example:\n", "Often used:\n"))
+    assert len(tool_lines(hot)) == len(hot.splitlines()) - 1 > 1
+    assert categories.startswith("Categories:\n")
+    assert f"{total} tools on {len(SERVERS)} servers. Next: list_tools_meta" in categories
     for server in SERVERS.values():
         assert f"server/{server.name}: {server.tools} tools" in servers
+    assert len(servers.splitlines()) == len(SERVERS)
     assert len({line.partition("(")[0].lstrip("~") for line in excel}) == len(excel) == SERVERS["excel"].tools
     assert nowhere.is_error
     assert "list_tools_meta" in text_of(nowhere)
@@ -118,8 +127,9 @@ async def test_brief_information_is_short_and_names_server_and_hints(client: Cli
     write, think = (await menu(client, "tool_info", names=names)).split("\n\n")
 
     assert write.startswith("filesystem__write_file(")
-    assert "server: filesystem; may change or destroy" in write
-    assert "read-only" in think
+    facts = r"server: filesystem; category: [a-z_]+; may change or destroy, repeatable"
+    assert re.fullmatch(facts, write.splitlines()[2])
+    assert re.fullmatch(r"server: sequential-thinking; category: [a-z_]+; read-only", think.splitlines()[2])
     assert all(tokens({"text": text}) < 300 for text in (write, think))
 
 
@@ -128,7 +138,9 @@ async def test_full_information_holds_the_definition_as_the_server_wrote_it(
     front: Front, client: Client
 ) -> None:
     """The schema in `full` is the server's own; only the name is the published one. Source: issue 2."""
-    answer = json.loads(await menu(client, "tool_info", names=["memory__open_nodes"], detail="full"))
+    text = await menu(client, "tool_info", names=["memory__open_nodes"], detail="full")
+    definition, category, *more = text.splitlines()
+    answer = json.loads(definition)
     async with straight(SERVERS["memory"], front) as server:
         tools = (await server.list_tools()).tools
 
@@ -137,6 +149,8 @@ async def test_full_information_holds_the_definition_as_the_server_wrote_it(
     for key in ("title", "description", "inputSchema", "outputSchema", "annotations"):
         assert answer[key] == own[key]
     assert answer["name"] == "memory__open_nodes"
+    assert re.fullmatch(r"category: [a-z_]+(, [a-z0-9_:]+)*", category)
+    assert all(row.startswith(("used: ", "for: ")) for row in more)
 
 
 @requirement("info:unknown")

@@ -1,5 +1,7 @@
 """Finding tools: what comes first, what is withheld, and that nothing in a query can break the search."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ def index_of(*tools: RawTool) -> HybridIndex:
 
 
 def find(
-    index: HybridIndex, *phrases: str, visible: set[str] = ALL, server: str = "", limit: int = 5, **more: bool
+    index: HybridIndex, *phrases: str, visible: set[str] = ALL, server: str = "", limit: int = 5, **more: Any
 ) -> Found:
     only = Filter(visible=frozenset(visible), server=server, **more)
     return index.search([Query(phrase=phrase) for phrase in phrases], only, limit)

@@ -8,8 +8,9 @@ each backend one owner task; calls may come from any task.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
+from maitred.model.offers import Offer
 from maitred.model.servers import EraChoice, Health, ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolCall
 
@@ -32,6 +33,22 @@ class Listing:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Offers:
+    """What a server offers besides tools, with notes. The names are still empty: the catalog gives them."""
+
+    offers: Sequence[Offer] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """A server says that one of its lists changed, or that the resource at `uri` was updated."""
+
+    kind: Literal["tools", "resources", "prompts", "updated"]
+    uri: str = ""
+
+
 _E = TypeVar("_E", bound=BaseException)
 
 
@@ -44,10 +61,28 @@ def find(error: BaseException, kind: type[_E]) -> _E | None:
     return None
 
 
+class Subscription(Protocol):
+    """A server's promise to tell when a resource changes; it holds until its context is left, or it ends."""
+
+    async def ended(self) -> str:
+        """Wait until nothing more is told, because the stream or the connection ended; returns the reason."""
+        ...
+
+
 class Connection(Protocol):
     """One open session with a server."""
 
     facts: ServerFacts
+
+    @property
+    def completes(self) -> bool:
+        """Whether the server declared that it completes arguments."""
+        ...
+
+    @property
+    def subscribes(self) -> bool:
+        """Whether the server declared that it tells subscribers when a resource changes."""
+        ...
 
     @property
     def alive(self) -> bool:
@@ -74,6 +109,29 @@ class Connection(Protocol):
         """
         ...
 
+    async def list_offers(self) -> Offers:
+        """Ask for every page of the resources, resource templates and prompts that the server declared.
+
+        Never fails and never loops: a kind that the server does not list gives a note and no offers.
+        """
+        ...
+
+    async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """Relay a request (`resources/read`, `prompts/get`, `completion/complete`); the result is as it came.
+
+        Raises:
+            ServerError: Timeout, loss of the connection, or a JSON-RPC error.
+        """
+        ...
+
+    def subscribe(self, uri: str) -> AbstractAsyncContextManager[Subscription]:
+        """Have the server tell of changes of a resource, as notices, while the context is open.
+
+        Raises:
+            ServerError: On entering: the server cannot, does not want to, or went away.
+        """
+        ...
+
     async def closed(self) -> str:
         """Wait until the session has ended on its own and return the reason."""
         ...
@@ -81,10 +139,10 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectOptions:
-    """What the pool decides about a connection: the era to try first, and what to do when tools change."""
+    """What the pool decides about a connection: the era to try first, and who hears the server's notices."""
 
     era: EraChoice
-    on_tools_changed: Callable[[], None]
+    on_notice: Callable[[Notice], None]
 
 
 class Backend(Protocol):
@@ -111,6 +169,30 @@ class Backend(Protocol):
 
 
 BackendFactory = Callable[[ServerSpec], Backend]
+
+
+class Listener(Protocol):
+    """What the pool tells about its backends. Called from owner tasks; must not block."""
+
+    def started(self, server: str) -> None:
+        """A backend has a new open connection."""
+        ...
+
+    def tools_changed(self, server: str) -> None:
+        """A server announced that its list of tools changed."""
+        ...
+
+    def offers_changed(self, server: str) -> None:
+        """A server announced that its resources or prompts changed."""
+        ...
+
+    def updated(self, server: str, uri: str) -> None:
+        """A server announced that a resource changed; `uri` is as the server has it."""
+        ...
+
+    def health_changed(self, server: str) -> None:
+        """The state of a backend, or whether it is refused, is another than it was."""
+        ...
 
 
 class Connections(Protocol):

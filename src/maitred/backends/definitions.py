@@ -53,16 +53,16 @@ def clean_schema(value: Any, depth: int = 0) -> Any:
         }
     if isinstance(value, list):
         return [clean_schema(item, depth + 1) for item in value]
-    return value if not isinstance(value, str) or _is_text(value) else _mended(value)
+    return value if not isinstance(value, str) or is_text(value) else _mended(value)
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
     """Whether a text can be encoded; half a character, as JavaScript's patterns contain, cannot."""
     return text.isascii() or not any(0xD800 <= ord(c) <= 0xDFFF for c in text)  # noqa: PLR2004  # surrogates
 
 
 def _mended(text: str) -> str:
-    return text if _is_text(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text if is_text(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_tools(server: str, definitions: Iterable[Any]) -> tuple[list[RawTool], list[str]]:
@@ -71,7 +71,7 @@ def read_tools(server: str, definitions: Iterable[Any]) -> tuple[list[RawTool], 
     notes: list[str] = []
     for definition in definitions:
         name = definition.get("name") if isinstance(definition, Mapping) else None
-        if not isinstance(name, str) or not name or not _is_text(name):
+        if not isinstance(name, str) or not name or not is_text(name):
             notes.append("an entry of tools/list without a usable name was left out")
         elif name in tools:
             notes.append(f"tool {clean(name)!r} is listed twice; only the first can be called")

@@ -1,9 +1,9 @@
 """Owns every live backend: starts it when it is first needed, watches it, stops it when it is idle.
 
 Each backend in use has one owner task, in which its session is opened and closed; callers only borrow the
-open connection. The pool knows nothing of tools or catalogs: when a server starts, or says that its tools
-changed, it tells its listener. Failures to start back off, and after several in a row a circuit breaker
-answers at once until it is time to try again.
+open connection. The pool knows nothing of tools or catalogs: when a server starts, fares differently or says
+that something changed, it tells its listener. Failures to start back off, and after several in a row a
+circuit breaker answers at once until it is time to try again.
 """
 
 import time
@@ -11,13 +11,22 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import anyio
 import anyio.abc
 import structlog
 
-from maitred.backends.base import Backend, BackendFactory, ConnectError, Connection, ConnectOptions, find
+from maitred.backends.base import (
+    Backend,
+    BackendFactory,
+    ConnectError,
+    Connection,
+    ConnectOptions,
+    Listener,
+    Notice,
+    find,
+)
 from maitred.errors import ConnectionLostError, ServerError, ServerUnavailableError
 from maitred.model.servers import EraChoice, Health, ServerSpec, State
 
@@ -27,18 +36,9 @@ _FIRST_DELAY_S = 0.5
 _MAX_DELAY_S = 60.0
 _BREAKER_AT = 3
 _STABLE_S = 30.0
-
-
-class Listener(Protocol):
-    """What the pool tells about its backends. Called from owner tasks; must not block."""
-
-    def started(self, server: str) -> None:
-        """A backend has a new open connection."""
-        ...
-
-    def tools_changed(self, server: str) -> None:
-        """A server announced that its list of tools changed."""
-        ...
+_SOONEST_S = 0.05
+_CHECK_IDLE_S = 1.0
+_MARGIN_S = 0.05
 
 
 class Owner:
@@ -53,6 +53,7 @@ class Owner:
         self.era = era
         self.connection: Connection | None = None
         self.health = Health()
+        self._told = (self.health.state, False)
         self._pool = pool
         self._ready = anyio.Event()
         self._stop = anyio.Event()
@@ -73,6 +74,18 @@ class Owner:
     def refuses(self) -> bool:
         """Whether its circuit breaker is open."""
         return self.health.failures >= _BREAKER_AT and self._retry_at > time.monotonic()
+
+    def _fares(self, health: Health, retry_at: float | None = None) -> None:
+        """Record how it is doing; the listener hears of it when it matters to others."""
+        self.health = health
+        if retry_at is not None:
+            self._retry_at = retry_at
+        self._tell()
+
+    def _tell(self) -> None:
+        told, self._told = self._told, (self.health.state, self.refuses)
+        if self._told != told and self._pool.is_owner(self):
+            self._pool.listener.health_changed(self.spec.name)
 
     def snapshot(self) -> Health:
         """How it is doing, with the time until the circuit breaker lets the next start through."""
@@ -132,7 +145,7 @@ class Owner:
                 if self._predecessor is not None:  # never two processes of one server
                     await self._predecessor.retire()
                     self._predecessor = None
-                self.health = replace(self.health, state=State.STARTING)
+                self._fares(replace(self.health, state=State.STARTING))
                 await self._pool.starting.acquire()
                 slot.callback(self._pool.starting.release)
                 self._scope.deadline = anyio.current_time() + self.spec.timeouts.start_s
@@ -155,23 +168,31 @@ class Owner:
             self._ready.set()
 
     def _options(self) -> ConnectOptions:
-        return ConnectOptions(
-            era=self.era, on_tools_changed=lambda: self._pool.listener.tools_changed(self.spec.name)
-        )
+        return ConnectOptions(era=self.era, on_notice=self._heard)
+
+    def _heard(self, notice: Notice) -> None:
+        listener, name = self._pool.listener, self.spec.name
+        match notice.kind:
+            case "tools":
+                listener.tools_changed(name)
+            case "updated":
+                listener.updated(name, notice.uri)
+            case "resources" | "prompts":
+                listener.offers_changed(name)
 
     def _opened(self, connection: Connection) -> None:
         self.connection = connection
         self.era = connection.facts.era or "auto"
         self._idle_since = time.monotonic()
         self._lost = ""
-        self.health = Health(state=State.READY, failures=self.health.failures, starts=self.health.starts + 1)
+        self._fares(Health(state=State.READY, failures=self.health.failures, starts=self.health.starts + 1))
         self._ready.set()
         self._pool.listener.started(self.spec.name)
 
     def _closing(self) -> None:
         self._stop.set()
         self.connection = None
-        self.health = replace(self.health, state=State.STOPPING)
+        self._fares(replace(self.health, state=State.STOPPING))
 
     async def _watch(self, connection: Connection) -> None:
         """Wait until the server goes away, is told to stop, or has been idle for long enough."""
@@ -193,21 +214,27 @@ class Owner:
                 left = self._idle_since + self.spec.timeouts.idle_stop_s - time.monotonic()
                 if left <= 0 and self._in_flight == 0:
                     break
-                await anyio.sleep(max(left, 0.05))
+                await anyio.sleep(max(left, _CHECK_IDLE_S if self._in_flight else _SOONEST_S))
             self._closing()
             tasks.cancel_scope.cancel()
 
     def _ended(self, reason: str, started: float | None) -> None:
         """Record how the connection ended: a fault counts, unless the server had been well for a while."""
         if not reason:
-            self.health = replace(self.health, state=State.IDLE, error="", failures=0)
-            self._retry_at = 0.0
+            self._fares(replace(self.health, state=State.IDLE, error="", failures=0), 0.0)
             return
         well = started is not None and time.monotonic() - started > _STABLE_S
         failures = 1 if well else self.health.failures + 1
         delay = 0.0 if well else min(_FIRST_DELAY_S * 2 ** (failures - 1), _MAX_DELAY_S)
-        self._retry_at = time.monotonic() + delay
-        self.health = replace(self.health, state=State.FAILED, error=reason, failures=failures)
+        failed = replace(self.health, state=State.FAILED, error=reason, failures=failures)
+        self._fares(failed, time.monotonic() + delay)
+        if self.refuses:
+            self._pool.later(self._lapse, delay + _MARGIN_S)
+
+    async def _lapse(self, delay_s: float) -> None:
+        """Say that it is not refused any more, when it is time."""
+        await anyio.sleep(delay_s)
+        self._tell()
 
     def _explain(self, error: Exception) -> str:
         if known := find(error, ConnectError):
@@ -224,8 +251,7 @@ class Owner:
 
     def forgive(self) -> None:
         """Let the next start through at once, whatever failed before."""
-        self._retry_at = 0.0
-        self.health = replace(self.health, failures=0)
+        self._fares(replace(self.health, failures=0), 0.0)
 
     async def retire(self) -> None:
         """Stop for good: the server was removed from the configuration, or another owner takes over."""
@@ -277,6 +303,11 @@ class BackendPool:
             raise RuntimeError("the pool is closed")
         self._tasks.start_soon(function, delay_s)
 
+    def later(self, function: Callable[[float], Coroutine[Any, Any, None]], delay_s: float) -> None:
+        """Run what does not matter any more when the pool closes."""
+        if self._tasks is not None:
+            self._tasks.start_soon(function, delay_s)
+
     async def configure(self, specs: Mapping[str, ServerSpec], eras: Mapping[str, EraChoice]) -> None:
         """Make the pool hold exactly these servers; what changed or is gone is stopped, the rest stays up."""
         gone = {n: o for n, o in self._owners.items() if n not in specs or specs[n] != o.spec}
@@ -304,6 +335,10 @@ class BackendPool:
             return self._owners[server]
         except KeyError:
             raise ServerUnavailableError(server, "it is not configured any more") from None
+
+    def is_owner(self, owner: Owner) -> bool:
+        """Whether it owns its server still: one that was replaced speaks for nobody."""
+        return self._owners.get(owner.spec.name) is owner
 
     def health(self) -> dict[str, Health]:
         """How every backend is doing."""
@@ -336,4 +371,13 @@ class _Nobody:
         """Nobody listens."""
 
     def tools_changed(self, server: str) -> None:
+        """Nobody listens."""
+
+    def offers_changed(self, server: str) -> None:
+        """Nobody listens."""
+
+    def updated(self, server: str, uri: str) -> None:
+        """Nobody listens."""
+
+    def health_changed(self, server: str) -> None:
         """Nobody listens."""

@@ -6,37 +6,46 @@ included, and a call costs no validation twice. Three private parts of the SDK a
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 import anyio
 import anyio.abc
 import mcp_types as types
-import structlog
 from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientSession, IncomingMessage
-from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import x_mcp_header_map
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, HEADER_MISMATCH
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from maitred import __version__
-from maitred.backends.base import ConnectError, ConnectOptions, Listing, Progress
+from maitred.backends.base import ConnectError, ConnectOptions, Listing, Offers, Progress, Subscription
 from maitred.backends.definitions import clean, read_tools
+from maitred.backends.notices import asked, listening, notice_of, watch
+from maitred.backends.offers import LISTS, Listed, read_offers
 from maitred.channel import ChannelClosedError, RequestTimedOutError
 from maitred.config.settings import Limits
 from maitred.errors import CallTimeoutError, ConnectionLostError, ProtocolError, ServerError
+from maitred.model.offers import Offer
 from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
 from maitred.model.tools import ToolCall
-
-log = structlog.get_logger(__name__)
 
 _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
 _NOTICES_S = 1.0
+_LEAVE_S = 2.0
+_PULSE_S = 30.0
+_OUR_OWN_META = frozenset({"progressToken", PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY})
+_NEW = frozenset({"inputResponses", "requestState", CLIENT_CAPABILITIES_META_KEY})
 
 
 class Closing(Protocol):
@@ -92,36 +101,109 @@ class SessionConnection:
         """Wait until the session has ended on its own and return the reason."""
         return await self._closing.closed()
 
+    @property
+    def completes(self) -> bool:
+        """Whether the server declared `completions`."""
+        return bool((declared := self._session.server_capabilities) and declared.completions is not None)
+
+    @property
+    def subscribes(self) -> bool:
+        """Whether the server declared `resources.subscribe`, which both eras have."""
+        declared = self._session.server_capabilities
+        return bool(declared and declared.resources and declared.resources.subscribe)
+
     async def list_tools(self) -> Listing:
         """Read every page; a cursor that comes again, or too many pages or tools, ends the reading."""
-        definitions: list[Any] = []
-        notes: list[str] = []
-        cursor: str | None = None
-        seen: set[str] = set()
         with anyio.move_on_after(self._spec.timeouts.list_s) as scope:
-            while True:
-                page = await self._request("tools/list", {"cursor": cursor} if cursor else {}, {})
-                entries, cursor = page.get("tools"), page.get("nextCursor")
-                definitions += entries if isinstance(entries, list) else []
-                if not isinstance(cursor, str) or not cursor:
-                    break
-                if cursor in seen or len(seen) >= self._limits.max_pages:
-                    notes.append("tools/list pages never end; only the pages up to the repetition are used")
-                    break
-                if len(definitions) > self._limits.max_tools:
-                    break
-                seen.add(cursor)
+            definitions, notes = await self._pages("tools/list", "tools", "tools")
         if scope.cancelled_caught:
             raise CallTimeoutError(self._spec.name, "tools/list", self._spec.timeouts.list_s)
-        if len(definitions) > self._limits.max_tools:
-            notes.append(
-                f"more than {self._limits.max_tools:,} tools; the rest is left out (limits.max_tools)"
-            )
-        tools, more = read_tools(self._spec.name, definitions[: self._limits.max_tools])
+        tools, more = read_tools(self._spec.name, definitions)
         if self._session.modern:
             for tool in tools:
                 self._session.mirror_headers(tool.key.name, tool.input_schema)
         return Listing(tools=tools, notes=tuple(notes + more))
+
+    async def list_offers(self) -> Offers:
+        """Read the lists one after the other, within one time limit for all of them; see `Connection`."""
+        offers: list[Offer] = []
+        notes: list[str] = []
+        declared = self._session.server_capabilities
+        lists = [one for one in LISTS if getattr(declared, one.capability, None) is not None]
+        with anyio.move_on_after(self._spec.timeouts.list_s) as scope:
+            while lists:
+                found, more = await self._offers(lists[0])
+                offers += found
+                notes += more
+                del lists[0]
+        if scope.cancelled_caught:
+            missing = ", ".join(one.method for one in lists)
+            notes.append(f"{missing} took longer than {self._spec.timeouts.list_s:g} s; left out")
+        return Offers(offers=offers, notes=tuple(notes))
+
+    async def _offers(self, listed: Listed) -> tuple[list[Offer], list[str]]:
+        try:
+            entries, notes = await self._pages(listed.method, listed.field, f"{listed.kind}s")
+        except ProtocolError as error:
+            if error.rpc_code == METHOD_NOT_FOUND and not listed.declared:
+                return [], []
+            return [], [f"{listed.method} failed with error {error.rpc_code}: {error.message}"]
+        except ConnectionLostError as error:
+            return [], [f"{listed.method} failed: {error.reason}"]
+        offers, more = read_offers(self._spec.name, listed, entries)
+        return offers, notes + more
+
+    async def _pages(self, method: str, field: str, noun: str) -> tuple[list[Any], list[str]]:
+        """All entries of a list that comes in pages; the server may be endless, this is not."""
+        entries: list[Any] = []
+        notes: list[str] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        most = self._limits.max_tools
+        while True:
+            page = await self._request(method, {"cursor": cursor} if cursor else {}, {})
+            found, cursor = page.get(field), page.get("nextCursor")
+            entries += found if isinstance(found, list) else []
+            if len(entries) > most:
+                notes.append(f"more than {most:,} {noun}; the rest is left out (limits.max_tools)")
+                break
+            if not isinstance(cursor, str) or not cursor:
+                break
+            if cursor in seen or len(seen) >= self._limits.max_pages:
+                notes.append(f"{method} pages never end; only the pages up to the repetition are used")
+                break
+            seen.add(cursor)
+        return entries[:most], notes
+
+    async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """Relay a request without what belongs to the caller's own session; see `Connection`."""
+        ours = _OUR_OWN_META if self._session.modern else _OUR_OWN_META | _NEW
+        meta = {key: value for key, value in (params.get("_meta") or {}).items() if key not in ours}
+        sent = {k: v for k, v in params.items() if k != "_meta" and (self._session.modern or k not in _NEW)}
+        if meta:
+            sent["_meta"] = meta
+        return await self._request(method, sent, {"timeout": timeout_s}, timeout_s=timeout_s)
+
+    @asynccontextmanager
+    async def subscribe(self, uri: str) -> AsyncIterator[Subscription]:
+        """Subscribe in the way of the era; see `Connection`."""
+        if not self.subscribes:
+            raise ProtocolError(self._spec.name, METHOD_NOT_FOUND, "it has no subscriptions to resources")
+        limit_s = self._spec.timeouts.list_s
+        if self._session.modern:
+            try:
+                async with listening(self._session, uri, timeout_s=limit_s) as stream:
+                    yield stream
+            except MCPError as error:
+                raise self._translate(error, "subscriptions/listen", limit_s) from error
+            return
+        await self.request("resources/subscribe", {"uri": uri}, timeout_s=limit_s)
+        try:
+            yield _Held(self, pulse=self._spec.transport == "http")
+        finally:
+            if self.alive:
+                with anyio.move_on_after(_LEAVE_S, shield=True), suppress(ServerError):
+                    await self.request("resources/unsubscribe", {"uri": uri}, timeout_s=_LEAVE_S)
 
     async def call_tool(
         self, name: str, call: ToolCall, *, timeout_s: float, progress: Progress | None
@@ -181,14 +263,14 @@ async def open_session(
     """
 
     async def on_message(message: IncomingMessage) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            options.on_tools_changed()
+        if (notice := notice_of(message)) is not None:
+            options.on_notice(notice)
 
     session = _Session(dispatcher=dispatcher, client_info=_CLIENT_INFO, message_handler=on_message)
     async with session, anyio.create_task_group() as tasks:
         await _negotiate(session, options.era)
-        if session.modern and _announces_changes(session):
-            tasks.start_soon(_listen, spec.name, session, options.on_tools_changed)
+        if session.modern and (lists := asked(session.server_capabilities)):
+            tasks.start_soon(watch, spec.name, session, lists, options.on_notice)
         yield SessionConnection(spec, session, closing, limits)
         tasks.cancel_scope.cancel()
 
@@ -234,21 +316,6 @@ def _explain(error: MCPError) -> str:
     return f"it refused the handshake with error {error.code}: {clean(error.message)}"
 
 
-def _announces_changes(session: _Session) -> bool:
-    capabilities = session.server_capabilities
-    return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
-
-
-async def _listen(server: str, session: _Session, on_tools_changed: Callable[[], None]) -> None:
-    """Follow the change notices of a stateless-era server; without them each start refreshes the catalog."""
-    try:
-        async with listen(session, tools_list_changed=True) as subscription:
-            async for _ in subscription:
-                on_tools_changed()
-    except (MCPError, SubscriptionLost, TimeoutError) as error:
-        log.info("the server sends no change notices", server=server, reason=str(error))
-
-
 def _facts(session: _Session) -> ServerFacts:
     info = session.server_info
     return ServerFacts(
@@ -258,6 +325,29 @@ def _facts(session: _Session) -> ServerFacts:
         version=clean(info.version if info else ""),
         instructions=clean(session.instructions or "")[:_MAX_INSTRUCTIONS],
     )
+
+
+class _Held:
+    """A subscription of the handshake era, which lasts as long as its session.
+
+    Over HTTP nobody tells that a server has forgotten the session: it is found out by asking.
+    """
+
+    def __init__(self, connection: SessionConnection, *, pulse: bool) -> None:
+        self._connection = connection
+        self._pulse_s = _PULSE_S if pulse else None
+
+    async def ended(self) -> str:
+        """Wait for the end of the session and return the reason."""
+        while True:
+            with anyio.move_on_after(self._pulse_s):
+                return await self._connection.closed()
+            try:
+                await self._connection.request("ping", {}, timeout_s=_PULSE_S)
+            except ConnectionLostError as error:
+                return error.reason
+            except ServerError:
+                continue  # it is there, but slow, or does not know pings
 
 
 class _Notices:

@@ -5,7 +5,7 @@ rides on connections that are open anyway.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -16,6 +16,7 @@ import structlog
 
 from maitred.backends.base import ServerPool
 from maitred.catalog.live import LiveCatalog
+from maitred.catalog.placing import Placer, replacement, with_placements
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sync import CountTokens, Discovery, failure, plan, removal
 from maitred.errors import MaitredError, StoreError
@@ -41,13 +42,14 @@ class Report:
 
 
 class Keeper:
-    """Runs discoveries for a gateway; it is the pool's listener."""
+    """Runs discoveries for a gateway, which passes on to it what the pool tells."""
 
     def __init__(self, catalog: LiveCatalog, pool: ServerPool, count: CountTokens) -> None:
         self._catalog = catalog
         self._pool = pool
         self._count = count
         self._specs: Mapping[str, ServerSpec] = {}
+        self._placer: Placer | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._busy: set[str] = set()
         self._again: set[str] = set()
@@ -55,7 +57,11 @@ class Keeper:
         self._ended = anyio.Event()
         self._settled = anyio.Event()
         self._settled.set()
+        self._placed = anyio.Event()
+        self._placed.set()
         self.discovering: set[str] = set()
+        self.on_settled: Callable[[], None] = lambda: None
+        """Called when the last first discovery has ended: what is listed may depend on it."""
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
@@ -72,14 +78,21 @@ class Keeper:
         tasks.cancel_scope.cancel()
         return await tasks.__aexit__(kind, error, trace)
 
-    async def configure(self, specs: Mapping[str, ServerSpec]) -> None:
-        """Forget servers that are not configured any more; discover those not known yet in the background."""
+    async def configure(self, specs: Mapping[str, ServerSpec], placer: Placer) -> None:
+        """Forget servers that are not configured any more; discover those not known yet in the background.
+
+        So are tools placed anew where `placer` goes by other rules than those that placed them.
+        """
         self._specs = specs
+        self._placer = placer
 
         async def forget(snapshot: Snapshot) -> Change:
             return removal(snapshot, specs)
 
         await self._catalog.change(forget)
+        if self._tasks is not None and self._catalog.snapshot.placed_by != placer.fingerprint:
+            self._placed = anyio.Event()
+            self._tasks.start_soon(self._place_all, placer, self._placed)
         for name in self.unknown():
             if self._tasks is not None and name not in self._busy and name not in self.discovering:
                 self.discovering.add(name)
@@ -106,6 +119,12 @@ class Keeper:
             await self._settled.wait()
         return self._settled.is_set()
 
+    async def placed(self, timeout_s: float) -> bool:
+        """Wait until no tools are being placed by other rules than before; false when it takes longer."""
+        with anyio.move_on_after(timeout_s):
+            await self._placed.wait()
+        return self._placed.is_set()
+
     async def discovered(self, server: str, timeout_s: float) -> None:
         """Wait until the first discovery of a server has ended, or for so long."""
         with anyio.move_on_after(timeout_s):
@@ -119,6 +138,7 @@ class Keeper:
             self.discovering.discard(name)
             if not self.discovering:
                 self._settled.set()
+                self.on_settled()
             ended, self._ended = self._ended, anyio.Event()
             ended.set()
 
@@ -134,6 +154,10 @@ class Keeper:
         at, pause_s = self._false_alarms.get(server, (0.0, 0.0))
         again = pause_s > 0 and time.monotonic() - at < 2 * pause_s + 1
         self._schedule(server, min(pause_s * 2, _MAX_DEBOUNCE_S) if again else _DEBOUNCE_S)
+
+    def offers_changed(self, server: str) -> None:
+        """A server announced other resources or prompts; they are listed with its tools."""
+        self.tools_changed(server)
 
     def _schedule(self, server: str, pause_s: float) -> None:
         if server in self._again or self._tasks is None:
@@ -171,33 +195,48 @@ class Keeper:
         spec = self._specs.get(server)
         if spec is None:
             return Report(server=server, error="it is not configured")
-        self._busy.add(server)
         try:
-            async with self._pool.connection(server) as connection:
-                listing = await connection.list_tools()
-                found = Discovery(spec=spec, facts=connection.facts, tools=listing.tools, notes=listing.notes)
+            found = await self._ask(spec)
         except MaitredError as error:
             return await self._failed(spec, str(error))
-        finally:
-            self._busy.discard(server)
 
         async def planned(snapshot: Snapshot) -> Change:
-            gone = self._specs.get(server) != spec  # the configuration changed in the meantime
-            return Change() if gone else await plan(snapshot, found, self._count)
+            if self._specs.get(server) != spec:
+                return Change()  # the configuration changed in the meantime
+            change = await plan(snapshot, found, self._count)
+            placer = self._placer
+            return await with_placements(snapshot, change, server, placer) if placer else change
 
         try:
             change = await self._catalog.change(planned)
         except StoreError as error:
             log.warning("what was discovered cannot be kept", server=server, reason=error.reason)
-            return Report(server=server, tools=len(listing.tools), error=str(error))
+            return Report(server=server, tools=len(found.tools), error=str(error))
         changed = len([tool for tool in change.tools if tool.server == server])
         return Report(
             server=server,
-            tools=len(listing.tools),
+            tools=len(found.tools),
             changed=changed,
             removed=len(change.removed_tools),
             notes=change.servers[0].notes if change.servers else (),
         )
+
+    async def _ask(self, spec: ServerSpec) -> Discovery:
+        """What a server offers now."""
+        self._busy.add(spec.name)
+        try:
+            async with self._pool.connection(spec.name) as connection:
+                listing = await connection.list_tools()
+                more = await connection.list_offers()
+                return Discovery(
+                    spec=spec,
+                    facts=connection.facts,
+                    tools=listing.tools,
+                    offers=more.offers,
+                    notes=(*listing.notes, *more.notes),
+                )
+        finally:
+            self._busy.discard(spec.name)
 
     async def _failed(self, spec: ServerSpec, reason: str) -> Report:
         log.info("discovery failed", server=spec.name, reason=reason)
@@ -210,6 +249,19 @@ class Keeper:
         except StoreError as error:
             log.warning("the failure cannot be recorded", server=spec.name, reason=error.reason)
         return Report(server=spec.name, error=reason)
+
+    async def _place_all(self, placer: Placer, done: anyio.Event) -> None:
+        """Place every tool by rules that have changed."""
+
+        async def planned(snapshot: Snapshot) -> Change:
+            return await replacement(snapshot, placer) if placer is self._placer else Change()
+
+        try:
+            await self._catalog.change(planned)
+        except StoreError as error:
+            log.warning("where the tools stand cannot be kept", reason=error.reason)
+        finally:
+            done.set()
 
     async def _follow_other_processes(self) -> None:
         """Notice what other gateways write to the same catalog."""

@@ -7,13 +7,17 @@ tools alone and not on the order in which they were found, and a new tool rename
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from urllib.parse import quote, unquote
 
+from maitred.model.offers import Offer
 from maitred.model.tools import ToolKey, content_hash
 
 MAX_NAME = 64
 SEPARATOR = "__"
+RESOURCES = "maitred://resource/"
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 _HASH_DIGITS = 8
 
@@ -42,6 +46,27 @@ def publish(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
 def prefix(server: str) -> str:
     """What the names of a server's tools start with, if they are not shortened."""
     return (_ILLEGAL.sub("_", server).strip("_") or "x") + SEPARATOR
+
+
+def publish_offers(offers: Sequence[Offer]) -> list[Offer]:
+    """Name all offers at once: prompts as tools are, resources and templates by a URI of ours."""
+    prompts = {o.key: ToolKey(server=o.server, name=o.key.key) for o in offers if o.key.kind == "prompt"}
+    names = publish(prompts.values())
+    return [
+        replace(o, name=names[prompts[o.key]] if o.key in prompts else resource_uri(o.server, o.key.key))
+        for o in offers
+    ]
+
+
+def resource_uri(server: str, uri: str) -> str:
+    """The URI under which a server's resource, or its template, is published; the original stands in it."""
+    return f"{RESOURCES}{quote(server, safe='')}/{uri}"
+
+
+def split_resource_uri(uri: str) -> tuple[str, str] | None:
+    """The server and the URI there that a published URI stands for; `None` if it is none."""
+    server, slash, inner = uri.removeprefix(RESOURCES).partition("/")
+    return (unquote(server), inner) if uri.startswith(RESOURCES) and slash and inner else None
 
 
 @lru_cache(maxsize=100_000)

@@ -9,10 +9,13 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
+from maitred.model.categories import Placement
+from maitred.model.offers import Offer, OfferKey
 from maitred.model.servers import ServerFacts, ServerRecord
 from maitred.model.tools import Tool, ToolKey
+from maitred.model.usage import Standing, Usage
 
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 """The newest migration. A store that has it is opened without loading Alembic, which is slow to import."""
 
 SERVER_COLUMNS: Final = ("name", "fingerprint", "facts", "synced_at", "error", "notes")
@@ -27,7 +30,16 @@ TOOL_COLUMNS: Final = (
     "annotations",
     "extra",
     "cost_tokens",
+    "category",
+    "confidence",
+    "placed_by",
+    "tags",
+    "use_cases",
+    "use_cases_by",
 )
+OFFER_COLUMNS: Final = ("server", "kind", "key", "name", "definition")
+STANDING_COLUMNS: Final = ("server", "raw_name", "score", "level", "usage")
+STATE_COLUMNS: Final = ("placed_by", "tiers_at")
 SCHEMA_COLUMNS: Final = ("hash", "body")
 
 _json = lru_cache(maxsize=4_096)(from_json)
@@ -48,7 +60,7 @@ def record(row: Sequence[Any]) -> ServerRecord:
 
 def tool(row: Sequence[Any]) -> Tool:
     """A tool as it was stored."""
-    server, raw_name, name, title, description, input_hash, output_hash, annotations, extra, cost = row
+    server, raw_name, name, title, description, input_hash, output_hash, annotations, extra, cost = row[:10]
     return Tool(
         key=ToolKey(server=server, name=raw_name),
         name=name,
@@ -59,4 +71,30 @@ def tool(row: Sequence[Any]) -> Tool:
         annotations=_json(annotations),
         extra=_json(extra),
         cost_tokens=cost,
+        placement=_placement(*row[10:14]),
+        use_cases=_texts(row[14]),
+        use_cases_by=row[15],
+    )
+
+
+@lru_cache(maxsize=4_096)
+def _placement(category: str, confidence: float, by: Any, tags: str) -> Placement:
+    return Placement(category=category, confidence=confidence, by=by, tags=_texts(tags))
+
+
+def _texts(stored: str) -> tuple[str, ...]:
+    return () if stored == "[]" else tuple(from_json(stored))
+
+
+def offer(row: Sequence[Any]) -> Offer:
+    """A resource, template or prompt as it was stored."""
+    server, kind, key, name, definition = row
+    return Offer(key=OfferKey(server=server, kind=kind, key=key), name=name, definition=_json(definition))
+
+
+def standing(row: Sequence[Any]) -> tuple[ToolKey, Standing]:
+    """Whose standing it is, and the standing."""
+    server, raw_name, score, level, usage = row
+    return ToolKey(server=server, name=raw_name), Standing(
+        score=score, level=level, usage=Usage(**from_json(usage))
     )

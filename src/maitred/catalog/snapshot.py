@@ -8,16 +8,19 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from maitred.model.offers import Offer, OfferKey, OfferKind
 from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, ToolKey
+from maitred.model.usage import Standing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """What one write does to the catalog.
 
-    Schemas are added when missing; those that nothing names any more are dropped. `visible` says whether a
-    reader could notice, and so whether the generation is raised.
+    Schemas are added when missing; those that nothing names any more are dropped. `offers` and `standings`
+    replace all that there were; `None` leaves them, as an empty text leaves `placed_by` and `tiers_at`.
+    `visible` says whether a reader could notice, and so whether the generation is raised.
     """
 
     servers: Sequence[ServerRecord] = ()
@@ -25,20 +28,34 @@ class Change:
     tools: Sequence[Tool] = ()
     removed_tools: Sequence[ToolKey] = ()
     schemas: Mapping[str, bytes] = field(default_factory=dict)
+    offers: Sequence[Offer] | None = None
+    standings: Mapping[ToolKey, Standing] | None = None
+    placed_by: str = ""
+    tiers_at: str = ""
     visible: bool = True
 
     def __bool__(self) -> bool:
-        return bool(self.servers or self.removed_servers or self.tools or self.removed_tools)
+        rows = self.servers or self.removed_servers or self.tools or self.removed_tools
+        whole = self.offers is not None or self.standings is not None
+        return bool(rows or whole or self.placed_by or self.tiers_at)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """All servers and tools at one generation. `tools` is sorted by published name."""
+    """All servers and what they offer at one generation. `tools` and `offers` are sorted by published name.
+
+    `placed_by` is the fingerprint of the rules by which the tools stand in categories; `tiers_at` when the
+    standings were computed. A tool that was never called has no standing.
+    """
 
     generation: int = 0
     servers: Mapping[str, ServerRecord] = field(default_factory=dict)
     tools: tuple[Tool, ...] = ()
     schemas: Mapping[str, bytes] = field(default_factory=dict)
+    offers: tuple[Offer, ...] = ()
+    standings: Mapping[ToolKey, Standing] = field(default_factory=dict)
+    placed_by: str = ""
+    tiers_at: str = ""
 
     @cached_property
     def by_name(self) -> Mapping[str, Tool]:
@@ -59,6 +76,24 @@ class Snapshot:
         return {name: tuple(tools) for name, tools in groups.items()}
 
     @cached_property
+    def by_category(self) -> Mapping[str, tuple[Tool, ...]]:
+        """Tools of each category that has any, without those of the categories below it, by name."""
+        groups: dict[str, list[Tool]] = {}
+        for tool in self.tools:
+            groups.setdefault(tool.placement.category, []).append(tool)
+        return {name: tuple(tools) for name, tools in groups.items()}
+
+    @cached_property
+    def offers_by_name(self) -> Mapping[tuple[OfferKind, str], Offer]:
+        """Offers by kind and published name."""
+        return {(offer.key.kind, offer.name): offer for offer in self.offers}
+
+    @cached_property
+    def offers_by_key(self) -> Mapping[OfferKey, Offer]:
+        """Offers by server, kind, and the name or URI there."""
+        return {offer.key: offer for offer in self.offers}
+
+    @cached_property
     def known(self) -> frozenset[str]:
         """The servers that were discovered at least once."""
         return frozenset(name for name, record in self.servers.items() if record.facts.era)
@@ -74,8 +109,17 @@ class Snapshot:
         tools |= {tool.key: tool for tool in change.tools}
         used = {digest for tool in tools.values() for digest in (tool.input_hash, tool.output_hash)}
         schemas = {k: v for k, v in (*self.schemas.items(), *change.schemas.items()) if k in used}
-        ordered = tuple(sorted(tools.values(), key=lambda tool: tool.name))
-        return Snapshot(generation=generation, servers=servers, tools=ordered, schemas=schemas)
+        offers = self.offers if change.offers is None else change.offers
+        return Snapshot(
+            generation=generation,
+            servers=servers,
+            tools=tuple(sorted(tools.values(), key=lambda tool: tool.name)),
+            schemas=schemas,
+            offers=tuple(sorted((o for o in offers if o.server not in gone), key=lambda o: o.name)),
+            standings=self.standings if change.standings is None else change.standings,
+            placed_by=change.placed_by or self.placed_by,
+            tiers_at=change.tiers_at or self.tiers_at,
+        )
 
     def schema(self, digest: str) -> Any:
         """A parsed schema by its hash; `None` when the server gave none."""
@@ -93,7 +137,7 @@ class Snapshot:
             definition["title"] = tool.title
         if tool.description:
             definition["description"] = tool.description
-        definition["inputSchema"] = schema if _is_object_schema(schema) else {"type": "object"}
+        definition["inputSchema"] = _object_schema(schema)
         output = self.schema(tool.output_hash)
         if isinstance(output, dict):
             definition["outputSchema"] = output
@@ -102,6 +146,10 @@ class Snapshot:
         return definition | dict(tool.extra)
 
 
-def _is_object_schema(schema: Any) -> bool:
-    """Whether a client may be given it: the protocol asks for a schema of type object."""
-    return isinstance(schema, dict) and schema.get("type") == "object"
+def _object_schema(schema: Any) -> dict[str, Any]:
+    """As registered; where only the type is missing, with the one that the protocol asks for."""
+    if not isinstance(schema, dict):
+        return {"type": "object"}
+    if "type" not in schema and isinstance(schema.get("properties"), dict):
+        return {"type": "object", **schema}
+    return schema if schema.get("type") == "object" else {"type": "object"}

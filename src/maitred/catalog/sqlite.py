@@ -13,9 +13,10 @@ from typing import Self, TypeVar
 
 import anyio
 
+from maitred.catalog import rows
 from maitred.catalog.live import Store
-from maitred.catalog.rows import HEAD, SCHEMA_COLUMNS, SERVER_COLUMNS, TOOL_COLUMNS, record, tool
 from maitred.catalog.snapshot import Change, Snapshot
+from maitred.errors import ConfigError, StoreError
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ class SqliteStore:
         self._make = make
         self._stack = AsyncExitStack()
         self._opened: Store | None = None
+        self._running = False
 
     async def __aenter__(self) -> Self:
         try:
@@ -38,6 +40,7 @@ class SqliteStore:
             current = False
         if not current:
             await self._full()
+        self._running = True
         return self
 
     async def __aexit__(
@@ -65,8 +68,15 @@ class SqliteStore:
 
     async def _full(self) -> Store:
         if self._opened is None:
-            store = await anyio.to_thread.run_sync(self._make)
-            self._opened = await self._stack.enter_async_context(store)
+            if self._running and not self._path.exists():  # else an empty one would take its place
+                raise StoreError(str(self._path), "the file is gone")
+            try:
+                store = await anyio.to_thread.run_sync(self._make)
+                self._opened = await self._stack.enter_async_context(store)
+            except ConfigError as error:
+                if not self._running:
+                    raise
+                raise StoreError(str(self._path), "; ".join(error.faults)) from error
         return self._opened
 
     async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
@@ -81,7 +91,7 @@ class SqliteStore:
 
 
 def _is_current(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
+    return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(rows.HEAD,)]
 
 
 def _generation(connection: sqlite3.Connection) -> int:
@@ -89,13 +99,18 @@ def _generation(connection: sqlite3.Connection) -> int:
 
 
 def _load(connection: sqlite3.Connection) -> Snapshot:
+    def all_of(table: str, columns: tuple[str, ...], order: str = "") -> sqlite3.Cursor:
+        by = f" ORDER BY {order}" if order else ""
+        return connection.execute(f"SELECT {', '.join(columns)} FROM {table}{by}")  # noqa: S608  # our own names
+
+    placed_by, tiers_at = all_of("state", rows.STATE_COLUMNS).fetchone()
     return Snapshot(
         generation=_generation(connection),
-        servers={row[0]: record(row) for row in connection.execute(_select(SERVER_COLUMNS, "servers"))},
-        tools=tuple(map(tool, connection.execute(f"{_select(TOOL_COLUMNS, 'tools')} ORDER BY name"))),
-        schemas=dict(connection.execute(_select(SCHEMA_COLUMNS, "schemas"))),
+        servers={row[0]: rows.record(row) for row in all_of("servers", rows.SERVER_COLUMNS)},
+        tools=tuple(map(rows.tool, all_of("tools", rows.TOOL_COLUMNS, "name"))),
+        schemas=dict(all_of("schemas", rows.SCHEMA_COLUMNS)),
+        offers=tuple(map(rows.offer, all_of("offers", rows.OFFER_COLUMNS, "name"))),
+        standings=dict(map(rows.standing, all_of("standings", rows.STANDING_COLUMNS))),
+        placed_by=placed_by,
+        tiers_at=tiers_at,
     )
-
-
-def _select(columns: tuple[str, ...], table: str) -> str:
-    return f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608  # our own names

@@ -19,10 +19,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from maitred.catalog import rows
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.tables import schemas, servers, state, tools
+from maitred.catalog.tables import offers, schemas, servers, standings, state, tools
 from maitred.errors import ConfigError, StoreError
+from maitred.model.offers import Offer
 from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, ToolKey
+from maitred.model.usage import Standing
 
 log = structlog.get_logger(__name__)
 
@@ -115,15 +117,21 @@ class SqlStore:
     async def _load(self) -> Snapshot:
         async with self._db.connect() as connection, connection.begin():
             generation = await _generation(connection)
-            server_rows = (await connection.execute(_select(servers, rows.SERVER_COLUMNS))).all()
-            query = _select(tools, rows.TOOL_COLUMNS).order_by(tools.c.name)
-            tool_rows = (await connection.execute(query)).all()
-            schema_rows = (await connection.execute(_select(schemas, rows.SCHEMA_COLUMNS))).all()
+            [(placed_by, tiers_at)] = await _all(connection, state, rows.STATE_COLUMNS)
+            server_rows = await _all(connection, servers, rows.SERVER_COLUMNS)
+            tool_rows = await _all(connection, tools, rows.TOOL_COLUMNS, order="name")
+            schema_rows = await _all(connection, schemas, rows.SCHEMA_COLUMNS)
+            offer_rows = await _all(connection, offers, rows.OFFER_COLUMNS, order="name")
+            standing_rows = await _all(connection, standings, rows.STANDING_COLUMNS)
         return Snapshot(
             generation=generation,
             servers={row[0]: rows.record(row) for row in server_rows},
             tools=tuple(map(rows.tool, tool_rows)),
             schemas={digest: bytes(body) for digest, body in schema_rows},
+            offers=tuple(map(rows.offer, offer_rows)),
+            standings=dict(map(rows.standing, standing_rows)),
+            placed_by=placed_by,
+            tiers_at=tiers_at,
         )
 
     async def write(self, change: Change, *, planned_on: int) -> int | None:
@@ -156,6 +164,22 @@ class SqlStore:
         if change.removed_tools or change.removed_servers or change.tools:
             used = sa.union(sa.select(tools.c.input_hash), sa.select(tools.c.output_hash))
             await connection.execute(sa.delete(schemas).where(schemas.c.hash.not_in(used)))
+        await self._apply_whole(connection, change)
+
+    @staticmethod
+    async def _apply_whole(connection: AsyncConnection, change: Change) -> None:
+        """What a change replaces as a whole: offers, standings, and the marks of the state."""
+        if change.offers is not None:
+            await connection.execute(sa.delete(offers))
+            fresh = [asdict(offer.key) | _offer_row(offer) for offer in change.offers]
+            await _put(connection, offers, fresh, ["server", "kind", "key"])
+        if change.standings is not None:
+            await connection.execute(sa.delete(standings))
+            fresh = [_standing_row(key, standing) for key, standing in change.standings.items()]
+            await _put(connection, standings, fresh, ["server", "raw_name"])
+        marks = {"placed_by": change.placed_by, "tiers_at": change.tiers_at}
+        if marks := {name: mark for name, mark in marks.items() if mark}:
+            await connection.execute(sa.update(state).where(state.c.id == 1).values(**marks))
 
 
 def _make_folder(folder: Path) -> None:
@@ -198,6 +222,14 @@ def _select(table: sa.Table, columns: Sequence[str]) -> sa.Select[Any]:
     return sa.select(*(sa.type_coerce(table.c[n], kinds.get(n, table.c[n].type)) for n in columns))
 
 
+async def _all(
+    connection: AsyncConnection, table: sa.Table, columns: Sequence[str], order: str = ""
+) -> Sequence[Any]:
+    query = _select(table, columns)
+    found = await connection.execute(query.order_by(table.c[order]) if order else query)
+    return list(found.all())
+
+
 async def _put(
     connection: AsyncConnection, table: sa.Table, rows: Sequence[dict[str, Any]], key: Sequence[str]
 ) -> None:
@@ -232,4 +264,24 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
         "input_hash": tool.input_hash,
         "output_hash": tool.output_hash,
         "cost_tokens": tool.cost_tokens,
+        "category": tool.placement.category,
+        "confidence": tool.placement.confidence,
+        "placed_by": tool.placement.by,
+        "tags": list(tool.placement.tags),
+        "use_cases": list(tool.use_cases),
+        "use_cases_by": tool.use_cases_by,
+    }
+
+
+def _offer_row(offer: Offer) -> dict[str, Any]:
+    return {"name": offer.name, "definition": dict(offer.definition)}
+
+
+def _standing_row(key: ToolKey, standing: Standing) -> dict[str, Any]:
+    return {
+        "server": key.server,
+        "raw_name": key.name,
+        "score": standing.score,
+        "level": standing.level,
+        "usage": asdict(standing.usage),
     }

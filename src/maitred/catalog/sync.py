@@ -7,9 +7,11 @@ canonical content, since some servers change the order of keys at every start.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
-from maitred.catalog.names import publish
+from maitred.catalog.names import publish, publish_offers
 from maitred.catalog.snapshot import Change, Snapshot
+from maitred.model.offers import Offer
 from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
 from maitred.model.tools import RawTool, Tool, ToolKey, as_written, canonical, content_hash
 
@@ -26,6 +28,7 @@ class Discovery:
     spec: ServerSpec
     facts: ServerFacts
     tools: Sequence[RawTool]
+    offers: Sequence[Offer] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -38,7 +41,9 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
     fresh = [draft for draft in drafts if not _same(draft, known.get(draft.key))]
     costs = await count([_definition(draft, schemas) for draft in fresh])
     counted = {
-        draft.key: replace(draft, cost_tokens=cost, name=_name(known.get(draft.key)))
+        draft.key: replace(
+            draft, cost_tokens=cost, name=_name(known.get(draft.key)), **_curated(known.get(draft.key))
+        )
         for draft, cost in zip(fresh, costs, strict=True)
     }
     merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
@@ -56,13 +61,23 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
         notes=tuple(notes),
     )
     used = {digest for tool in changed for digest in (tool.input_hash, tool.output_hash)}
+    offers = _offers(snapshot, found)
+    seen = changed or removed or offers is not None
     return Change(
         servers=[record],
         tools=changed,
         removed_tools=removed,
         schemas={k: v for k, v in schemas.items() if k in used},
-        visible=bool(changed or removed) or _noticeable(before) != _noticeable(record),
+        offers=offers,
+        visible=bool(seen) or _noticeable(before) != _noticeable(record),
     )
+
+
+def _offers(snapshot: Snapshot, found: Discovery) -> Sequence[Offer] | None:
+    """All offers after a discovery; `None` where it changes none."""
+    others = [offer for offer in snapshot.offers if offer.server != found.spec.name]
+    named = publish_offers([*others, *found.offers])
+    return None if {o.key: o for o in named} == snapshot.offers_by_key else named
 
 
 def failure(snapshot: Snapshot, spec: ServerSpec, reason: str) -> Change:
@@ -80,7 +95,9 @@ def removal(snapshot: Snapshot, configured: Mapping[str, ServerSpec]) -> Change:
         return Change()
     kept = {tool.key: tool for tool in snapshot.tools if tool.server in configured}
     renamed = [tool for key, tool in _rename(kept).items() if snapshot.by_key[key] != tool]
-    return Change(removed_servers=gone, tools=renamed)
+    left = [offer for offer in snapshot.offers if offer.server in configured]
+    offers = publish_offers(left) if len(left) < len(snapshot.offers) else None
+    return Change(removed_servers=gone, tools=renamed, offers=offers)
 
 
 def _unknown(spec: ServerSpec, reason: str) -> ServerRecord:
@@ -124,7 +141,13 @@ def _name(tool: Tool | None) -> str:
 def _same(draft: Tool, known: Tool | None) -> bool:
     if known is None:
         return False
-    return replace(draft, name=known.name, cost_tokens=known.cost_tokens) == known
+    return replace(draft, name=known.name, cost_tokens=known.cost_tokens, **_curated(known)) == known
+
+
+def _curated(known: Tool | None) -> dict[str, Any]:
+    """What a tool keeps whatever its server says of it now."""
+    names = ("placement", "use_cases", "use_cases_by")
+    return {name: getattr(known, name) for name in names} if known else {}
 
 
 def _definition(tool: Tool, schemas: Mapping[str, bytes]) -> str:

@@ -32,6 +32,12 @@ tools = sa.Table(
     sa.Column("input_hash", sa.String(32), nullable=False),
     sa.Column("output_hash", sa.String(32), nullable=False),
     sa.Column("cost_tokens", sa.Integer, nullable=False),
+    sa.Column("category", sa.String(64), nullable=False, server_default=""),
+    sa.Column("confidence", sa.Float, nullable=False, server_default="0"),
+    sa.Column("placed_by", sa.String(10), nullable=False, server_default=""),
+    sa.Column("tags", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("use_cases", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("use_cases_by", sa.String(10), nullable=False, server_default=""),
 )
 
 schemas = sa.Table(
@@ -50,10 +56,69 @@ vectors = sa.Table(
 )
 """Vectors of tools by the model that made them and the content they were made of; a cache, safe to lose."""
 
+offers = sa.Table(
+    "offers",
+    metadata,
+    sa.Column("server", sa.String(200), sa.ForeignKey("servers.name", ondelete="CASCADE"), primary_key=True),
+    sa.Column("kind", sa.String(10), primary_key=True),
+    sa.Column("key", sa.String(2000), primary_key=True),
+    sa.Column("name", sa.String(2300), nullable=False),
+    sa.Column("definition", sa.JSON, nullable=False),
+)
+"""Resources, templates and prompts of the servers."""
+
+usage = sa.Table(
+    "usage",
+    metadata,
+    sa.Column("day", sa.String(10), primary_key=True),
+    sa.Column("server", sa.String(200), primary_key=True),
+    sa.Column("raw_name", sa.String(1000), primary_key=True),
+    sa.Column("calls", sa.BigInteger, nullable=False),
+    sa.Column("errors", sa.BigInteger, nullable=False),
+    sa.Column("total_ms", sa.Float, nullable=False),
+    sa.Column("histogram", sa.JSON, nullable=False),
+    sa.Column("last_used", sa.String(40), nullable=False),
+)
+"""Calls by tool and day (UTC); the histogram counts calls by latency, see `maitred.catalog.usage`."""
+
+spending = sa.Table(
+    "spending",
+    metadata,
+    sa.Column("day", sa.String(10), primary_key=True),
+    sa.Column("principal", sa.String(200), primary_key=True),
+    *(
+        sa.Column(name, sa.BigInteger, nullable=False)
+        for name in (
+            "lists",
+            "list_tokens",
+            "answers",
+            "answer_tokens",
+            "results",
+            "result_tokens",
+            "raw_tokens",
+        )
+    ),
+)
+"""Tokens by principal and day (UTC)."""
+
+standings = sa.Table(
+    "standings",
+    metadata,
+    sa.Column("server", sa.String(200), primary_key=True),
+    sa.Column("raw_name", sa.String(1000), primary_key=True),
+    sa.Column("score", sa.Float, nullable=False),
+    sa.Column("level", sa.String(10), nullable=False),
+    sa.Column("usage", sa.JSON, nullable=False),
+)
+"""What the use of a tool came to when the tiers were last computed; tools never used have no row."""
+
 state = sa.Table(
     "state",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("placed_by", sa.String(64), nullable=False, server_default=""),
+    sa.Column("tiers_at", sa.String(40), nullable=False, server_default=""),
 )
-"""One row: the generation, raised by every write that a reader could notice."""
+"""One row: the generation, raised by every write that a reader could notice; by which rules the tools were
+placed in categories; and when the tiers were computed."""

@@ -31,7 +31,7 @@ from mcp.shared.jsonrpc_dispatcher import (
     handler_exception_to_error_data,
 )
 from mcp_types import INTERNAL_ERROR, ErrorData
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from maitred.channel.context import Inbound
 from maitred.channel.errors import ChannelClosedError, RequestTimedOutError
@@ -41,6 +41,7 @@ log = structlog.get_logger(__name__)
 _NOISE_BURST = 20_000.0
 _NOISE_PER_S = 2_000.0
 _CANCEL_WRITE_S = 2.0
+_DEEPEST = 200
 
 
 class _Pending(NamedTuple):
@@ -264,7 +265,7 @@ class LineChannel:
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:
-            await self._write(to_json(message) + b"\n")
+            await self._write(to_json(message, inf_nan_mode="null") + b"\n")
         except ConnectionError as error:
             await self._closed.wait()  # the process' end is on its way, and with it the reason
             raise ChannelClosedError(self.reason, unread=isinstance(error, BrokenPipeError)) from None
@@ -348,8 +349,12 @@ class LineChannel:
                 self._inbound.pop(coerce_request_id(known), None)
             if method in self._inline:
                 self._resume()
-        if not context.cancel_requested.is_set():
+        if context.cancel_requested.is_set():
+            return
+        try:
             await self._send(answer)
+        except PydanticSerializationError as error:  # else the peer would wait for ever
+            await self._send({"jsonrpc": "2.0", "id": context.request_id, "error": _as_error(error, method)})
 
 
 def _as_error(error: Exception, method: str) -> dict[str, Any]:
@@ -369,6 +374,17 @@ def _parse(line: bytes) -> Any:
     if not line.lstrip().startswith(b"{"):
         return None
     try:
-        return json.loads(line.decode("utf-8", "replace"))
+        return _sendable(json.loads(line.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
         return None
+
+
+def _sendable(value: Any, depth: int = 0) -> Any:
+    """A value that can be sent on as JSON: no halves of characters, nothing nested beyond all measure."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(item, depth + 1) for key, item in value.items()}
+    return [_sendable(item, depth + 1) for item in value] if isinstance(value, list) else value

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from maitred.config.document import strict_json
 from maitred.config.interpolate import Syntax, Translation, escape
-from maitred.config.load import entry_faults, strict_json
+from maitred.config.load import entry_faults
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
 

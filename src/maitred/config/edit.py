@@ -16,7 +16,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from maitred.config.load import JSON_SUFFIXES, parse, read_document
+from maitred.config.document import JSON_SUFFIXES, read_document
+from maitred.config.load import parse
 from maitred.errors import ConfigError
 
 if sys.platform != "win32":
@@ -56,19 +57,19 @@ def add_servers(path: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
 
     def edit(text: str) -> str:
         wanted = {name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()}
-        present = _Layout(path, text).names
+        present = Layout(path, text).names
         clashes = [name for name in wanted if name in present]
         if clashes and not replace:
             hint = "is there already; remove it first, or add it with --replace"
             raise ConfigError(str(path), [f"servers.{name}: {hint}" for name in clashes])
         edited = text
         for name, entry in wanted.items():
-            layout = _Layout(path, edited)
+            layout = Layout(path, edited)
             edited = layout.replaced(name, entry) if name in present else layout.added(name, entry)
         _verify(path, text, edited, lambda servers: {**servers, **_as_read(wanted)})
         return edited
 
-    _change(path, edit, create=True)
+    rewrite(path, edit, create=True)
 
 
 def remove_server(path: Path, name: str) -> None:
@@ -79,7 +80,7 @@ def remove_server(path: Path, name: str) -> None:
     """
 
     def edit(text: str) -> str:
-        layout = _Layout(path, text)
+        layout = Layout(path, text)
         if name not in layout.names:
             near = difflib.get_close_matches(name, layout.names, n=3, cutoff=0.4)
             hint = (
@@ -87,20 +88,26 @@ def remove_server(path: Path, name: str) -> None:
             )
             raise ConfigError(str(path), [f"there is no server {name!r}; {hint}"])
         edited = layout.removed(name)
-        _verify(path, text, edited, lambda servers: {k: v for k, v in servers.items() if k != name})
+        after = read_document(path, edited)
+        chosen = after.tree.get("tools")
+        if not after.is_foreign and isinstance(chosen, dict) and name in chosen:
+            edited = Layout(path, edited, ("tools",)).removed(name)
+        _verify(path, text, edited, lambda held: {k: v for k, v in held.items() if k != name}, "tools")
         return edited
 
-    _change(path, edit, create=False)
+    rewrite(path, edit, create=False)
 
 
-def _verify(path: Path, old: str, new: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Make sure that nothing but the intended has changed, and that the outcome can be loaded."""
+def _verify(
+    path: Path, old: str, new: str, change: Callable[[dict[str, Any]], dict[str, Any]], *also: str
+) -> None:
+    """Make sure that only the servers and what is under `also` changed, and that it can be loaded."""
     parse(path, new)
     after = read_document(path, new)
-    key = after.servers_key
+    keys = (after.servers_key, *(() if after.is_foreign else also))
     before = dict(read_document(path, old).tree)
-    before[key] = change(before.get(key) or {})
-    if {**after.tree, key: after.tree.get(key) or {}} != before:
+    wanted = before | {key: change(before.get(key) or {}) for key in keys}
+    if {**after.tree, **{key: after.tree.get(key) or {} for key in keys}} != wanted:
         raise ConfigError(str(path), ["its layout does not allow this change alone; edit it by hand"])
 
 
@@ -150,20 +157,30 @@ def _end(node: Any) -> int:
     return max((_end(part) for part in parts), default=int(node.start_mark.index))
 
 
-class _Layout:
-    """Where the servers stand in a text, and what the text becomes when one of them changes."""
+def _below(node: Any, keys: Sequence[str]) -> Any:
+    """The mapping that keys lead to from another one."""
+    for key in keys:
+        node = next(value for name, value in node.value if name.value == key)
+    return node
 
-    def __init__(self, path: Path, text: str) -> None:
+
+class Layout:
+    """Where the servers stand in a text, and what the text becomes when one of them changes.
+
+    With `keys`, it is about the mapping that they lead to from the top; all above it must be mappings.
+    """
+
+    def __init__(self, path: Path, text: str, keys: Sequence[str] = ()) -> None:
         document = read_document(path, text)
         self._text = text
         self._is_json = path.suffix in JSON_SUFFIXES
         self._newline = "\r\n" if "\r\n" in text else "\n"
-        self._root: Any = document.root
+        self._root: Any = _below(document.root, keys[:-1])
         is_new = self._is_json and "servers" not in document.tree
-        self._key = "mcpServers" if is_new else document.servers_key
+        self._key = keys[-1] if keys else "mcpServers" if is_new else document.servers_key
         pairs = self._root.value if self._root else []
         self._servers: Any = next((value for key, value in pairs if key.value == self._key), None)
-        if not isinstance(document.tree.get(self._key), dict | None):
+        if not keys and not isinstance(document.tree.get(self._key), dict | None):
             raise ConfigError(str(path), [f"{self._key}: must be a mapping of server names to servers"])
         self._spans: dict[str, tuple[int, int]] = {}
         for key, value in self._servers.value if isinstance(self._servers, MappingNode) else []:
@@ -171,9 +188,11 @@ class _Layout:
 
     @property
     def names(self) -> list[str]:
+        """What stands there, in its order."""
         return list(self._spans)
 
-    def added(self, name: str, entry: Mapping[str, Any]) -> str:
+    def added(self, name: str, entry: Any) -> str:
+        """The text with one more, behind the others."""
         text, root, servers = self._text, self._root, self._servers
         whole = {self._key: {name: entry}}
         if root is None and self._is_json:
@@ -199,6 +218,7 @@ class _Layout:
         return self._lines(self._line_end(len(head)), {name: entry}, self._root.start_mark.column + _INDENT)
 
     def replaced(self, name: str, entry: Mapping[str, Any]) -> str:
+        """The text with another one in its place."""
         text = self._text
         start, end = self._spans[name]
         if self._servers.flow_style:
@@ -208,6 +228,7 @@ class _Layout:
         return self._lines(start, {name: entry}, self._servers.start_mark.column)
 
     def removed(self, name: str) -> str:
+        """The text without one of them."""
         text = self._text
         if self._servers.flow_style:
             return self._out_of_braces(name)
@@ -304,7 +325,7 @@ class _Layout:
         return head + tail
 
 
-def _change(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
+def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
     """Read, edit and write the file; if somebody else changed it meanwhile, start again from their text."""
     try:
         target = path.resolve()

@@ -47,6 +47,23 @@ def resolve(value: str, environ: Mapping[str, str]) -> str:
     return "".join([*parts, value[done:]])
 
 
+def references(value: str) -> list[str]:
+    """What a value cannot be resolved without: names of variables without default, and `a file`."""
+    found = []
+    done = 0
+    while match := _DOLLAR.search(value, done):
+        done = match.end()
+        if match[0] != "$$":
+            try:
+                done = _closing(value, match.end())
+            except UnresolvedReferenceError:
+                break
+            name = value[match.end() : done - 1]
+            if ":-" not in name:
+                found.append("a file" if name.startswith("file:") else name.removeprefix("env:"))
+    return found
+
+
 def escape(text: str) -> str:
     """The value that `resolve` turns back into `text`, whatever dollar signs stand in it."""
     return re.sub(r"\$(?=[${])", "$$", text)

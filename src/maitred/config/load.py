@@ -6,23 +6,22 @@ kept as the text that was written, so that `1.10` reaches a server unchanged; py
 """
 
 import difflib
-import json
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import TypeAdapter, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from maitred.config.settings import Limits, Seconds, Settings
+from maitred.config.document import Document, Keys, read_document, read_text
+from maitred.config.settings import CategoryEntry, Limits, Seconds, Settings, ToolEntry
+from maitred.config.tags import check_tags
+from maitred.config.vocabulary import check_categories, merged
 from maitred.errors import ConfigError
+from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import EraChoice, ServerSpec, Timeouts, Transport
-from maitred.model.tools import content_hash
+from maitred.model.tools import ToolKey, content_hash
 
 _TRANSPORTS: Mapping[str, Transport] = {
     "stdio": "stdio",
@@ -41,7 +40,7 @@ _STRICT: Mapping[str, Any] = {"extra": "forbid"}
 class ServerEntry:
     """One server as it stands in `maitred.yaml`; either `command` or `url` is required."""
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+    __pydantic_config__: ClassVar[Mapping[str, Any]]
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -63,9 +62,11 @@ class ServerEntry:
 _SECTIONS: Mapping[str, Any] = {
     f.name: f.default_factory for f in fields(Settings) if is_dataclass(f.default_factory)
 }
-for _section in _SECTIONS.values():
-    _section.__pydantic_config__ = _STRICT
-_ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {k: TypeAdapter(k) for k in (ServerEntry, *_SECTIONS.values())}
+_KINDS = (ServerEntry, CategoryEntry, ToolEntry, *_SECTIONS.values())
+for _kind in _KINDS:
+    _kind.__pydantic_config__ = _STRICT
+_ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
+_MAPPINGS = ("servers", "categories", "tools")
 _PLAIN: Mapping[str, str] = {
     "string": "must be text",
     "tuple": "must be a list",
@@ -78,11 +79,6 @@ _PLAIN: Mapping[str, str] = {
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be at least {ge}",
 }
-_TAG = "tag:yaml.org,2002:"
-JSON_SUFFIXES = (".json", ".jsonc")
-_GAP = r"//[^\r\n]*|/\*.*?\*/"
-_NOT_JSON = re.compile(rf'"(?:\\.|[^"\\])*"|{_GAP}|,(?=(?>(?:\s|{_GAP})*)[}}\]])', re.DOTALL)
-Keys = Sequence[Any]
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -116,154 +112,21 @@ def load(path: Path) -> Settings:
     return parse(path, read_text(path))
 
 
-def read_text(path: Path) -> str:
-    """The file's text; a missing one raises a `ConfigError` that says how to make it."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        hint = "the file does not exist; `maitred import` or `maitred add NAME -- COMMAND` makes it"
-        raise ConfigError(str(path), [hint]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(str(path), [f"the file cannot be read: {reason}"]) from error
-
-
 def parse(path: Path, text: str) -> Settings:
     """Check the text of a configuration file; `path` is used in messages and tells JSON from YAML."""
     document = read_document(path, text)
     check = _Check(document)
     entries = dict(check.servers())
+    categories = {} if document.is_foreign else dict(check.categories())
+    choices = {} if document.is_foreign else dict(check.choices())
+    written = document.tree.get(document.servers_key)
+    check.places(categories, choices, written if isinstance(written, dict) else {})
     sections = {name: check.value(kind, [name], document.tree.get(name)) for name, kind in _SECTIONS.items()}
     check.strangers()
     if check.faults:
         raise ConfigError(str(path), [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
     specs = {name: to_spec(name, entry, sections["limits"]) for name, entry in entries.items()}
-    return Settings(source=path, servers=specs, **sections)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Document:
-    """A file as read: plain values, the nodes that tell where they stand, faults that did not stop it."""
-
-    tree: dict[str, Any]
-    root: MappingNode | None
-    faults: tuple[tuple[int, str], ...] = ()
-
-    @property
-    def servers_key(self) -> str:
-        """The key under which the servers stand."""
-        return "mcpServers" if "mcpServers" in self.tree else "servers"
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether this is a client's file; the one of VS Code is known by its list of `inputs`."""
-        return self.servers_key == "mcpServers" or isinstance(self.tree.get("inputs"), list)
-
-    def line(self, keys: Keys) -> int:
-        """The line of the value that the keys lead to, or of the nearest one around it."""
-        node: Node | None = self.root
-        line = 1
-        for key in keys:
-            if isinstance(node, MappingNode):
-                found = [pair for pair in node.value if pair[0].value == key]
-            else:
-                found = [(item, item) for item in node.value[key : key + 1]] if node else []
-            if not found:
-                break
-            line = found[-1][0].start_mark.line + 1
-            node = found[-1][1]
-        return line
-
-
-def read_document(path: Path, text: str) -> Document:
-    """Read YAML, or JSON with or without comments; a `ConfigError` says why that fails."""
-    text = text.removeprefix("\ufeff")
-    try:
-        if path.suffix in JSON_SUFFIXES and (text := strict_json(text)).strip():
-            json.loads(text, strict=False)
-        root = YAML(typ="safe", pure=True).compose(text)
-        if root is not None and not isinstance(root, MappingNode):
-            raise ConfigError(str(path), ["the top level must be a mapping with `servers` or `mcpServers`"])
-        values = _Values()
-        tree = values.read(root) if root else {}
-    except json.JSONDecodeError as error:
-        raise ConfigError(str(path), [f"line {error.lineno}: is not valid JSON: {error.msg}"]) from None
-    except RecursionError:
-        raise ConfigError(str(path), ["is nested too deeply"]) from None
-    except YAMLError as error:
-        raise ConfigError(str(path), [_syntax(error, text)]) from None
-    return Document(tree=tree, root=root, faults=tuple(values.faults))
-
-
-def _syntax(error: YAMLError, text: str) -> str:
-    """Say in one line what is wrong with the YAML, without repeating values from it."""
-    if not isinstance(error, MarkedYAMLError):
-        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
-        return f"line {line}: holds a control character that YAML does not allow"
-    mark = error.problem_mark or error.context_mark
-    problem = ": ".join(str(part) for part in (error.context, error.problem) if part)
-    problem = "a tab cannot indent YAML; use spaces" if "'\\t'" in problem else problem
-    return f"line {mark.line + 1 if mark else 1}: {problem}"
-
-
-def strict_json(text: str) -> str:
-    """Replace comments and trailing commas by as many spaces, so that every offset stays what it was."""
-    return _NOT_JSON.sub(lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\r\n]", " ", m[0]), text)
-
-
-class _Values:
-    """Makes plain values of YAML nodes: text, `None`, lists and dictionaries."""
-
-    def __init__(self) -> None:
-        self.faults: list[tuple[int, str]] = []
-        self._known: dict[int, Any] = {}
-
-    def read(self, node: Node) -> Any:
-        if id(node) in self._known:  # an alias; while its anchor is still being read, this is None
-            return self._known[id(node)]
-        value: Any = self._known.setdefault(id(node), None)
-        if not str(node.tag).startswith(_TAG):
-            self._fault(node, f"the tag {node.tag} means nothing here")
-        if isinstance(node, MappingNode):
-            value = self._mapping(node)
-        elif isinstance(node, SequenceNode):
-            value = [self.read(item) for item in node.value]
-        elif node.tag != f"{_TAG}null":
-            value = self._text(node)
-        self._known[id(node)] = value
-        return value
-
-    def _mapping(self, node: MappingNode) -> dict[str, Any]:
-        own: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
-        lines: dict[str, int] = {}
-        for key, item in node.value:
-            value = self.read(item)
-            if key.tag == f"{_TAG}merge":
-                for source in value if isinstance(value, list) else [value]:
-                    merged = {**source, **merged} if isinstance(source, dict) else merged
-                continue
-            name = self._text(key)
-            if name in lines:
-                self._fault(key, f"{name}: is given twice, first in line {lines[name]}")
-            lines.setdefault(name, key.start_mark.line + 1)
-            own[name] = value
-        return {**merged, **own}
-
-    def _text(self, node: Node) -> str:
-        if not isinstance(node, ScalarNode):
-            self._fault(node, "a key must be text")
-            return ""
-        try:  # JSON escapes a character beyond U+FFFF as two halves, which YAML leaves apart
-            text = str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
-        except UnicodeDecodeError:
-            text = "\0"
-        if "\0" in text:
-            self._fault(node, "holds NUL or half of a surrogate pair, which cannot be passed on")
-        return text
-
-    def _fault(self, node: Node, message: str) -> None:
-        self.faults.append((node.start_mark.line + 1, message))
+    return Settings(source=path, servers=specs, categories=categories, tools=choices, **sections)
 
 
 class _Check:
@@ -273,13 +136,59 @@ class _Check:
         self._document = document
         self.faults = list(document.faults)
 
+    def _entries(self, keys: Keys, raw: Any, what: str) -> Iterable[tuple[str, Any]]:
+        """The entries of a mapping, which may be missing."""
+        if isinstance(raw, dict | None):
+            return (raw or {}).items()
+        self._add(keys, f"must be a mapping of {what}")
+        return ()
+
+    def categories(self) -> Iterator[tuple[str, Category]]:
+        key = "categories"
+        for name, raw in self._entries([key], self._document.tree.get(key), "names to categories"):
+            entry = self.value(CategoryEntry, [key, name], raw)
+            if entry is not None:
+                yield name, Category(name=name, **vars(entry))
+
+    def choices(self) -> Iterator[tuple[ToolKey, ToolChoice]]:
+        key = "tools"
+        for server, tools in self._entries([key], self._document.tree.get(key), "servers to tools"):
+            for name, raw in self._entries([key, server], tools, "tools to what is chosen for them"):
+                entry = self.value(ToolEntry, [key, server, name], raw)
+                if entry is not None:
+                    yield ToolKey(server=server, name=name), ToolChoice(**vars(entry))
+
+    def places(
+        self,
+        own: Mapping[str, Category],
+        choices: Mapping[ToolKey, ToolChoice],
+        servers: Mapping[str, Any],
+    ) -> None:
+        """Whether categories hang together, and choices name servers, categories and tags that there are."""
+        known = merged(own)
+        found = check_categories(known)
+        for name in own:
+            for said in (f"{name}: ", f"{name!r}: "):
+                for fault in [fault for fault in found if fault.startswith(said)]:
+                    self._add(["categories", name], fault.removeprefix(said))
+        written = self._document.tree.get("categories")
+        names = [*(category.name for category in known), *(written if isinstance(written, dict) else ())]
+        for key, choice in choices.items():
+            at = ["tools", key.server, key.name]
+            if key.server not in servers:
+                near = difflib.get_close_matches(key.server, list(servers), n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                self._add(at[:2], f"there is no server of this name{hint}")
+            if choice.category and choice.category not in names:
+                near = difflib.get_close_matches(choice.category, names, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+                self._add([*at, "category"], f"{choice.category!r} is no category; {hint}")
+            for fault in check_tags(choice.tags):
+                self._add([*at, "tags"], fault)
+
     def servers(self) -> Iterator[tuple[str, ServerEntry]]:
         key = self._document.servers_key
-        servers = self._document.tree.get(key)
-        if not isinstance(servers, dict | None):
-            self._add([key], "must be a mapping of server names to servers")
-            return
-        for name, raw in (servers or {}).items():
+        for name, raw in self._entries([key], self._document.tree.get(key), "server names to servers"):
             item = _from_client(raw) if self._document.is_foreign else raw
             entry = self.value(ServerEntry, [key, name], {} if item is None else item)
             if entry is not None:
@@ -303,8 +212,8 @@ class _Check:
             if key == "mcpServers" and "servers" in tree:
                 self._add(["servers"], "stands beside `mcpServers`; keep one of the two")
             return
-        for stranger in tree.keys() - {"servers", *_SECTIONS}:
-            self._add([stranger], _unknown(stranger, ["servers", *_SECTIONS]))
+        for stranger in tree.keys() - {*_MAPPINGS, *_SECTIONS}:
+            self._add([stranger], _unknown(stranger, [*_MAPPINGS, *_SECTIONS]))
 
     def _add(self, keys: Keys, message: str) -> None:
         where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)[1:]

@@ -11,7 +11,9 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt
 
+from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import ServerSpec
+from maitred.model.tools import ToolKey
 
 Seconds = Annotated[float, Gt(0)]
 Mode = Literal["auto", "menu", "all"]
@@ -69,6 +71,45 @@ class Search:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Results:
+    """What `call_tool` may answer, in tokens; what is longer is cut, and kept whole for a while."""
+
+    max_tokens: Annotated[int, Ge(1_000)] = 20_000
+    keep_s: Seconds = 900.0
+    keep_bytes: Annotated[int, Ge(0)] = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseCases:
+    """The language model that writes use cases of tools when it is asked to; see `maitred categories`."""
+
+    provider: Literal["none", "openai", "anthropic"] = "none"
+    model: str = ""
+    url: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoryEntry:
+    """A category as it stands in the file; what is empty stays as it is in the ten that are there."""
+
+    title: str = ""
+    description: str = ""
+    parent: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolEntry:
+    """What a person chose for a tool; it goes before everything that is worked out."""
+
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    use_cases: tuple[str, ...] = ()
+    pinned: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Http:
     """How `serve --transport http` listens. Any address but loopback needs a token."""
 
@@ -89,4 +130,8 @@ class Settings:
     disclosure: Disclosure = field(default_factory=Disclosure)
     catalog: Catalog = field(default_factory=Catalog)
     search: Search = field(default_factory=Search)
+    results: Results = field(default_factory=Results)
+    use_cases: UseCases = field(default_factory=UseCases)
+    categories: Mapping[str, Category] = field(default_factory=dict)
+    tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)
     http: Http = field(default_factory=Http)

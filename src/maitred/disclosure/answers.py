@@ -73,7 +73,7 @@ class SearchAnswer:
         rows.append(
             "Next: call_tool(name, arguments)."
             if found
-            else "Try other words, one capability per phrase, or list_tools_meta for all servers."
+            else "Try other words, one capability per phrase, or list_tools_meta to look around."
         )
         return "\n".join(rows)
 

@@ -22,18 +22,25 @@ _MAX_ENUM_CHARACTERS = 80
 _MAX_DEPTH = 3
 _MAX_UNION = 5
 _MAX_STEPS = 200
+_MAX_PARTS = 50
+_MAX_READ = 200  # parameters of a tool whose type is looked at
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
 
 
-def parameters(schema: Any) -> Iterator[tuple[str, str, bool]]:
-    """Each top-level parameter as `(name, type, required)`, required ones first, otherwise in their order."""
+def parameters(schema: Any, *, nested: bool = True) -> Iterator[tuple[str, str, bool]]:
+    """Each top-level parameter as `(name, type, required)`, required ones first, otherwise in their order.
+
+    What is inside objects is shown only if `nested`.
+    """
     if not isinstance(schema, Mapping):
         return
     properties, required = members(schema, schema)
+    left = _MAX_READ
     for wanted in (True, False):
         for name, value in properties.items():
             if (name in required) is wanted:
-                yield name, type_of(value, schema), wanted
+                yield name, type_of(value, schema, nested=nested) if left > 0 else "any", wanted
+                left -= 1
 
 
 def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
@@ -44,7 +51,7 @@ def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[st
     names = schema.get("required")
     required = {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
     parts = schema.get("allOf")
-    for part in parts if isinstance(parts, list) else ():
+    for part in parts[:_MAX_PARTS] if isinstance(parts, list) else ():
         if isinstance(part, Mapping) and part is not schema:
             inner = _follow(part, root)
             more = inner.get("properties")
@@ -56,16 +63,17 @@ def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[st
     }, required
 
 
-def type_of(schema: Any, root: Any) -> str:
+def type_of(schema: Any, root: Any, *, nested: bool = True) -> str:
     """The type of a value, as short as it can be said."""
-    return _Reader(root).read(schema, 0)
+    return _Reader(root, nested=nested).read(schema, 0)
 
 
 class _Reader:
     """Reads one schema with a bound on its steps: references and choices can multiply without end."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, *, nested: bool) -> None:
         self._root = root
+        self._nested = nested
         self._steps = _MAX_STEPS
 
     def read(self, schema: Any, depth: int) -> str:
@@ -93,8 +101,12 @@ class _Reader:
         return f"({inner})[]" if "|" in inner else f"{inner}[]"
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> str:
+        own = schema.get("properties")
+        too_many = isinstance(own, Mapping) and len(own) > self._steps
+        if not self._nested or depth >= _MAX_DEPTH or too_many:
+            return "obj"
         properties, required = members(schema, self._root)
-        if not properties or depth >= _MAX_DEPTH or self._steps < len(properties):
+        if not properties or self._steps < len(properties):
             return "obj"
         fields = [
             f"{shown(name)}{'' if name in required else '?'}: {self.read(value, depth + 1)}"

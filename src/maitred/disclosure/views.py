@@ -1,4 +1,4 @@
-"""Render tools for agents: a call-ready line, a brief detail, the full definition, pages, and search answers.
+"""Render one tool for agents: a call-ready line, a brief detail, the full definition.
 
 Everything is text within a token budget. Required parameters are never cut from a line; optional ones are,
 and say so (`…+7`); `~` marks a line from which anything was cut.
@@ -6,24 +6,25 @@ and say so (`…+7`); `~` marks a line from which anything was cut.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.disclosure.budget import estimate
+from maitred.disclosure.budget import estimate, pack
 from maitred.disclosure.types import parameters, shown
 from maitred.model.tools import Tool
 
 LINE_TOKENS = 94  # by the estimate; 100 by the count that it stands for
 BRIEF_TOKENS = 280
-FULL_TOKENS = 11_500
-PAGE_TOKENS = 3_500
 SCHEMA_TOKENS = 800
 _SENTENCE_TOKENS = 40
-_BRIEF_SENTENCES_TOKENS = 130
+_BRIEF_SENTENCES_TOKENS = 110
+_BRIEF_FACTS_TOKENS = 80
+_NEEDS_TOKENS = 30
+_OMITTED_TOKENS = 60
+_MARGIN_TOKENS = 40
 _SENTENCE_END = re.compile(
-    r"(?<=[。！？])|(?<=[.!?])(?:\s+|$)|\n\s*\n|\n(?=\s*[-*#•\d])"  # noqa: RUF001  # Chinese, Japanese
+    r"(?<=[。！？])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?:\s+|$)|\n\s*\n|\n(?=\s*[-*#•\d])"  # noqa: RUF001  # Chinese, Japanese
 )
 _SPACES = re.compile(r"\s+")
 
@@ -46,10 +47,10 @@ def first_sentence(text: str, budget_tokens: int = _SENTENCE_TOKENS) -> tuple[st
     return " ".join(kept), True
 
 
-def line(snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS) -> str:
+def line(snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS, *, nested: bool = True) -> str:
     """One call-ready line, such as `server__tool(required: str, optional?: int, …+3) - What it does`."""
     sentence, cut = first_sentence(tool.description or tool.title)
-    head, tail = signature(snapshot, tool, budget_tokens, sentence)
+    head, tail = signature(snapshot, tool, budget_tokens, sentence, nested=nested)
     if tail != sentence:
         cut = True
     marked = "~" if cut or head.startswith("~") else ""
@@ -57,15 +58,21 @@ def line(snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS) -> st
 
 
 def signature(
-    snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS, sentence: str = ""
+    snapshot: Snapshot,
+    tool: Tool,
+    budget_tokens: int = LINE_TOKENS,
+    sentence: str = "",
+    *,
+    nested: bool = True,
 ) -> tuple[str, str]:
     """A signature within a budget that it shares with a sentence, and what of the sentence fits beside it."""
-    found = [(shown(n), kind, needed) for n, kind, needed in parameters(snapshot.schema(tool.input_hash))]
+    schema = snapshot.schema(tool.input_hash)
+    found = [(shown(name), kind, needed) for name, kind, needed in parameters(schema, nested=nested)]
     required = [f"{name}: {kind}" for name, kind, needed in found if needed]
     optional = [f"{name}?: {kind}" for name, kind, needed in found if not needed]
     cut = ""
     if estimate(f"{tool.name}({', '.join(required)})") > budget_tokens - 8:
-        required = [name for name, _, needed in found if needed]
+        required = _within([name for name, _, needed in found if needed], budget_tokens + _MARGIN_TOKENS)
         cut = "~"
     spent = estimate(f"{tool.name}({', '.join(required)})") + 4
     if spent + estimate(sentence) > budget_tokens:
@@ -81,6 +88,12 @@ def signature(
     return ("~" if more else cut) + f"{tool.name}({', '.join([*required, *kept, *more])})", sentence
 
 
+def _within(names: list[str], budget_tokens: int) -> list[str]:
+    """Names of required parameters, all of them but where no honest tool has so many."""
+    kept = pack([f"{name}, " for name in names], budget_tokens)
+    return [*names[: len(kept.items)], f"…+{kept.left} required"] if kept.left else names
+
+
 def hints(tool: Tool) -> str:
     """What the server says a call does, in words."""
     if tool.read_only:
@@ -91,21 +104,25 @@ def hints(tool: Tool) -> str:
     return ", ".join(says)
 
 
-def brief(snapshot: Snapshot, tool: Tool) -> str:
-    """A few lines on one tool, under 300 tokens: signature, description, server, hints."""
+def brief(snapshot: Snapshot, tool: Tool, needs: Sequence[str] = ()) -> str:
+    """A few lines on one tool, under 300 tokens: signature, description, server, category, what it needs."""
     described, cut = first_sentence(tool.description, _BRIEF_SENTENCES_TOKENS)
-    head, _ = signature(snapshot, tool, BRIEF_TOKENS - _BRIEF_SENTENCES_TOKENS - 40)
+    head, _ = signature(snapshot, tool, BRIEF_TOKENS - _BRIEF_SENTENCES_TOKENS - _BRIEF_FACTS_TOKENS)
     rows = [head, described + ("~" if cut else "")] if described else [head]
-    rows.append(f"server: {tool.server}; {hints(tool)}")
+    facts = [f"server: {tool.server[:80]}", f"category: {tool.placement.category or 'none'}", hints(tool)]
+    rows.append("; ".join(facts))
+    if needs:
+        rows.append("needs: " + ", ".join(pack([need[:40] for need in needs], _NEEDS_TOKENS).items))
     if tool.key.name != tool.name.removeprefix(f"{tool.server}__"):
-        rows.append(f"name on its server: {shown(tool.key.name[:80])}")
+        rows.append(f"name on its server: {shown(tool.key.name[:60])}")
     return "\n".join(rows)
 
 
-def full(snapshot: Snapshot, tool: Tool, budget_tokens: int = FULL_TOKENS) -> str:
-    """The whole definition as compact JSON; what does not fit is left out, least needed first, and named."""
-    definition = snapshot.definition(tool)
-    definition = {k: v for k, v in definition.items() if k not in ("icons", "_meta")}
+def full(snapshot: Snapshot, tool: Tool, budget_tokens: int) -> str:
+    """The whole definition as compact JSON, then how it is used; what does not fit is left out and named."""
+    more = "".join(f"\n{row}" for row in _known_of(snapshot, tool))
+    budget_tokens -= estimate(more)
+    definition = {k: v for k, v in snapshot.definition(tool).items() if k not in ("icons", "_meta")}
     omitted: list[str] = []
     text = _json(definition)
     for key in ("outputSchema", "annotations", "execution"):
@@ -117,10 +134,32 @@ def full(snapshot: Snapshot, tool: Tool, budget_tokens: int = FULL_TOKENS) -> st
         omitted.append("descriptions of parameters")
         definition["inputSchema"] = without_texts(definition["inputSchema"])
         text = _json(definition)
-    if estimate(text) > budget_tokens:
+    if estimate(text) > budget_tokens - _OMITTED_TOKENS:
         omitted.append("the schema (this is its outline)")
-        text = line(snapshot, tool, budget_tokens)
-    return text + (f"\n(left out for size: {', '.join(omitted)})" if omitted else "")
+        text = line(snapshot, tool, budget_tokens - _OMITTED_TOKENS)
+    if omitted:
+        text += f"\n(left out for size: {', '.join(omitted)}; whole: maitred://tool/{tool.name})"
+    return text + more
+
+
+def _known_of(snapshot: Snapshot, tool: Tool) -> list[str]:
+    """What is known of a tool beyond its definition: where it stands, how it did, what it is used for."""
+    rows = [f"category: {', '.join([tool.placement.category or 'none', *tool.placement.tags])}"]
+    if used := figures(snapshot, tool):
+        rows.append(f"used: {used}")
+    if tool.use_cases:
+        rows.append("for: " + "; ".join(pack(tool.use_cases, _BRIEF_SENTENCES_TOKENS).items))
+    return rows
+
+
+def figures(snapshot: Snapshot, tool: Tool) -> str:
+    """How a tool did when the tiers were last computed; empty if it was never called."""
+    standing = snapshot.standings.get(tool.key)
+    if standing is None:
+        return ""
+    usage = standing.usage
+    times = f"{usage.mean_ms:.0f} ms mean, {usage.p95_ms:.0f} ms p95"
+    return f"{usage.calls:,} calls, {usage.success_rate:.1%} succeeded, {times}"
 
 
 def compact_schema(snapshot: Snapshot, tool: Tool) -> str:
@@ -148,33 +187,6 @@ def without_texts(schema: Any) -> Any:
         elif key not in drop:
             kept[key] = without_texts(value)
     return kept
-
-
-@dataclass(frozen=True, kw_only=True)
-class Page:
-    """A page of text and the cursor of the next, empty at the end. A cursor is the last name shown."""
-
-    text: str
-    cursor: str = ""
-
-
-def page(
-    names: Iterable[str], render: Callable[[str], str], after: str, budget_tokens: int = PAGE_TOKENS
-) -> Page:
-    """The lines of the names that sort after a name, as many as fit; only those that fit are rendered."""
-    rest = sorted(name for name in names if name > after)
-    lines: list[str] = []
-    spent = 0
-    for name in rest:
-        text = render(name)
-        spent += estimate(text) + 1
-        if spent > budget_tokens and lines:
-            break
-        lines.append(text)
-    left = len(rest) - len(lines)
-    cursor = rest[len(lines) - 1] if left else ""
-    more = [f"({left} more: same path with cursor {cursor!r})"] if left else []
-    return Page(text="\n".join([*lines, *more]), cursor=cursor)
 
 
 def _json(value: Any) -> str:

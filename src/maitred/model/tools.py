@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from maitred.model.categories import UNPLACED, Placement, WrittenBy
+
 
 @dataclass(frozen=True, kw_only=True, order=True, slots=True)
 class ToolKey:
@@ -42,7 +44,8 @@ class Tool:
     """A tool as maitred publishes it.
 
     `input_hash` and `output_hash` name schemas in the snapshot (`""` when the server gave none);
-    `cost_tokens` is what its whole definition costs a model that is given it (o200k).
+    `cost_tokens` is what its whole definition costs a model that is given it (o200k); `use_cases` are phrases
+    in which a user would ask for it.
     """
 
     key: ToolKey
@@ -54,6 +57,9 @@ class Tool:
     annotations: Mapping[str, Any]
     extra: Mapping[str, Any]
     cost_tokens: int
+    placement: Placement = UNPLACED
+    use_cases: tuple[str, ...] = ()
+    use_cases_by: WrittenBy = ""
 
     @property
     def server(self) -> str:

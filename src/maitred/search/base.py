@@ -1,7 +1,7 @@
 """What search reads of a tool, and the protocols of the two exchangeable parts: embedder and reranker."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -48,12 +48,21 @@ class Document:
 
 def document(snapshot: Snapshot, tool: Tool) -> Document:
     """What search reads of a tool; texts beyond a length count no more, so that long ones gain nothing."""
+    return _document(tool, snapshot.schema)
+
+
+def documents(tools: Sequence[Tool], schema: Callable[[str], Any]) -> list[Document]:
+    """The same for several tools; `schema` gives a parsed schema by its hash."""
+    return [_document(tool, schema) for tool in tools]
+
+
+def _document(tool: Tool, schema: Callable[[str], Any]) -> Document:
     return Document(
         name=tool.key.name,
         server=tool.server,
         title=tool.title[:_MAX_DESCRIPTION],
-        description=tool.description[:_MAX_DESCRIPTION],
-        parameters=tuple(_parameters(snapshot.schema(tool.input_hash))),
+        description="\n".join([tool.description[:_MAX_DESCRIPTION], *tool.use_cases]).strip("\n"),
+        parameters=tuple(_parameters(schema(tool.input_hash))),
     )
 
 

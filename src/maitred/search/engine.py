@@ -72,6 +72,7 @@ class SearchEngine:
 
         self._hybrid = self._hybrid or HybridIndex(mode=self._mode)
         self._hybrid.update(snapshot)
+        self._hybrid.remember({key: one.usage.calls for key, one in snapshot.standings.items()})
 
     @property
     def _index(self) -> "HybridIndex":

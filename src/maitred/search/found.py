@@ -19,11 +19,21 @@ FAIR: Final = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """What a search is limited to. `visible` are the servers whose tools may be shown to who asks."""
+    """What a search is limited to. `visible` are the servers whose tools may be shown to who asks.
+
+    A tool fits that stands in one of the `categories`, if any are given, and has all of the `tags`.
+    """
 
     visible: frozenset[str]
     server: str = ""
     read_only: bool = False
+    categories: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
+
+    @property
+    def asks_placement(self) -> bool:
+        """Whether it matters where tools stand."""
+        return bool(self.categories or self.tags)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,7 @@ class HybridIndex:
         self._mode = mode
         self._exact_rows = exact_rows
         self._used: dict[ToolKey, int] = {}
+        self._before: Mapping[ToolKey, int] = {}
         self._snapshot = Snapshot(generation=-2)
         self._clear()
 
@@ -110,6 +111,10 @@ class HybridIndex:
         """A tool was called with success; among equals it comes first from now on. Waits for nothing."""
         self._used[key] = self._used.get(key, 0) + 1
 
+    def remember(self, calls: Mapping[ToolKey, int]) -> None:
+        """How often tools were called as far as it was written down; own calls count beside that."""
+        self._before = dict(calls)
+
     # --- searching ----------------------------------------------------------------------------------------
 
     def search(self, queries: Sequence[Query], wanted: Filter, limit: int = 5) -> Found:
@@ -177,7 +182,8 @@ class HybridIndex:
             place = places.get(row)
             score = 0.0 if place is None else float(ranking.scores[place])
             confidence = 1.0 if row in own else float(ranking.confidences[places[row]])
-            prior = _USAGE_WEIGHT * (1 - 1 / (1 + self._used.get(tools[row].key, 0)))
+            calls = self._used.get(tools[row].key, 0) + self._before.get(tools[row].key, 0)
+            prior = _USAGE_WEIGHT * (1 - 1 / (1 + calls))
             hits.append(Hit(tool=tools[row], score=score + prior + (row in own), confidence=confidence))
         return sorted(hits, key=lambda hit: (-round(hit.score, 5), hit.tool.name))[:limit]
 

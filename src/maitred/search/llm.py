@@ -1,8 +1,8 @@
-"""Ask a language model to order tools: any OpenAI-compatible endpoint, or Anthropic.
+"""Ask a language model, for instance to order tools: any OpenAI-compatible endpoint, or Anthropic.
 
 The vendors' SDKs come with the extra `llm` and are imported with the first question, in a worker thread, so
 that starting costs nothing. What the model is shown was written by servers and is not trusted: each tool is
-one line, declared as data, and nothing of the answer is used but whole numbers. Errors carry no text of the
+one line, declared as data, and nothing of its order is used but whole numbers. Errors carry no text of the
 SDKs, which may quote a key.
 """
 
@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from anyio import to_thread
 
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.settings import Search
-from maitred.errors import ConfigError
+from maitred.errors import ConfigError, MaitredError
 from maitred.search.base import Candidate
 from maitred.search.rerank import RerankError, valid_positions
 
@@ -28,8 +28,6 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 
 _SOURCE = "the configuration"
-_PATIENCE_S = 30.0  # only a backstop: the stage's time limit ends a question much earlier
-_MAX_ANSWER_TOKENS = 1_024  # Anthropic wants a limit
 _MAX_QUERY = 2_000
 _MAX_NAME = 200
 _MAX_LINE = 400
@@ -55,24 +53,36 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class _Vendor:
-    """What differs between the vendors; `ask` gets the client, the model and the prompt."""
+    """What differs between the vendors; `ask` gets the client and the question."""
 
     package: str
     client: str
     url: str
-    ask: Callable[[Any, str, str], Awaitable[str]]
+    ask: Callable[[Any, "_Question"], Awaitable[str]]
 
 
-async def _ask_openai(client: Any, model: str, prompt: str) -> str:
-    messages = [{"role": "system", "content": _RULES}, {"role": "user", "content": prompt}]
-    answer = await client.chat.completions.create(model=model, messages=messages)
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    """What a model is asked; `max_tokens` is sent to Anthropic only, which wants a limit."""
+
+    model: str
+    rules: str
+    prompt: str
+    max_tokens: int
+
+
+async def _ask_openai(client: Any, question: _Question) -> str:
+    messages = [{"role": "system", "content": question.rules}, {"role": "user", "content": question.prompt}]
+    answer = await client.chat.completions.create(model=question.model, messages=messages)
     return answer.choices[0].message.content or ""
 
 
-async def _ask_anthropic(client: Any, model: str, prompt: str) -> str:
-    messages = [{"role": "user", "content": prompt}]
+async def _ask_anthropic(client: Any, question: _Question) -> str:
     answer = await client.messages.create(
-        model=model, system=_RULES, messages=messages, max_tokens=_MAX_ANSWER_TOKENS
+        model=question.model,
+        system=question.rules,
+        messages=[{"role": "user", "content": question.prompt}],
+        max_tokens=question.max_tokens,
     )
     return "".join(block.text for block in answer.content if block.type == "text")
 
@@ -83,12 +93,17 @@ _VENDORS = {
 }
 
 
-class LlmReranker:
-    """A `Reranker` that asks a language model; `aclose` ends its connections.
+class LlmAsker:
+    """A language model that is asked one kind of question; `aclose` ends its connections.
 
     Its first question also imports the SDK, which takes a second or two, and goes on in its thread when the
     question is given up. It is never asked a second time by itself when it fails.
     """
+
+    error: ClassVar[type[MaitredError]]
+    rules: ClassVar[str]
+    max_tokens: ClassVar[int]
+    patience_s: ClassVar[float]
 
     def __init__(self, vendor: str, endpoint: Endpoint) -> None:
         """`vendor` is "openai" or "anthropic"; the extra `llm` is installed."""
@@ -98,21 +113,21 @@ class LlmReranker:
         self._client: Any = None
         self._connecting = threading.Lock()
 
-    async def rerank(self, query: str, candidates: Sequence[Candidate]) -> Sequence[int]:
-        """The positions of the candidates that the model named, best first.
+    async def ask(self, prompt: str) -> str:
+        """What the model answers.
 
         Raises:
-            RerankError: The endpoint cannot be reached, refuses, or answers with something else.
+            MaitredError: As `error` says; the endpoint cannot be reached, refuses, or answers with something
+                that is no text.
         """
+        question = _Question(
+            model=self._endpoint.model, rules=self.rules, prompt=prompt, max_tokens=self.max_tokens
+        )
         try:
             client = self._client or await to_thread.run_sync(self._connect, abandon_on_cancel=True)
-            text = await self._vendor.ask(client, self._endpoint.model, _prompt(query, candidates))
+            return await self._vendor.ask(client, question)
         except Exception as error:  # noqa: BLE001  # SDKs raise all sorts, and their texts may quote the key
-            raise RerankError(f"{self._name} {self._reason(error)}") from None
-        numbers = _numbers(text)
-        if numbers is None:
-            raise RerankError(f"{self._name} answered without a list of numbers")
-        return valid_positions([n - 1 for n in numbers], len(candidates))
+            raise self.error(f"{self._name} {self._reason(error)}") from None
 
     async def aclose(self) -> None:
         """Close the connections; another question opens them again."""
@@ -126,7 +141,7 @@ class LlmReranker:
                 make = getattr(import_module(self._vendor.package), self._vendor.client)
                 key = self._endpoint.key or "none"  # the SDK insists on one; endpoints without ignore it
                 self._client = make(
-                    api_key=key, base_url=self._endpoint.url, max_retries=0, timeout=_PATIENCE_S
+                    api_key=key, base_url=self._endpoint.url, max_retries=0, timeout=self.patience_s
                 )
             return self._client
 
@@ -134,9 +149,29 @@ class LlmReranker:
         status = getattr(error, "status_code", None)
         if isinstance(status, int):
             return f"answered with HTTP {status}"
-        if isinstance(error, import_module(self._vendor.package).APIConnectionError):
+        if any(kind.__name__ == "APIConnectionError" for kind in type(error).__mro__):
             return "could not be reached"
         return f"gave an answer that cannot be read ({type(error).__name__})"
+
+
+class LlmReranker(LlmAsker):
+    """A `Reranker` that asks a language model."""
+
+    error = RerankError
+    rules = _RULES
+    max_tokens = 1_024
+    patience_s = 30.0  # only a backstop: the stage's time limit ends a question much earlier
+
+    async def rerank(self, query: str, candidates: Sequence[Candidate]) -> Sequence[int]:
+        """The positions of the candidates that the model named, best first.
+
+        Raises:
+            RerankError: The endpoint cannot be reached, refuses, or answers with something else.
+        """
+        numbers = _numbers(await self.ask(_prompt(query, candidates)))
+        if numbers is None:
+            raise RerankError(f"{self._name} answered without a list of numbers")
+        return valid_positions([n - 1 for n in numbers], len(candidates))
 
 
 def make_reranker(settings: Search, resolve: Callable[[str], str]) -> LlmReranker | None:
@@ -151,15 +186,26 @@ def make_reranker(settings: Search, resolve: Callable[[str], str]) -> LlmReranke
     """
     if settings.reranker == "none":
         return None
-    vendor = _VENDORS[settings.reranker]
-    require(f"search.reranker: {settings.reranker}", [vendor.package], extra="llm")
-    endpoint = read_endpoint(
-        "search.reranker",
-        Endpoint(url=settings.reranker_url, model=settings.reranker_model, key=settings.reranker_key),
-        default_url=vendor.url,
-        resolve=resolve,
+    written = Endpoint(url=settings.reranker_url, model=settings.reranker_model, key=settings.reranker_key)
+    require_vendor("search.reranker", settings.reranker)
+    url = vendor_url(settings.reranker)
+    return LlmReranker(
+        settings.reranker, read_endpoint("search.reranker", written, default_url=url, resolve=resolve)
     )
-    return LlmReranker(settings.reranker, endpoint)
+
+
+def require_vendor(setting: str, vendor: str) -> None:
+    """Refuse a vendor whose SDK is not installed.
+
+    Raises:
+        ConfigError: It names the extra that brings the SDK.
+    """
+    require(f"{setting}: {vendor}", [_VENDORS[vendor].package], extra="llm")
+
+
+def vendor_url(vendor: str) -> str:
+    """The vendor's own endpoint."""
+    return _VENDORS[vendor].url
 
 
 def require(setting: str, packages: Sequence[str], *, extra: str) -> None:
@@ -175,11 +221,12 @@ def require(setting: str, packages: Sequence[str], *, extra: str) -> None:
 
 
 def read_endpoint(
-    setting: str, written: Endpoint, *, default_url: str, resolve: Callable[[str], str]
+    setting: str, written: Endpoint, *, default_url: str, resolve: Callable[[str], str], joint: str = "_"
 ) -> Endpoint:
     """Make an endpoint of what the operator wrote: references resolved, the URL filled in.
 
-    Only the vendor's own endpoint (`default_url`, meant by an empty one) insists on a key.
+    Only the vendor's own endpoint (`default_url`, meant by an empty one) insists on a key. `joint` stands
+    between `setting` and `url`, `model` and `key` where a fault names them.
 
     Raises:
         ConfigError: Something is missing or wrong; lists every fault, and never says a key.
@@ -190,7 +237,7 @@ def read_endpoint(
         try:
             return resolve(value).strip()
         except UnresolvedReferenceError as error:
-            faults.append(f"{setting}_{suffix}: {error}")
+            faults.append(f"{setting}{joint}{suffix}: {error}")
             return value
 
     seen = Endpoint(
@@ -199,14 +246,14 @@ def read_endpoint(
         key=read("key", written.key),
     )
     if not seen.model:
-        faults.append(f"{setting}_model: is empty; name the model to ask")
+        faults.append(f"{setting}{joint}model: is empty; name the model to ask")
     if not _is_http(seen.url):
-        faults.append(f"{setting}_url: is no address that begins with http:// or https://")
+        faults.append(f"{setting}{joint}url: is no address that begins with http:// or https://")
     if not seen.key and seen.url == default_url:
-        faults.append(f"{setting}_key: is empty; write a reference such as `${{API_KEY}}`")
+        faults.append(f"{setting}{joint}key: is empty; write a reference such as `${{API_KEY}}`")
     if not (seen.key.isascii() and seen.key.isprintable() and " " not in seen.key):
         faults.append(
-            f"{setting}_key: has characters that no key has; HTTP headers carry printable ASCII only"
+            f"{setting}{joint}key: has characters that no key has; HTTP headers carry printable ASCII only"
         )
     if faults:
         raise ConfigError(_SOURCE, faults)

@@ -83,7 +83,18 @@ class Rows:
             shown[number] = fits[number] and server in wanted.visible
         servers = self._servers[: self.capacity]
         kind = self._read_only[: self.capacity] if wanted.read_only else np.ones(self.capacity, np.bool_)
+        if wanted.asks_placement:
+            kind = kind & self._placed(wanted)
         return shown[servers] & kind, fits[servers] & ~shown[servers] & kind
+
+    def _placed(self, wanted: Filter) -> Mask:
+        """The rows of tools that stand in the wanted categories and have the wanted tags."""
+        mask = np.zeros(self.capacity, np.bool_)
+        for row, tool in self.tools.items():
+            place = tool.placement
+            of_category = not wanted.categories or place.category in wanted.categories
+            mask[row] = of_category and wanted.tags.issubset(place.tags)
+        return mask
 
     def named(self, phrase: str, mask: Mask) -> list[int]:
         """The rows whose published or raw name a phrase is, in whatever spelling, by name."""

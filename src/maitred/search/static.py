@@ -247,10 +247,14 @@ class _Table:
         for first in range(0, len(pieces), _GROUP):
             group = pieces[first : first + _GROUP]
             ids = np.array(list(chain.from_iterable(group)), np.intp)
-            rows = np.repeat(np.arange(len(group)), [len(part) for part in group])
-            spread = np.zeros((len(group), len(ids)), np.float32)
-            spread[rows, np.arange(len(ids))] = weights[ids]
-            sums[first : first + _GROUP] = spread @ self.weights.vectors[ids].astype(np.float32)
+            lengths = np.array([len(part) for part in group], np.intp)
+            filled = np.flatnonzero(
+                lengths
+            )  # `reduceat` would give an empty part the next one's first vector
+            if len(filled):
+                weighted = self.weights.vectors[ids].astype(np.float32) * weights[ids][:, None]
+                starts = (np.cumsum(lengths) - lengths)[filled]
+                sums[first + filled] = np.add.reduceat(weighted, starts, axis=0)
         return sums
 
 

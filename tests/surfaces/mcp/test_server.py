@@ -27,7 +27,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 
 from maitred.config.settings import Catalog, Disclosure, Mode, Settings
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.mcp.metatools import DEFINITIONS
+from maitred.surfaces.mcp.metatools import DEFINITIONS, definitions
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 
@@ -102,12 +102,14 @@ def text_of(result: types.CallToolResult) -> str:
 
 @both_eras
 async def test_the_menu_is_listed_as_it_is_defined(menu: McpSurface, era: str) -> None:
-    """The same five tools for every client, in one page."""
+    """The same five tools for every client, in one page; the first says what there is to be found."""
     async with client_of(menu, era) as client:
         listed = await client.list_tools()
 
     shown = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed.tools]
-    assert shown == [dict(definition) for definition in DEFINITIONS]
+    index = shown[0]["description"].removeprefix(DEFINITIONS[0]["description"])
+    assert shown == definitions(index)
+    assert index.startswith(" Categories: ")
     assert listed.next_cursor is None
 
 
@@ -231,9 +233,29 @@ async def test_contract_a_session_has_its_connection_when_the_client_is_initiali
 
     [connection] = connections
     assert isinstance(connection, Connection)
-    assert inspect.iscoroutinefunction(connection.send_tool_list_changed)
+    sends = ("tool_list_changed", "resource_list_changed", "prompt_list_changed", "resource_updated")
+    for name in sends:
+        assert inspect.iscoroutinefunction(getattr(connection, f"send_{name}"))
     assert connection.initialize_accepted
     assert connection.protocol_version == "2025-11-25"
+
+
+async def test_contract_a_connection_runs_what_was_left_with_it_when_it_ends() -> None:
+    """`exit_stack` is where subscriptions end with the client that made them."""
+    ended = anyio.Event()
+
+    async def middleware(ctx: Context, call_next: Callable[[Context], Any]) -> Any:
+        if ctx.method == "tools/list":
+            ctx.session._connection.exit_stack.callback(ended.set)
+        return await call_next(ctx)
+
+    server = make_server(1)
+    server.middleware.append(middleware)
+    with anyio.fail_after(SOON_S):
+        async with Client(server, mode="legacy") as client:
+            await client.list_tools()
+            assert not ended.is_set()
+        await ended.wait()
 
 
 @pytest.mark.parametrize(

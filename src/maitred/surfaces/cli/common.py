@@ -37,7 +37,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 
 _DISCOVERY_S = 600.0
 _SHOW_AFTER_S = 0.5
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
 
 
 def config_path(given: Path | None) -> Path:
@@ -64,7 +64,7 @@ def run(function: Callable[[], Awaitable[T]]) -> T:
 async def warmed(gateway: "Gateway") -> None:
     """Wait until every tool can be found by meaning; a bar shows how far it is where that takes a while."""
     await gateway.warm()
-    with Progress(*_COLUMNS, console=err, transient=True) as bars:
+    with Progress(*COLUMNS, console=err, transient=True) as bars:
         task = bars.add_task("reading tools for search", total=None, visible=False)
 
         async def show() -> None:

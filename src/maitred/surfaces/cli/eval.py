@@ -1,19 +1,19 @@
-"""`maitred eval`: how well search finds, on a labelled set and on the tools that are configured."""
+"""`maitred eval`: how well search finds, on labelled sets and on your own tools, and how these are placed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from maitred.config.settings import Search, Settings
 from maitred.errors import ConfigError
+from maitred.evaluation.categories import BANDS, Verdict, judge, read_labels
 from maitred.evaluation.runner import MAX_K, Cost, Evaluation, Quality, Silence, evaluate
 from maitred.evaluation.sets import Split, read_queries, read_tools, set_name, take
 from maitred.surfaces.cli.common import (
@@ -26,16 +26,18 @@ from maitred.surfaces.cli.common import (
     run,
     settings_of,
 )
+from maitred.surfaces.cli.tables import counted, make_table, print_table
 
 if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait for
     from maitred.evaluation.selfcheck import SelfCheck
 
 Mode = Literal["hybrid", "lexical", "dense"]
 
-_WIDE = 200
-
 eval_app = typer.Typer(
-    help="Measure how well search finds.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    help="Measure how well search finds, and how well tools are placed.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 
 
@@ -74,7 +76,7 @@ def search_command(
     if as_json:
         print_json({"set": name, "split": split, "queries": len(asked), **asdict(found)})
         return
-    _print(_evaluation_table(found, f"{name}, {split}: {len(asked):,} queries, {found.tools:,} tools"))
+    print_table(_evaluation_table(found, f"{name}, {split}: {len(asked):,} queries, {found.tools:,} tools"))
     if found.note:
         out.print(Text(f"({found.note})"))
 
@@ -94,8 +96,39 @@ def self_command(
         print_json(_check_json(found))
         return
     for table in _check_tables(found):
-        _print(table)
+        print_table(table)
     out.print(_summary(found))
+
+
+@eval_app.command("categories")
+def categories_command(
+    labels: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="server, tool, category and alternative, with tabs between."),
+    ],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge the categories of your tools by labels that a person gave."""
+    known = read_labels(labels)
+    settings = settings_of(config)
+
+    async def go() -> Verdict:
+        async with known_gateway(settings) as gateway:
+            return judge(known, {tool.key: tool.placement for tool in gateway.snapshot.tools})
+
+    found = run(go)
+    if as_json:
+        print_json(found.to_json())
+        return
+    if found.tools:
+        for table in _verdict_tables(found):
+            print_table(table)
+    strictly, leniently = _percent(found.strict_share), _percent(found.lenient_share)
+    out.print(
+        f"{counted(found.tools, 'labelled tool')}, {found.missing:,} more not there: {strictly} % right,"
+        f" {leniently} % with alternatives"
+    )
 
 
 async def _check(settings: Settings, server: str) -> "SelfCheck":
@@ -126,26 +159,12 @@ def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
 # --- tables -----------------------------------------------------------------------------------------------
 
 
-def _print(table: Table) -> None:
-    """A table as wide as the terminal; a file or a pipe gets it wide enough for most names."""
-    (out if out.is_terminal else Console(width=_WIDE)).print(table)
-
-
-def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")  # names of tools are there to be copied
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
 def _evaluation_table(found: Evaluation, title: str) -> Table:
     rows = [*_quality_rows(found.quality), *_silence_rows(found.silence, ""), *_cost_rows(found.cost)]
     if found.removal:
         rows += _silence_rows(found.removal.silence, f", {found.removal.tools_removed} tools taken out")
     how = f"mode {found.mode}" + (f", {found.embedder}" if found.embedder else "")
-    return _table(f"{title}, {how}", ("measure", "value", "of"), rows)
+    return make_table(f"{title}, {how}", ("measure", "value", "of"), rows)
 
 
 def _quality_rows(quality: Quality | None) -> list[tuple[str, str, str]]:
@@ -187,11 +206,38 @@ def _check_tables(found: "SelfCheck") -> list[Table]:
             )
             for tool in found.hard
         ]
-        tables.append(_table("hard to find", ("tool", "found", "first instead", "what to change"), rows))
+        tables.append(make_table("hard to find", ("tool", "found", "first instead", "what to change"), rows))
     if found.confusable:
         pairs = [(pair.first, pair.second, pair.why) for pair in found.confusable]
-        tables.append(_table("easily confused", ("tool", "with", "why"), pairs))
+        tables.append(make_table("easily confused", ("tool", "with", "why"), pairs))
     return tables
+
+
+def _verdict_tables(found: Verdict) -> list[Table]:
+    numbers = ("labelled", "placed", "right", "precision", "recall", "times", "tools", "with alternatives")
+    categories = [
+        (
+            *(one.category, f"{one.labelled:,}", f"{one.placed:,}", f"{one.right:,}"),
+            *("" if share is None else _percent(share) for share in (one.precision, one.recall)),
+        )
+        for one in found.categories
+    ]
+    confusions = [(labelled, was, f"{count:,}") for labelled, was, count in found.confusions]
+    ends = [*BANDS[1:], 1.0]
+    bands = [
+        (
+            *(f"{band.start:.2f} to {end:.2f}", f"{band.tools:,}"),
+            *(_percent(right / band.tools) if band.tools else "" for right in (band.right, band.lenient)),
+        )
+        for band, end in zip(found.bands, ends, strict=True)
+    ]
+    of_each = ("category", *numbers[:5])
+    tables = [make_table("by category (strictly)", of_each, categories, numbers=numbers)]
+    if confusions:
+        pairs = ("labelled", "placed in", "times")
+        tables.append(make_table("wrong, even with alternatives", pairs, confusions, numbers=("times",)))
+    shares = ("confidence", "tools", "right", "with alternatives")
+    return [*tables, make_table("by confidence", shares, bands, numbers=numbers)]
 
 
 def _summary(found: "SelfCheck") -> Text:

@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import anyio
 import typer
@@ -12,10 +12,14 @@ import typer
 from maitred.config.http import check_address
 from maitred.config.interpolate import UnresolvedReferenceError, resolve
 from maitred.config.load import with_http
-from maitred.config.settings import Settings
+from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.surfaces.cli.common import ConfigOption, err, run, settings_of
 from maitred.wiring import follow_settings, open_gateway
+
+if TYPE_CHECKING:  # the SDK takes a second to import, which `--help` need not wait for
+    from maitred.gateway import Gateway
+    from maitred.surfaces.mcp.server import McpSurface
 
 Transport = Literal["stdio", "http"]
 
@@ -38,8 +42,9 @@ def serve(
 ) -> None:
     """Serve all configured servers to MCP clients as one."""
     settings = with_http(settings_of(config), host=host, port=port, token=token)
-    settings = with_http(settings, token=_resolved(settings))
-    if transport == "http":
+    if transport == "http":  # over stdio no token is needed, so none has to be set
+        if token is None:
+            settings = with_http(settings, token=_resolved(settings))
         check_address(settings.http)
     run(lambda: _serve(settings, transport))
 
@@ -54,8 +59,7 @@ def _resolved(settings: Settings) -> str:
 
 async def _serve(settings: Settings, transport: Transport) -> None:
     gc.disable()  # until all is loaded
-    from maitred.surfaces.mcp.http import serve_http  # noqa: PLC0415  # the SDK takes a second to import,
-    from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415  # and only serving needs it
+    from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415  # the SDK takes a second to import
     from maitred.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
 
     stop = anyio.Event()
@@ -70,8 +74,17 @@ async def _serve(settings: Settings, transport: Transport) -> None:
             if transport == "stdio":
                 await serve_stdio(surface)
             else:
-                await serve_http(surface, settings.http, stop=stop, ready=_say_where)
+                await _serve_http(gateway, surface, settings.http, stop)
         tasks.cancel_scope.cancel()
+
+
+async def _serve_http(gateway: "Gateway", surface: "McpSurface", settings: Http, stop: anyio.Event) -> None:
+    from maitred.surfaces.http.app import application  # noqa: PLC0415  # standard streams
+    from maitred.surfaces.http.serve import serve_http  # noqa: PLC0415  # need no web framework
+    from maitred.surfaces.mcp.http import mcp_app  # noqa: PLC0415
+
+    app = application(gateway, settings, mcp_app(surface))
+    await serve_http(app, settings, stop=stop, ready=_say_where, ending=surface.close)
 
 
 async def _warm(warm: Callable[[], Awaitable[None]]) -> None:
@@ -81,7 +94,7 @@ async def _warm(warm: Callable[[], Awaitable[None]]) -> None:
 
 
 def _say_where(url: str) -> None:
-    err.print(f"maitred listens on {url}")
+    err.print(f"maitred listens on {url}/mcp")
 
 
 async def _until_signalled(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from maitred.config.tags import check_tags
 from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
 from maitred.model.tools import ToolCall
@@ -32,18 +33,29 @@ def search(
     phrases: Annotated[list[str], typer.Argument(help="What the tool should do; one capability each.")],
     config: ConfigOption = None,
     server: Annotated[str, typer.Option(help="Only tools of this server.")] = "",
+    category: Annotated[str, typer.Option(help="Only tools of this category, and of those below it.")] = "",
+    tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeatable.")] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=20, help="Results for each phrase.")] = 5,
     full: Annotated[bool, typer.Option("--full", help="With schemas.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find tools by what they do; prints what an agent would be answered."""
+    tags = tag or []
+    if faults := check_tags(tags):
+        raise ConfigError("--tag", faults)
 
     async def go() -> None:
         async with known_gateway(settings_of(config)) as gateway:
             await warmed(gateway)
             answer = await gateway.search(
-                phrases, server=server, read_only=read_only, limit=limit, detail="full" if full else "brief"
+                phrases,
+                server=server,
+                category=category,
+                tags=tags,
+                read_only=read_only,
+                limit=limit,
+                detail="full" if full else "brief",
             )
         if not as_json:
             typer.echo(answer.text)
@@ -62,6 +74,8 @@ def _plain(answer: SearchAnswer) -> dict[str, Any]:
                 "name": result.tool.name,
                 "server": result.tool.server,
                 "raw_name": result.tool.key.name,
+                "category": result.tool.placement.category,
+                "tags": list(result.tool.placement.tags),
                 "line": result.line,
                 "band": result.band,
                 "also": list(result.also),

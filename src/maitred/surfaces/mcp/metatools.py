@@ -1,23 +1,36 @@
 """The menu: the few tools of our own by which an agent finds and calls all others.
 
-Their definitions are constant, so the menu has the same bytes for everybody; every word of them is paid for
-in every conversation. Each function is a thin call on the gateway.
+Their definitions change with the catalog alone, so the menu has the same bytes for everybody; every word of
+them is paid for in every conversation. Each function is a thin call on the gateway.
 """
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from maitred.errors import MaitredError
-from maitred.gateway import Detail, Gateway, Progress
+from maitred.errors import MaitredError, ProtocolError
+from maitred.gateway import LEDGER_KEY, Detail, Gateway, Progress
 from maitred.model.tools import ToolCall
 
 Result = dict[str, Any]
-Handler = Callable[[Gateway, Mapping[str, Any], ToolCall, Progress | None], Awaitable[Result]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One call of a meta-tool: its arguments, who asks, and what is relayed if it is a call of a tool."""
+
+    arguments: Mapping[str, Any]
+    principal: str
+    call: ToolCall
+    progress: Progress | None = None
+
+
+Handler = Callable[[Gateway, Request], Awaitable[Result]]
 
 INSTRUCTIONS = (
     "Gateway to many tools. Find one with search_tools, then call it by its full name with call_tool;"
-    " tools marked read-only may go through call_read_only_tool. list_tools_meta shows which servers exist."
+    " tools marked read-only may go through call_read_only_tool. list_tools_meta shows what there is."
 )
 
 _MAX_INTEGER = 1_000_000
@@ -40,6 +53,7 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
             "properties": {
                 "phrases": _TEXTS,
                 "server": _TEXT,
+                "category": _TEXT,
                 "read_only": {"type": "boolean"},
                 "limit": {"type": "integer"},
                 "detail": _DETAIL,
@@ -50,8 +64,12 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     },
     {
         "name": "list_tools_meta",
-        "description": "Browse: no path lists the servers, server/<name> the tools of one.",
-        "inputSchema": {"type": "object", "properties": {"path": _TEXT, "cursor": _TEXT}},
+        "description": "Browse: no path gives often used tools and categories; category/<name> or"
+        " server/<name> a page of tools.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"path": _TEXT, "cursor": _TEXT, "page_size": {"type": "integer"}},
+        },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     },
     {
@@ -79,6 +97,12 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
 )
 
 
+def definitions(index: str) -> list[dict[str, Any]]:
+    """The menu, with what there is to be found in the description of the search."""
+    first, *rest = DEFINITIONS
+    return [{**first, "description": first["description"] + index}, *map(dict, rest)]
+
+
 class _WrongArgumentError(MaitredError):
     """A meta-tool was called with an argument of the wrong kind."""
 
@@ -88,12 +112,12 @@ def text_result(text: str, *, error: bool = False) -> Result:
     return {"content": [{"type": "text", "text": text}], "isError": error}
 
 
-async def _search(
-    gateway: Gateway, arguments: Mapping[str, Any], _call: ToolCall, _progress: Progress | None
-) -> Result:
+async def _search(gateway: Gateway, request: Request) -> Result:
+    arguments = request.arguments
     answer = await gateway.search(
         _texts(arguments, "phrases", "query", "queries"),
         server=_text(arguments, "server"),
+        category=_text(arguments, "category"),
         read_only=arguments.get("read_only") is True,
         limit=_integer(arguments, "limit", 5),
         detail=_detail(arguments),
@@ -101,31 +125,37 @@ async def _search(
     return text_result(answer.text)
 
 
-async def _browse(
-    gateway: Gateway, arguments: Mapping[str, Any], _call: ToolCall, _progress: Progress | None
-) -> Result:
-    return text_result(gateway.browse(_text(arguments, "path"), _text(arguments, "cursor")).text)
+async def _browse(gateway: Gateway, request: Request) -> Result:
+    arguments = request.arguments
+    size = _integer(arguments, "page_size", 50)
+    return text_result(gateway.browse(_text(arguments, "path"), _text(arguments, "cursor"), size).text)
 
 
-async def _info(
-    gateway: Gateway, arguments: Mapping[str, Any], _call: ToolCall, _progress: Progress | None
-) -> Result:
-    detail = _detail(arguments)
-    names = _texts(arguments, "names", "name")
+async def _info(gateway: Gateway, request: Request) -> Result:
+    detail = _detail(request.arguments)
+    names = _texts(request.arguments, "names", "name")
     await gateway.warm()  # unknown names are answered with the nearest, by the index
     return text_result(gateway.info(names, detail).text)
 
 
-async def _call_tool(
-    gateway: Gateway, arguments: Mapping[str, Any], call: ToolCall, progress: Progress | None
-) -> Result:
-    return await gateway.call(_inner(arguments, call), progress=progress)
+async def _call_tool(gateway: Gateway, request: Request) -> Result:
+    return await _relayed(gateway, request, read_only=False)
 
 
-async def _call_read_only_tool(
-    gateway: Gateway, arguments: Mapping[str, Any], call: ToolCall, progress: Progress | None
-) -> Result:
-    return await gateway.call(_inner(arguments, call), read_only=True, progress=progress)
+async def _call_read_only_tool(gateway: Gateway, request: Request) -> Result:
+    return await _relayed(gateway, request, read_only=True)
+
+
+async def _relayed(gateway: Gateway, request: Request, *, read_only: bool) -> Result:
+    result = await gateway.call(
+        _inner(request.arguments, request.call),
+        read_only=read_only,
+        progress=request.progress,
+        shorten_for=request.principal,
+    )
+    entry = gateway.ledger.relayed(request.principal, result)
+    meta = result.get("_meta")
+    return result | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), LEDGER_KEY: entry}}
 
 
 HANDLERS: Mapping[str, Handler] = {
@@ -135,6 +165,26 @@ HANDLERS: Mapping[str, Handler] = {
     "call_tool": _call_tool,
     "call_read_only_tool": _call_read_only_tool,
 }
+
+
+async def answer(gateway: Gateway, name: str, request: Request) -> Result:
+    """The answer of a meta-tool, an error of ours included; the ledger's entry stands in its `_meta`.
+
+    Raises:
+        ProtocolError: A server answered a call with an error.
+    """
+    try:
+        result = await HANDLERS[name](gateway, request)
+    except ProtocolError:
+        raise
+    except MaitredError as error:
+        result = text_result(str(error), error=True)
+    return result if "_meta" in result else with_ledger(gateway, request.principal, result)
+
+
+def with_ledger(gateway: Gateway, principal: str, result: Result) -> Result:
+    """An answer of our own, with what finding tools has cost so far."""
+    return result | {"_meta": {LEDGER_KEY: gateway.ledger.answered(principal, result["content"][0]["text"])}}
 
 
 def _inner(arguments: Mapping[str, Any], call: ToolCall) -> ToolCall:

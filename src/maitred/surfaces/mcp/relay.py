@@ -8,13 +8,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    INTERNAL_ERROR,
     LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
 )
+from mcp_types.methods import validate_server_result
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from maitred.model.tools import ToolCall
 
@@ -79,6 +84,36 @@ def for_handshake(result: Mapping[str, Any]) -> dict[str, Any]:
         out["_meta"] = meta
     else:
         out.pop("_meta", None)
+    return out
+
+
+def offered(
+    method: str, version: str, result: Mapping[str, Any], always: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A result of `resources/read` or `prompts/get` for a client of a revision; `always` are fields of ours.
+
+    Raises:
+        MCPError: The server asks for what such a client cannot give, or its answer is none.
+    """
+    asks = result.get("resultType") == "input_required"
+    stateless = version in MODERN_PROTOCOL_VERSIONS
+    if asks and not stateless:
+        raise MCPError(
+            INTERNAL_ERROR,
+            "The server asks for input from the user, which this client's protocol revision cannot give.",
+        )
+    out = {**result} if asks else {**result, **always, "resultType": "complete"}
+    out.pop("_meta", None)
+    if meta := without_owned(result.get("_meta")):
+        out["_meta"] = meta
+    # The SDK takes anything for a question of 2026-07-28; what is no question has the shape it had before.
+    shape = LATEST_HANDSHAKE_VERSION if stateless and not asks else version
+    try:
+        validate_server_result(method, shape, out)
+    except ValidationError:
+        raise MCPError(
+            INTERNAL_ERROR, f"The server answered {method} with what the protocol does not allow."
+        ) from None
     return out
 
 

@@ -1,0 +1,124 @@
+"""What servers say without being asked, and in the stateless era the streams on which they say it.
+
+A notice reaches the session's message handler in both eras: the SDK hands over what comes on a stream, too.
+So there is one way in, `notice_of`, and the streams are only kept open and drained. A stream that was
+accepted and then broke is opened again; what was missed meanwhile is made up for by a notice for each list.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Literal
+
+import anyio
+import mcp_types as types
+import structlog
+from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.subscriptions import Subscription, SubscriptionLost, listen
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
+
+from maitred.backends.base import Notice
+from maitred.channel import RequestTimedOutError
+
+log = structlog.get_logger(__name__)
+
+_FIRST_DELAY_S = 1.0
+_MAX_DELAY_S = 60.0
+
+ListKind = Literal["tools", "resources", "prompts"]
+
+
+def notice_of(message: IncomingMessage) -> Notice | None:
+    """What a message from a server tells about its lists or resources, if anything."""
+    match message:
+        case types.ToolListChangedNotification():
+            return Notice(kind="tools")
+        case types.ResourceListChangedNotification():
+            return Notice(kind="resources")
+        case types.PromptListChangedNotification():
+            return Notice(kind="prompts")
+        case types.ResourceUpdatedNotification():
+            return Notice(kind="updated", uri=message.params.uri)
+        case _:
+            return None
+
+
+def asked(capabilities: types.ServerCapabilities | None) -> tuple[ListKind, ...]:
+    """The lists of which a server announces that it tells when they change."""
+    if capabilities is None:
+        return ()
+    kinds: dict[ListKind, object] = {
+        "tools": capabilities.tools and capabilities.tools.list_changed,
+        "resources": capabilities.resources and capabilities.resources.list_changed,
+        "prompts": capabilities.prompts and capabilities.prompts.list_changed,
+    }
+    return tuple(kind for kind, declared in kinds.items() if declared)
+
+
+async def watch(
+    server: str, session: ClientSession, lists: Sequence[ListKind], tell: Callable[[Notice], None]
+) -> None:
+    """Keep a stream of change notices open; a server that refuses the first one is not asked again."""
+    delay_s, heard = _FIRST_DELAY_S, False
+    while True:
+        opened = anyio.current_time()
+        try:
+            async with listen(
+                session,
+                tools_list_changed="tools" in lists,
+                resources_list_changed="resources" in lists,
+                prompts_list_changed="prompts" in lists,
+            ) as stream:
+                for kind in lists if heard else ():
+                    tell(Notice(kind=kind))
+                heard = True
+                await _drained(stream)
+        except (MCPError, SubscriptionLost) as error:
+            log.info("the server sends no change notices", server=server, reason=str(error))
+        if not heard:
+            return
+        if anyio.current_time() - opened > _MAX_DELAY_S:
+            delay_s = _FIRST_DELAY_S
+        await anyio.sleep(delay_s)
+        delay_s = min(delay_s * 2, _MAX_DELAY_S)
+
+
+async def _drained(stream: Subscription) -> str:
+    """Wait for the end of a stream; its events are heard elsewhere."""
+    try:
+        async for _ in stream:
+            pass
+    except SubscriptionLost as error:
+        return str(error.__cause__ or error)
+    return "the server ended the subscription"
+
+
+class Listening:
+    """A subscription to one resource that lasts as long as its stream."""
+
+    def __init__(self, stream: Subscription) -> None:
+        self._stream = stream
+
+    async def ended(self) -> str:
+        """Wait for the end of the stream and return the reason."""
+        return await _drained(self._stream)
+
+
+@asynccontextmanager
+async def listening(session: ClientSession, uri: str, *, timeout_s: float) -> AsyncIterator[Listening]:
+    """Hold a stream on which a server tells of one resource.
+
+    Raises:
+        MCPError: The server refused, went away, or did not answer in time.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            with anyio.fail_after(timeout_s):  # the SDK would wait for the acknowledgment for ever
+                stream = await stack.enter_async_context(listen(session, resource_subscriptions=[uri]))
+        except TimeoutError as error:
+            raise RequestTimedOutError("the subscription was not acknowledged") from error
+        except SubscriptionLost as error:
+            raise MCPError(CONNECTION_CLOSED, str(error)) from error
+        if uri not in (stream.honored.resource_subscriptions or ()):
+            raise MCPError(METHOD_NOT_FOUND, "it does not tell of changes of this resource")
+        yield Listening(stream)

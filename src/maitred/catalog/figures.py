@@ -1,0 +1,124 @@
+"""The arithmetic of usage: calls counted by latency, tallies that add up, and what they come to over days.
+
+Pure: it knows neither the store nor the clock. Latencies are counted in buckets of fixed bounds, because
+counts of several days, tools and processes can be added, and percentiles cannot.
+"""
+
+import operator
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from itertools import accumulate, zip_longest
+from typing import Final
+
+from pydantic_core import from_json
+
+from maitred.model.usage import Usage
+
+BOUNDS_MS: Final = (
+    *(1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 50.0, 80.0, 130.0, 200.0, 300.0, 500.0, 800.0),
+    *(1_300.0, 2_000.0, 3_000.0, 5_000.0, 8_000.0, 13_000.0, 20_000.0, 30_000.0, 60_000.0, 120_000.0),
+)
+"""The upper bounds of the buckets, each bound included; one more bucket holds what took longer than the last.
+What was counted on earlier days is read by them, so they stay as they are."""
+
+WEEK: Final = 7
+MONTH: Final = 30
+
+
+def empty() -> list[int]:
+    """A histogram without calls: a count for each bucket."""
+    return [0] * (len(BOUNDS_MS) + 1)
+
+
+def add(histogram: list[int], elapsed_ms: float) -> None:
+    """Count one call."""
+    histogram[bisect_left(BOUNDS_MS, elapsed_ms)] += 1
+
+
+def merge(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """The counts of both together."""
+    if len(one) == len(other):
+        return list(map(operator.add, one, other))
+    return [a + b for a, b in zip_longest(one, other, fillvalue=0)]
+
+
+def p95(histogram: Sequence[int]) -> float:
+    """The bound in milliseconds within which 95 of 100 calls ended; 0 without any, and the last at most."""
+    wanted = 0.95 * sum(histogram)
+    if not wanted:
+        return 0.0
+    at = next(n for n, so_far in enumerate(accumulate(histogram)) if so_far >= wanted)
+    return BOUNDS_MS[min(at, len(BOUNDS_MS) - 1)]
+
+
+def read(text: str) -> list[int]:
+    """A histogram as it was stored; what is none counts nothing."""
+    try:
+        counts = from_json(text)
+    except (ValueError, TypeError):
+        return empty()
+    if not isinstance(counts, list) or set(map(type, counts)) != {int} or min(counts) < 0:
+        return empty()
+    return counts
+
+
+@dataclass(kw_only=True, slots=True)
+class Tally:
+    """The calls of one tool on one day; it grows in place. `last_used` is an ISO date and time in UTC."""
+
+    calls: int = 0
+    errors: int = 0
+    total_ms: float = 0.0
+    histogram: list[int] = field(default_factory=empty)
+    last_used: str = ""
+
+    def add(self, *, ok: bool, elapsed_ms: float, at: str) -> None:
+        """Count one call that ended `at`."""
+        self.calls += 1
+        self.errors += not ok
+        self.total_ms += elapsed_ms
+        add(self.histogram, elapsed_ms)
+        self.last_used = max(self.last_used, at)
+
+    def merge(self, other: "Tally") -> None:
+        """Count the calls of another tally too."""
+        self.calls += other.calls
+        self.errors += other.errors
+        self.total_ms += other.total_ms
+        self.histogram = merge(self.histogram, other.histogram)
+        self.last_used = max(self.last_used, other.last_used)
+
+
+def first_day(today: date, days: int) -> str:
+    """The ISO date on which a window of so many days begins, today being one of them."""
+    return (today - timedelta(days=max(days, 1) - 1)).isoformat()
+
+
+def usage_of(rows: Iterable[tuple[str, Tally]], today: date, days: int = MONTH) -> Usage:
+    """What tallies by day (an ISO date, several of one day are fine) come to over a window up to today.
+
+    Days after today count too: another process may live in tomorrow already.
+    """
+    since, week, month = (first_day(today, length) for length in (days, WEEK, MONTH))
+    total = Tally()
+    calls_7d = calls_30d = 0
+    last_used = ""
+    for day, tally in rows:
+        last_used = max(last_used, tally.last_used)
+        if day >= since:
+            total.merge(tally)
+        if day >= month:
+            calls_30d += tally.calls
+        if day >= week:
+            calls_7d += tally.calls
+    return Usage(
+        calls=total.calls,
+        errors=total.errors,
+        mean_ms=total.total_ms / total.calls if total.calls else 0.0,
+        p95_ms=p95(total.histogram),
+        calls_7d=calls_7d,
+        calls_30d=calls_30d,
+        last_used=last_used,
+    )

@@ -1,0 +1,389 @@
+"""Give every tool a category and tags: by words, by meaning, and by the company it keeps on its server.
+
+The words of a category count where they stand, most in a tool's name. Meaning is how near the tool's vector
+lies to those of the words. Both make a first opinion; those of the other tools of its server, and of what the
+server says about itself, are then the prior it starts from, as most servers do one kind of thing. What a
+person chose goes before everything. The weights are chosen by reasoning, not fitted to a collection of
+servers. Stemming and vectors come through the constructor: search is a sibling, not imported here.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from maitred.config.tags import MOST_TAGS, TAGS, normalise_tag
+from maitred.config.vocabulary import FALLBACK, check_categories
+from maitred.model.categories import Category, Placement, ToolChoice
+from maitred.model.tools import Tool, ToolKey, canonical, content_hash
+
+if TYPE_CHECKING:  # the gateway starts without numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors: TypeAlias = NDArray[np.float32]
+    Table: TypeAlias = NDArray[np.float64]
+else:
+    Vectors = Table = Any
+
+Stems: TypeAlias = Callable[[str], Sequence[str]]
+Schema: TypeAlias = Callable[[str], Any]
+
+_VERSION: Final = "1"  # to be raised with every change that places tools otherwise
+
+_NAME, _TITLE, _SENTENCE, _PARAMETER = 3.0, 1.5, 1.0, 0.3  # what a word counts where it stands
+_PHRASE = 1.5  # how much more two words say than one
+_BY_WORDS, _BY_MEANING = 1.5, 0.8  # of log(1 + count), and of standard deviations
+_FURTHEST = 3.0  # standard deviations; beyond, a vector says no more
+_NEAREST = 5  # the words of a category that speak for it: one may be a coincidence
+_ABOUT = 3.0  # tools that a server's own words outweigh
+_DOUBT = 2.0  # tools that agree before a server's majority counts half
+_FALLBACK = 0.7  # the lead of the fallback: less than any word in a name or description
+_SUREST = 0.99  # only a person is surer
+
+_MAX_SENTENCE = 300
+_MAX_ABOUT = 600
+_MAX_PARAMETERS = 40
+_FIRST_TERMS = 3  # where a sentence has its verb
+_MOST_FUNCTIONS = 4
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")  # noqa: RUF001  # as in Chinese and Japanese
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+class _Matcher:
+    """Finds words and phrases, by stem; a phrase goes before the words within it."""
+
+    def __init__(self, words: Sequence[tuple[str, int]], stems: Stems) -> None:
+        """`words` are pairs of a word or phrase and the number of what it points to."""
+        self._numbers: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._longest: dict[str, int] = {}
+        for word, number in words:
+            key = tuple(stems(_NO_WORD.sub(" ", word.lower())))
+            if key and number not in (known := self._numbers.get(key, ())):
+                self._numbers[key] = (*known, number)
+                self._longest[key[0]] = max(self._longest.get(key[0], 0), len(key))
+
+    def find(self, terms: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
+        """What stands in a text, from the left, and what it points to."""
+        end = 0
+        for at, term in enumerate(terms):
+            if at < end or term not in self._longest:
+                continue
+            for length in range(self._longest[term], 0, -1):
+                key = tuple(terms[at : at + length])
+                if key in self._numbers:
+                    yield key, self._numbers[key]
+                    end = at + length
+                    break
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Terms:
+    """The stemmed words of a tool, by where they stand."""
+
+    name: Sequence[str]
+    title: Sequence[str]
+    sentence: Sequence[str]
+    parameters: Sequence[str]
+
+    def weighted(self) -> Iterator[tuple[Sequence[str], float]]:
+        yield self.name, _NAME
+        yield self.title, _TITLE
+        yield self.sentence, _SENTENCE
+        yield self.parameters, _PARAMETER
+
+
+class Classifier:
+    """Places the tools of one server at a time; the same tools in any order are placed the same."""
+
+    def __init__(
+        self,
+        categories: Sequence[Category],
+        *,
+        stems: Stems,
+        choices: Mapping[ToolKey, ToolChoice] | None = None,
+        embed_tools: Callable[[Sequence[Tool], Schema], Vectors] | None = None,
+        embed_texts: Callable[[Sequence[str]], Vectors] | None = None,
+    ) -> None:
+        """Prepare the words; the vectors of the categories are asked for with the first tools.
+
+        Args:
+            categories: The headings, as `vocabulary.merged` gives them.
+            stems: The stemmed words of a text, in order; identifiers split.
+            choices: What persons decided; a category that does not exist counts as none.
+            embed_tools: Vectors of tools, one row each, of length 1 or 0. Either may raise anything: what is
+                placed then is placed without meaning, and the next tools try again. Both are asked for every
+                server, so they should be quick.
+            embed_texts: Vectors of texts in the same space.
+
+        Raises:
+            ValueError: There is no category, or `check_categories` finds faults.
+        """
+        faults = check_categories(categories) or ([] if categories else ["there is no category"])
+        if faults:
+            raise ValueError("; ".join(faults))
+        self._stems = stems
+        self._choices = dict(choices or {})
+        self._embed_tools, self._embed_texts = embed_tools, embed_texts
+        self._tree = _Tree(categories)
+        self._words = _Matcher(
+            [(word, at) for at, c in enumerate(categories) for word in (c.title, *c.words)], stems
+        )
+        self._tags = _Tagger(stems)
+        self._meaning: _Meaning | None = None
+        self.fingerprint = self._hash(categories)
+
+    def _hash(self, categories: Sequence[Category]) -> str:
+        """Names everything that placements depend on but the tools; 32 hex digits."""
+        choices = [[k.server, k.name, asdict(self._choices[k])] for k in sorted(self._choices)]
+        has_meaning = self._embed_tools is not None and self._embed_texts is not None
+        said = [_VERSION, [asdict(c) for c in categories], choices, has_meaning, _tag_words()]
+        return content_hash(canonical(said))
+
+    def place(self, tools: Sequence[Tool], schema: Schema, about: str = "") -> list[Tool]:
+        """The tools with `placement` and `use_cases` set, in the order given.
+
+        Args:
+            tools: All tools of one server.
+            schema: The parsed schema of a hash, or `None`.
+            about: What the server says about itself: its title and instructions.
+        """
+        if not tools:
+            return []
+        ordered = sorted(tools, key=lambda tool: tool.key)
+        terms = [self._terms(tool, schema) for tool in ordered]
+        counts = [self._count(one) for one in terms]
+        sureness = self._sureness(ordered, schema, counts, about)
+        server = self._stems(ordered[0].server.lower())
+        placed = {
+            tool.key: self._placed(tool, self._tags.tags(one, server), count, sure)
+            for tool, one, count, sure in zip(ordered, terms, counts, sureness, strict=True)
+        }
+        return [placed[tool.key] for tool in tools]
+
+    def _terms(self, tool: Tool, schema: Schema) -> _Terms:
+        return _Terms(
+            name=self._stems(tool.key.name),
+            title=self._stems(tool.title[:_MAX_SENTENCE].lower()),  # no pieces of names such as "JavaScript"
+            sentence=self._stems(_first_sentence(tool.description).lower()),
+            parameters=[
+                stem for name in _parameter_names(schema(tool.input_hash)) for stem in self._stems(name)
+            ],
+        )
+
+    def _count(self, terms: _Terms) -> list[float]:
+        """What the words say for each category; a word counts once, where it counts most."""
+        best: dict[tuple[str, ...], tuple[float, tuple[int, ...]]] = {}
+        for found, weight in terms.weighted():
+            for key, numbers in self._words.find(found):
+                if key not in best or best[key][0] < weight:
+                    best[key] = weight, numbers
+        counts = [0.0] * self._tree.size
+        for key, (weight, numbers) in best.items():
+            share = weight * (_PHRASE if len(key) > 1 else 1.0) / len(numbers)
+            for number in numbers:
+                counts[number] += share
+        return counts
+
+    def _sureness(
+        self, tools: Sequence[Tool], schema: Schema, counts: Sequence[Sequence[float]], about: str
+    ) -> Sequence[Sequence[float]]:
+        """For each tool, how probable each top category is."""
+        import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
+
+        server = tools[0].server
+        sentence = self._stems(about[:_MAX_ABOUT].lower())
+        own = _Terms(name=self._stems(server.lower()), title=(), sentence=sentence, parameters=())
+        rows = [self._tree.by_root(count) for count in [*counts, self._count(own)]]
+        evidence = _BY_WORDS * np.log1p(np.array(rows, np.float64))
+        nearness = self._nearness(tools, schema, f"{server}: {about[:_MAX_ABOUT]}")
+        if nearness is not None:
+            evidence += _BY_MEANING * nearness
+        votes = _shares(evidence) ** 2  # squared, so that a doubtful tool has less of a vote
+        for at, tool in enumerate(tools):
+            chosen = self._choice(tool).category
+            if chosen in self._tree.number:
+                votes[at] = 0.0
+                votes[at, self._tree.root[self._tree.number[chosen]]] = 1.0
+        votes[-1] *= _ABOUT
+        others = votes.sum(axis=0) - votes[:-1] + _DOUBT / votes.shape[1]
+        lead = _FALLBACK * np.array([name == self._tree.fallback for name in self._tree.root_names])
+        found: Sequence[Sequence[float]] = _shares(evidence[:-1] + np.log(others) + lead).tolist()
+        return found
+
+    def _nearness(self, tools: Sequence[Tool], schema: Schema, about: str) -> Table | None:
+        """How near tools and server lie to each top category, in standard deviations; `None`: no embedder."""
+        if self._embed_tools is None or self._embed_texts is None:
+            return None
+        try:
+            if self._meaning is None:
+                self._meaning = _Meaning(self._tree.texts, self._embed_texts)
+            near = self._meaning.near([self._embed_tools(tools, schema), self._embed_texts([about])])
+        except Exception:  # noqa: BLE001  # a plug-in, which may raise anything; words and majority are left
+            return None
+        return near if near.shape[0] == len(tools) + 1 else None
+
+    def _choice(self, tool: Tool) -> ToolChoice:
+        return self._choices.get(tool.key, _NOTHING_CHOSEN)
+
+    def _placed(
+        self, tool: Tool, tags: Sequence[str], counts: Sequence[float], sureness: Sequence[float]
+    ) -> Tool:
+        choice = self._choice(tool)
+        own = [known for tag in choice.tags if (known := normalise_tag(tag))]
+        all_tags = tuple(dict.fromkeys([*own, *tags]))[:MOST_TAGS]
+        if choice.category in self._tree.number:
+            place = Placement(category=choice.category, confidence=1.0, by="person", tags=all_tags)
+        else:
+            rounded = [round(share, 3) for share in sureness]  # so that a last bit decides nothing
+            sure = max(rounded)
+            name = self._tree.deepest(rounded.index(sure), counts)
+            place = Placement(category=name, confidence=min(sure, _SUREST), by="rules", tags=all_tags)
+        if choice.use_cases:
+            return replace(tool, placement=place, use_cases=choice.use_cases, use_cases_by="person")
+        if tool.use_cases_by == "person":  # who has taken them back
+            return replace(tool, placement=place, use_cases=(), use_cases_by="")
+        return replace(tool, placement=place)
+
+
+_NOTHING_CHOSEN: Final = ToolChoice()
+
+
+class _Tree:
+    """The categories by number, each with the top category above it."""
+
+    def __init__(self, categories: Sequence[Category]) -> None:
+        self._names = [category.name for category in categories]
+        self.size = len(categories)
+        self.number = {name: at for at, name in enumerate(self._names)}
+        self._parent = [self.number.get(category.parent, -1) for category in categories]
+        self._tops = [at for at, parent in enumerate(self._parent) if parent < 0]
+        self.root_names = [self._names[top] for top in self._tops]
+        self.fallback = FALLBACK if FALLBACK in self.root_names else self.root_names[-1]
+        self.root = [self._tops.index(self._line(at)[-1]) for at in range(self.size)]
+        self.texts: list[list[str]] = [[] for _ in self._tops]
+        for at, category in enumerate(categories):
+            said = (category.title, category.description, *category.words)
+            self.texts[self.root[at]] += [text for text in said if text.strip()]
+
+    def _line(self, at: int) -> list[int]:
+        """A category and those above it."""
+        line = [at]
+        while (at := self._parent[at]) >= 0:
+            line.append(at)
+        return line
+
+    def by_root(self, counts: Sequence[float]) -> list[float]:
+        """The counts of the top categories, with those of all below them."""
+        sums = [0.0] * len(self._tops)
+        for root, count in zip(self.root, counts, strict=True):
+            sums[root] += count
+        return sums
+
+    def deepest(self, root: int, counts: Sequence[float]) -> str:
+        """The category below a top one that the words point to most; the top one if they name none."""
+        below = list(counts)
+        for at, count in enumerate(counts):
+            for above in self._line(at)[1:]:
+                below[above] += count
+        at = self._tops[root]
+        while True:
+            children = [c for c, parent in enumerate(self._parent) if parent == at and below[c] > 0]
+            if not children:
+                return self._names[at]
+            at = max(children, key=lambda child: below[child])
+
+
+class _Meaning:
+    """The words of each category as vectors, and how near to them a vector of no account lies."""
+
+    def __init__(self, texts: Sequence[Sequence[str]], embed: Callable[[Sequence[str]], Vectors]) -> None:
+        import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
+
+        self._vectors = embed([text for group in texts for text in group])
+        ends = np.cumsum([len(group) for group in texts])
+        self._slices = [slice(end - len(group), end) for end, group in zip(ends, texts, strict=True)]
+        raw = self._raw(self._vectors)
+        self._usual, self._spread = np.zeros(len(texts)), np.ones(len(texts))
+        for at, own in enumerate(self._slices):
+            foreign = np.delete(raw[:, at], own)  # the words of the others are what it must be told from
+            if foreign.size and foreign.std() > 0:
+                self._usual[at], self._spread[at] = foreign.mean(), foreign.std()
+
+    def near(self, parts: Sequence[Vectors]) -> Table:
+        """For each row of the parts, how much nearer each category is than the average of them."""
+        import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
+
+        raw = self._raw(np.concatenate(parts))
+        if not np.isfinite(raw).all():
+            raise ValueError("vectors that are no numbers")
+        apart = (raw - self._usual) / self._spread
+        near: Table = np.clip(apart - apart.mean(axis=1, keepdims=True), -_FURTHEST, _FURTHEST)
+        return near
+
+    def _raw(self, vectors: Vectors) -> Table:
+        """The mean cosine to the nearest words of each category."""
+        import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
+
+        cosines = vectors @ self._vectors.T
+        columns = []
+        for own in self._slices:
+            part = cosines[:, own]
+            most = min(_NEAREST, part.shape[1])
+            best = np.sort(part, axis=1)[:, part.shape[1] - most :]
+            columns.append(best.mean(axis=1) if most else np.zeros(len(part)))
+        raw: Table = np.stack(columns, axis=1).astype(np.float64)
+        return raw
+
+
+class _Tagger:
+    """Gives tags by words: what a tool does by its name and verb, what it works with by all it is called."""
+
+    def __init__(self, stems: Stems) -> None:
+        functions = TAGS["function"]
+        others = {
+            f"{d}:{tag}": words for d, tags in TAGS.items() if d != "function" for tag, words in tags.items()
+        }
+        self._functions = [f"function:{tag}" for tag in functions]
+        self._others = list(others)
+        self._function = _Matcher(_numbered(functions.values()), stems)
+        self._other = _Matcher(_numbered(others.values()), stems)
+
+    def tags(self, terms: _Terms, server: Sequence[str]) -> list[str]:
+        """The tags of a tool, those of its name first; at most eight."""
+        does = self._found(self._function, [terms.name, terms.sentence[:_FIRST_TERMS]])
+        works_with = self._found(self._other, [terms.name, terms.title, server, terms.sentence])
+        first = [self._functions[number] for number in islice(does, _MOST_FUNCTIONS)]
+        return [*first, *(self._others[number] for number in works_with)][:MOST_TAGS]
+
+    def _found(self, matcher: _Matcher, texts: Sequence[Sequence[str]]) -> dict[int, None]:
+        return dict.fromkeys(n for text in texts for _, numbers in matcher.find(text) for n in numbers)
+
+
+def _numbered(words: Collection[Sequence[str]]) -> list[tuple[str, int]]:
+    return [(word, at) for at, group in enumerate(words) for word in group]
+
+
+def _tag_words() -> dict[str, dict[str, Sequence[str]]]:
+    return {dimension: dict(tags) for dimension, tags in TAGS.items()}
+
+
+def _shares(evidence: Table) -> Table:
+    """Each row as probabilities."""
+    import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
+
+    raised = np.exp(evidence - evidence.max(axis=1, keepdims=True))
+    shares: Table = raised / raised.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _first_sentence(text: str) -> str:
+    return _SENTENCE_END.split(text[:_MAX_SENTENCE].strip(), maxsplit=1)[0]
+
+
+def _parameter_names(schema: Any) -> list[str]:
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return (
+        [str(name) for name in islice(properties, _MAX_PARAMETERS)] if isinstance(properties, Mapping) else []
+    )

@@ -1,0 +1,187 @@
+"""Measure what an agent pays for each answer of the menu, against the limits that it promises.
+
+Everything is asked of a gateway as an agent would, over all tools there are, and counted exactly (o200k).
+Figures of the tiers add up: who reads T2 has read T0 and T1 before. It starts no server and changes nothing.
+The definitions of the menu belong to a surface, so they come in from above.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Final
+
+from maitred.catalog.counting import count_tokens
+from maitred.disclosure import menu, views
+from maitred.disclosure.answers import SEARCH_TOKENS
+from maitred.gateway import Gateway
+from maitred.model.tools import Tool
+
+MENU_TOKENS: Final = 500
+BRIEF_TOKENS: Final = 299
+
+_A_CALL = 10
+_FULL_ANSWERS = 50
+_SEARCHES = 200
+_FIRST_WORDS = 8
+_P95 = 0.95
+
+Definitions = Callable[[str], Sequence[Mapping[str, Any]]]
+"""The menu as `tools/list` gives it, with a capability index (empty: without one)."""
+
+Counted = Sequence[tuple[str, int]]
+"""What was counted, by the name of each text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one answer costs, in o200k tokens; `limit` is the most it may, `detail` says what was worst."""
+
+    name: str
+    tokens: int
+    limit: int
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it keeps its limit."""
+        return self.tokens <= self.limit
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        return asdict(self) | {"ok": self.ok}
+
+
+async def measure(gateway: Gateway, definitions: Definitions) -> Sequence[Measured]:
+    """Every answer of the menu at its worst; searches as the median, the 95th percentile, and the worst.
+
+    The tools have to stand in their categories already (`Gateway.settled`).
+    """
+    pages = list(_pages(gateway))
+    tiers = [*_tiers(gateway, pages), *_tiers_as_json(gateway, pages)]
+    return [*tiers, *_details(gateway), *_menu(gateway, definitions), *await _searches(gateway)]
+
+
+# --- tiers ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """One page of T2, as a value and as text."""
+
+    name: str
+    page: menu.ToolPage
+    text: str
+
+
+def _tiers(gateway: Gateway, pages: Sequence[_Shown]) -> Iterator[Measured]:
+    hot, first = count_tokens([gateway.hot().text, gateway.browse().text])
+    texts = _counted({shown.name: shown.text for shown in pages})
+    answers = {_group(group): _full(gateway, group) for group in _by_weight(gateway)}
+    yield from _cumulative("", hot, first, texts, _counted(answers))
+
+
+def _tiers_as_json(gateway: Gateway, pages: Sequence[_Shown]) -> Iterator[Measured]:
+    parts = [_json(gateway.hot().to_json()), _json(gateway.categories().to_json())]
+    hot, categories = count_tokens(parts)
+    texts = _counted({shown.name: _json(shown.page.to_json()) for shown in pages})
+    yield from _cumulative(" as JSON", hot, hot + categories, texts, [])
+
+
+def _cumulative(how: str, hot: int, first: int, pages: Counted, answers: Counted) -> Iterator[Measured]:
+    t0, t1, t2, t3 = menu.CUMULATIVE
+    page, tokens = _worst(pages)
+    second = first + tokens
+    yield Measured(name=f"T0{how}", tokens=hot, limit=t0)
+    yield Measured(name=f"T0 and T1{how}", tokens=first, limit=t1)
+    yield Measured(name=f"T0 to T2{how}", tokens=second, limit=t2, detail=f"{page}: {tokens:,}")
+    if answers:
+        names, tokens = _worst(answers)
+        yield Measured(name=f"T0 to T3{how}", tokens=second + tokens, limit=t3, detail=f"{names}: {tokens:,}")
+
+
+def _pages(gateway: Gateway) -> Iterator[_Shown]:
+    """Every page of every category and server, as who follows the cursors is given them."""
+    paths = [f"category/{line.category.name}" for line in gateway.categories().lines]
+    paths += [f"server/{status.name}" for status in gateway.servers() if status.tools]
+    for path in paths:
+        cursor, number = "", 1
+        while number == 1 or cursor:
+            page = gateway.page(path, cursor)
+            shown = page.page
+            yield _Shown(name=f"{path}, page {number}", page=page, text=shown.text)
+            cursor, number = shown.cursor, number + 1
+
+
+def _by_weight(gateway: Gateway) -> Iterator[Sequence[Tool]]:
+    """Tools in groups of as many as one call may ask for: the heaviest, then a spread over the others."""
+    tools = sorted(gateway.visible_tools(), key=lambda tool: (-tool.cost_tokens, tool.name))
+    step = _A_CALL * max(1, len(tools) // (_A_CALL * _FULL_ANSWERS))
+    for start in range(0, len(tools), step):
+        yield tools[start : start + _A_CALL]
+
+
+def _full(gateway: Gateway, tools: Sequence[Tool]) -> str:
+    return gateway.info([tool.name for tool in tools], "full").text
+
+
+def _group(tools: Sequence[Tool]) -> str:
+    return tools[0].name if len(tools) == 1 else f"{tools[0].name} and {len(tools) - 1} more"
+
+
+# --- details, menu, search --------------------------------------------------------------------------------
+
+
+def _details(gateway: Gateway) -> Iterator[Measured]:
+    briefs = _counted({tool.name: gateway.info([tool.name]).text for tool in gateway.visible_tools()})
+    name, tokens = _worst(briefs)
+    yield Measured(name="tool_info, brief", tokens=tokens, limit=BRIEF_TOKENS, detail=name)
+
+
+def _menu(gateway: Gateway, definitions: Definitions) -> Iterator[Measured]:
+    index = gateway.index()
+    texts = {
+        "menu": (_json(definitions("")), MENU_TOKENS),
+        "menu with index": (_json(definitions(index)), MENU_TOKENS + menu.INDEX_TOKENS),
+        "capability index": (index, menu.INDEX_TOKENS),
+        "overview": (gateway.overview(), menu.OVERVIEW_TOKENS),
+    }
+    counts = count_tokens([text for text, _ in texts.values()])
+    for (name, (_, limit)), tokens in zip(texts.items(), counts, strict=True):
+        yield Measured(name=name, tokens=tokens, limit=limit)
+
+
+async def _searches(gateway: Gateway) -> Sequence[Measured]:
+    """Searches for a spread of the tools, each by its name and by the first words of its description."""
+    tools = gateway.visible_tools()
+    answers = {}
+    for tool in tools[:: max(1, -(-len(tools) // _SEARCHES))]:
+        phrases = [tool.key.name]
+        if words := views.first_sentence(tool.description)[0].split()[:_FIRST_WORDS]:
+            phrases.append(" ".join(words))
+        answers[tool.name] = (await gateway.search(phrases)).text
+    counted = sorted(_counted(answers), key=lambda one: one[1])
+    if not counted:
+        return []
+    tokens = [count for _, count in counted]
+    figures = [
+        ("median", round(median(tokens)), f"of {len(tokens)} searches"),
+        ("p95", tokens[int(len(tokens) * _P95)], ""),
+        ("worst", tokens[-1], counted[-1][0]),
+    ]
+    return [
+        Measured(name=f"search_tools, {name}", tokens=count, limit=SEARCH_TOKENS, detail=detail)
+        for name, count, detail in figures
+    ]
+
+
+def _counted(texts: Mapping[str, str]) -> Counted:
+    return list(zip(texts, count_tokens(list(texts.values())), strict=True))
+
+
+def _worst(counted: Counted) -> tuple[str, int]:
+    return max(counted, key=lambda one: one[1], default=("", 0))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

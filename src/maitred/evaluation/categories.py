@@ -1,0 +1,185 @@
+"""Judge where tools stand in the menu by labels that a person gave: how often right, surely, and how wrong.
+
+A label may allow an alternative where two readings are open: strictly only the first counts, leniently both.
+It only compares; placing is done by whoever has the tools. Tools that a person placed are judged like all.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from maitred.errors import ConfigError
+from maitred.model.categories import Placement
+from maitred.model.tools import ToolKey
+
+BANDS: Final = (0.0, 0.5, 0.7, 0.85, 0.95)
+"""Where the bands of confidence begin; the last one ends at 1."""
+
+_HEAD = ("server", "tool", "category", "alternative")
+_MOST_CONFUSIONS = 10
+_MAX_FAULTS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """What a person says of a tool; `alternative` is empty, or a category that is also right."""
+
+    key: ToolKey
+    category: str
+    alternative: str = ""
+
+    def allows(self, category: str) -> bool:
+        """Whether a tool may stand there."""
+        return category in (self.category, self.alternative) and bool(category)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfCategory:
+    """One category: how many tools are labelled and placed so, and how many of them agree (strictly)."""
+
+    category: str
+    labelled: int
+    placed: int
+    right: int
+
+    @property
+    def precision(self) -> float | None:
+        """The share of the placed ones that are labelled so; `None` if none is placed."""
+        return self.right / self.placed if self.placed else None
+
+    @property
+    def recall(self) -> float | None:
+        """The share of the labelled ones that are placed so; `None` if none is labelled."""
+        return self.right / self.labelled if self.labelled else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfBand:
+    """The tools whose confidence is at least `start` and below the next band: how many, how many right."""
+
+    start: float
+    tools: int
+    right: int
+    lenient: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How well placements agree with labels.
+
+    `confusions` are `(labelled, placed, count)` of what is wrong even leniently; `missing` are labels of
+    tools that are not there, which count nowhere else.
+    """
+
+    tools: int
+    missing: int
+    right: int
+    lenient: int
+    categories: Sequence[OfCategory]
+    confusions: Sequence[tuple[str, str, int]]
+    bands: Sequence[OfBand]
+
+    @property
+    def strict_share(self) -> float:
+        """The share of tools that stand where the label says, 0 to 1."""
+        return self.right / self.tools if self.tools else 0.0
+
+    @property
+    def lenient_share(self) -> float:
+        """The same, with alternatives."""
+        return self.lenient / self.tools if self.tools else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        categories = [
+            asdict(one) | {"precision": one.precision, "recall": one.recall} for one in self.categories
+        ]
+        shares = {"strict_share": self.strict_share, "lenient_share": self.lenient_share}
+        return asdict(self) | shares | {"categories": categories}
+
+
+def read_labels(path: Path) -> list[Label]:
+    """The labels of a tab-separated file with the columns `server`, `tool`, `category`, `alternative`.
+
+    A first line with these names is skipped; the last column may be missing.
+
+    Raises:
+        ConfigError: The file cannot be read, is empty, or has faults; each is named with its line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), ["is not UTF-8 text"]) from error
+    faults: list[str] = []
+    labels = list(_labels(text, faults))
+    if faults or not labels:
+        raise ConfigError(str(path), faults[:_MAX_FAULTS] or ["holds no labels"])
+    return labels
+
+
+def _labels(text: str, faults: list[str]) -> Iterator[Label]:
+    seen: dict[ToolKey, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        cells = tuple(cell.strip() for cell in line.split("\t"))
+        if not line.strip() or (number == 1 and cells == _HEAD):
+            continue
+        if len(cells) not in (3, 4) or not all(cells[:3]):
+            faults.append(f"line {number}: must be server, tool, category and alternative, with tabs between")
+            continue
+        key = ToolKey(server=cells[0], name=cells[1])
+        if key in seen:
+            faults.append(f"line {number}: {key.server} {key.name} is given twice, first in line {seen[key]}")
+        seen.setdefault(key, number)
+        yield Label(key=key, category=cells[2], alternative="".join(cells[3:]))
+
+
+def judge(labels: Sequence[Label], placements: Mapping[ToolKey, Placement]) -> Verdict:
+    """Compare labels with where the tools stand."""
+    pairs = [(label, placements[label.key]) for label in labels if label.key in placements]
+    right = [label for label, placed in pairs if placed.category == label.category]
+    wrong = Counter(
+        (label.category, placed.category) for label, placed in pairs if not label.allows(placed.category)
+    )
+    return Verdict(
+        tools=len(pairs),
+        missing=len(labels) - len(pairs),
+        right=len(right),
+        lenient=len(pairs) - wrong.total(),
+        categories=_of_categories(pairs),
+        confusions=[(*pair, count) for pair, count in sorted(wrong.items(), key=_often)[:_MOST_CONFUSIONS]],
+        bands=_of_bands(pairs),
+    )
+
+
+def _often(item: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
+    return -item[1], item[0]
+
+
+def _of_categories(pairs: Sequence[tuple[Label, Placement]]) -> list[OfCategory]:
+    labelled = Counter(label.category for label, _ in pairs)
+    placed = Counter(placement.category for _, placement in pairs)
+    right = Counter(label.category for label, placement in pairs if label.category == placement.category)
+    return [
+        OfCategory(category=name, labelled=labelled[name], placed=placed[name], right=right[name])
+        for name in sorted(labelled | placed)
+    ]
+
+
+def _of_bands(pairs: Sequence[tuple[Label, Placement]]) -> list[OfBand]:
+    ends = [*BANDS[1:], 2.0]
+    bands = []
+    for start, end in zip(BANDS, ends, strict=True):
+        within = [(label, placed.category) for label, placed in pairs if start <= placed.confidence < end]
+        bands.append(
+            OfBand(
+                start=start,
+                tools=len(within),
+                right=sum(label.category == category for label, category in within),
+                lenient=sum(label.allows(category) for label, category in within),
+            )
+        )
+    return bands

@@ -1,0 +1,143 @@
+"""Keeps resources subscribed for as long as somebody wants to hear of them, across the ends of connections.
+
+One task a resource borrows the connection of its server, which keeps the server from being stopped for
+idleness, subscribes, and starts over when the subscription ends. Updates themselves do not come through
+here: servers send them as notices, which the pool hands to its listener. Only what may have been missed
+between two connections is reported from here.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.abc
+import structlog
+
+from maitred.backends.base import Connections
+from maitred.errors import ConnectionLostError, ServerError
+
+log = structlog.get_logger(__name__)
+
+_FIRST_DELAY_S = 1.0
+_MAX_DELAY_S = 60.0
+
+
+class _Held:
+    """One subscribed resource: how many want it, and the task that holds it."""
+
+    def __init__(self, server: str, uri: str, predecessor: "_Held | None") -> None:
+        self.server = server
+        self.uri = uri
+        self.predecessor = predecessor
+        self.wanted = 0
+        self.scope = anyio.CancelScope()
+        self.answered = anyio.Event()
+        self.error: ServerError | None = None
+        self.done = anyio.Event()
+
+
+class Subscriptions:
+    """The resource subscriptions of a gateway; enter it before use and leave it before the connections.
+
+    Args:
+        connections: Lends the connection of a server.
+        on_updated: Gets server and URI of a resource that may have changed while nobody was subscribed.
+    """
+
+    def __init__(self, connections: Connections, *, on_updated: Callable[[str, str], None]) -> None:
+        self._connections = connections
+        self._on_updated = on_updated
+        self._held: dict[tuple[str, str], _Held] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        tasks, self._tasks = self._tasks, None
+        if tasks is None:
+            return None
+        tasks.cancel_scope.cancel()
+        return await tasks.__aexit__(kind, error, trace)
+
+    async def add(self, server: str, uri: str) -> None:
+        """Subscribe, or count one more who wants it; returns when the server has agreed.
+
+        Raises:
+            ServerError: The server cannot be reached or does not agree; nothing is left to be removed.
+        """
+        if self._tasks is None:
+            raise RuntimeError("subscriptions are closed")
+        held = self._held.get((server, uri))
+        if held is None or not held.wanted:
+            held = self._held[server, uri] = _Held(server, uri, predecessor=held)
+            self._tasks.start_soon(self._hold, held)
+        held.wanted += 1
+        try:
+            await held.answered.wait()
+        except anyio.get_cancelled_exc_class():
+            self._release(held)
+            raise
+        if held.error is not None:
+            raise held.error
+
+    def remove(self, server: str, uri: str) -> None:
+        """Count one less who wants it; the last one ends the subscription. Unknown ones are ignored."""
+        if (held := self._held.get((server, uri))) is not None:
+            self._release(held)
+
+    def _release(self, held: _Held) -> None:
+        held.wanted = max(0, held.wanted - 1)
+        if not held.wanted:
+            held.scope.cancel()
+
+    async def _hold(self, held: _Held) -> None:
+        """The task of one resource."""
+        try:
+            if held.predecessor is not None:  # it must not unsubscribe what has just been subscribed
+                await held.predecessor.done.wait()
+                held.predecessor = None
+            with held.scope:
+                await self._follow(held)
+        finally:
+            if self._held.get((held.server, held.uri)) is held:
+                del self._held[held.server, held.uri]
+            held.done.set()
+            held.answered.set()
+
+    async def _follow(self, held: _Held) -> None:
+        """Subscribe again and again; the first failure is the answer to who wanted it."""
+        delay_s, tries = _FIRST_DELAY_S, 0
+        while True:
+            started = anyio.current_time()
+            tries += 1
+            try:
+                reason = await self._subscribed(held)
+            except ServerError as error:
+                reason = str(error)
+                if not held.answered.is_set():
+                    if tries == 1 and isinstance(error, ConnectionLostError):
+                        continue  # the connection had ended and nobody knew; the next one is new
+                    held.error = error
+                    return
+            log.info("a subscription ended", server=held.server, uri=held.uri, reason=reason)
+            if anyio.current_time() - started > _MAX_DELAY_S:
+                delay_s = _FIRST_DELAY_S
+            await anyio.sleep(delay_s)
+            delay_s = min(delay_s * 2, _MAX_DELAY_S)
+
+    async def _subscribed(self, held: _Held) -> str:
+        """Hold one subscription until it ends; returns the reason."""
+        async with (
+            self._connections.connection(held.server) as connection,
+            connection.subscribe(held.uri) as subscription,
+        ):
+            if held.answered.is_set():
+                self._on_updated(held.server, held.uri)
+            held.answered.set()
+            return await subscription.ended()

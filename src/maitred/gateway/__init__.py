@@ -1,0 +1,21 @@
+"""The gateway behind all surfaces; what they may know of it stands in `__all__`."""
+
+from maitred.backends.base import Progress
+from maitred.disclosure.answers import ServerStatus
+from maitred.gateway.core import LOCAL, Gateway, Parts
+from maitred.gateway.ledger import LEDGER_KEY
+from maitred.gateway.menu import Detail
+from maitred.gateway.offers import Offers
+from maitred.model.offers import Offer
+
+__all__ = [
+    "LEDGER_KEY",
+    "LOCAL",
+    "Detail",
+    "Gateway",
+    "Offer",
+    "Offers",
+    "Parts",
+    "Progress",
+    "ServerStatus",
+]

@@ -1,0 +1,341 @@
+"""The gateway: one method for each thing a user can do, and all that the surfaces know.
+
+It answers reads from the catalog's snapshot and never waits for a server to do so; calls go to the servers.
+It knows no transport and no protocol: surfaces parse what comes in and print what goes out. The work is done
+by the parts beside this module; here stands what they come to.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from maitred.backends.base import Progress, ServerPool
+from maitred.catalog.keeper import Keeper, Report
+from maitred.catalog.live import LiveCatalog
+from maitred.catalog.placing import Placer
+from maitred.catalog.snapshot import Snapshot
+from maitred.catalog.usage import UsageRecorder
+from maitred.config.settings import Mode, Settings
+from maitred.disclosure import menu as pages
+from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
+from maitred.disclosure.menu import Categories, HotList, Page, ToolPage
+from maitred.execution.results import ResultPage, ResultStore, Shortener
+from maitred.execution.subscriptions import Subscriptions
+from maitred.gateway.calls import Calls
+from maitred.gateway.context import Context
+from maitred.gateway.events import Events
+from maitred.gateway.figures import Figures, Stats
+from maitred.gateway.finder import Finder
+from maitred.gateway.ledger import Ledger
+from maitred.gateway.menu import Detail, Menu
+from maitred.gateway.offers import Offers
+from maitred.gateway.use_cases import OpenWriter, UseCaseWriting
+from maitred.model.offers import Offer, OfferKind
+from maitred.model.servers import EraChoice
+from maitred.model.tools import Tool, ToolCall
+from maitred.search.engine import SearchEngine
+from maitred.search.found import Semantics
+
+_PAGE_TOOLS = 100
+LOCAL = "local"
+"""The principal who is not told apart: the user of this machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a gateway is made of; `maitred.wiring` makes all of it."""
+
+    catalog: LiveCatalog
+    pool: ServerPool
+    keeper: Keeper
+    search: SearchEngine
+    usage: UsageRecorder
+    results: ResultStore
+    shortener: Shortener
+    subscriptions: Subscriptions
+    events: Events
+    make_placer: Callable[[Settings], Placer]
+    open_writer: OpenWriter
+
+
+class Gateway:
+    """Everything behind the surfaces. `maitred.wiring.open_gateway` makes one and keeps it open.
+
+    `ledger` writes down what principals are given; `figures` tells how tools were used, and computes tiers;
+    `use_cases` has a language model write some.
+    """
+
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        self._parts = parts
+        self._keeper = parts.keeper
+        self._search = parts.search
+        self._results = parts.results
+        self._context = Context(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
+        self._menu = Menu(self._context, self._search.nearest)
+        self._finder = Finder(self._context, self._menu, self._search)
+        self._calls = Calls(
+            self._context,
+            self._menu,
+            usage=parts.usage,
+            shortener=parts.shortener,
+            used=self._search.used,
+            warm=self.warm,
+        )
+        self._offers = Offers(self._context, parts.subscriptions)
+        self.ledger = Ledger(self._context, self._menu, parts.usage)
+        self.figures = Figures(self._context, parts.usage)
+        self.use_cases = UseCaseWriting(self._context, parts.open_writer)
+        parts.catalog.subscribe(lambda _: parts.events.lists_changed())
+
+    # --- configuration ------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now."""
+        return self._context.settings
+
+    async def configure(self, settings: Settings) -> None:
+        """Take over new settings: servers are added, removed and restarted as they differ."""
+        before = self.settings
+        self._context.use(settings)
+        eras: dict[str, EraChoice] = {
+            name: record.facts.era or "auto"
+            for name, record in self.snapshot.servers.items()
+            if name in settings.servers and record.fingerprint == settings.servers[name].fingerprint
+        }
+        await self._parts.pool.configure(settings.servers, eras)
+        await self._keeper.configure(settings.servers, self._parts.make_placer(settings))
+        if _shown(before) != _shown(settings):
+            self._parts.events.lists_changed()
+
+    def listen(self, *, lists: Callable[[], None], resource: Callable[[str], None]) -> None:
+        """Have functions called when what clients list may have changed, and with the URI of a resource.
+
+        They must not block.
+        """
+        self._parts.events.listen(lists=lists, resource=resource)
+
+    def watch(self, called: Callable[[str, bool, float], None]) -> None:
+        """Have a function called after each call of a tool: its server, whether it succeeded, seconds.
+
+        It must not block.
+        """
+        self._calls.watchers.append(called)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The catalog as it is served now."""
+        return self._context.snapshot
+
+    @property
+    def version(self) -> Hashable:
+        """Changes whenever what is read from the menu may have changed."""
+        return self._menu.version
+
+    # --- servers ------------------------------------------------------------------------------------------
+
+    def servers(self) -> list[ServerStatus]:
+        """All configured servers in the order of the configuration."""
+        return self._context.servers()
+
+    def last_output(self, server: str) -> Sequence[str]:
+        """The last lines that a server wrote to its standard error."""
+        return self._parts.pool.last_output(server)
+
+    async def sync(self, names: Sequence[str] = ()) -> list[Report]:
+        """List the tools of servers (all enabled ones by default) and bring the catalog in step."""
+        wanted = list(names) or [name for name, spec in self.settings.servers.items() if spec.enabled]
+        return await self._keeper.sync_all(wanted)
+
+    async def settled(self, timeout_s: float) -> bool:
+        """Wait until every server is known and every tool is placed; false when that takes longer.
+
+        Both are done in the background: for servers that are new, and when the rules or choices changed.
+        """
+        return await self._keeper.settled(timeout_s) and await self._keeper.placed(timeout_s)
+
+    # --- the menu -----------------------------------------------------------------------------------------
+
+    def visible_tools(self) -> list[Tool]:
+        """All tools that may be shown, by published name."""
+        return self._context.visible_tools()
+
+    def mode(self) -> Literal["menu", "all"]:
+        """What `tools/list` shows now: the menu, or all tools while they cost less than the break-even."""
+        mode: Mode = self.settings.disclosure.mode
+        if mode != "auto":
+            return mode
+        if self._keeper.discovering:
+            return "menu"
+        return "all" if self.ledger.raw_tokens < self.settings.disclosure.break_even_tokens else "menu"
+
+    async def listing(self, after: str = "") -> tuple[Literal["menu", "all"], Sequence[Tool], str]:
+        """A page of tools for `tools/list` as `(mode, tools, cursor)`; none in mode `menu`.
+
+        In the modes that show tools, waits a while for servers that are being discovered for the first time.
+        """
+        if self.settings.disclosure.mode != "menu":
+            await self._keeper.settled(self.settings.disclosure.first_list_wait_s)
+        mode = self.mode()
+        if mode == "menu":
+            return mode, [], ""
+        rest = [t for t in self.snapshot.tools if t.name > after and self._context.is_enabled(t.server)]
+        page = rest[:_PAGE_TOOLS]
+        return mode, page, page[-1].name if len(rest) > len(page) else ""
+
+    def schema_of(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a tool by its published name, for the protocol's header checks."""
+        tool = self.snapshot.by_name.get(name)
+        schema = self.snapshot.schema(tool.input_hash) if tool else None
+        return schema if isinstance(schema, dict) else None
+
+    def hot(self) -> HotList:
+        """T0: the tools that are used most."""
+        return self._menu.hot()
+
+    def categories(self) -> Categories:
+        """T1: the categories that hold tools."""
+        return self._menu.categories()
+
+    def page(self, path: str, cursor: str = "", size: int = pages.PAGE_TOOLS) -> ToolPage:
+        """T2: tools of `category/<name>` or `server/<name>`, the most used first; or `tools`, all by name.
+
+        Raises:
+            PathNotFoundError: There is no such category or server.
+            CursorError: The cursor is none of ours.
+        """
+        return self._menu.page(path, cursor, size)
+
+    def browse(self, path: str = "", cursor: str = "", size: int = pages.PAGE_TOOLS) -> Page:
+        """A page as agents read it: T0 and T1 without a path, `servers`, `categories`, or a page of T2.
+
+        Raises:
+            PathNotFoundError: There is no such page.
+            CursorError: The cursor is none of ours.
+        """
+        return self._menu.browse(path, cursor, size)
+
+    def index(self) -> str:
+        """The capability index: what categories there are and how many tools they hold."""
+        return self._menu.index()
+
+    def overview(self) -> str:
+        """What maitred is, what stands behind it, and how to go on, in at most 500 tokens."""
+        return self._menu.overview()
+
+    def info(self, names: Sequence[str], detail: Detail = "brief") -> InfoAnswer:
+        """T3 in full, or in brief: details of some tools by published or raw name.
+
+        Raises:
+            ToolNotFoundError: None of the names is known.
+            ToolWithheldError: Nor can be, since their server is not known yet.
+        """
+        return self._menu.info(names, detail)
+
+    def tool_json(self, tool: Tool) -> Mapping[str, Any]:
+        """Everything about one tool, for programs."""
+        return self._menu.to_json(tool)
+
+    def find(self, name: str) -> Tool:
+        """A tool by its published name, or by its raw name where only one server has it.
+
+        Raises:
+            ToolNotFoundError: No tool, or more than one, has this name.
+        """
+        return self._menu.find(name)
+
+    # --- search -------------------------------------------------------------------------------------------
+
+    async def warm(self, *, wholly: bool = False) -> None:
+        """Build the search index now, so that the first search need not wait; `wholly` waits for vectors."""
+        await self._search.update(self.snapshot)
+        if wholly:
+            await self._search.settled()
+
+    @property
+    def semantics(self) -> Semantics:
+        """How far search goes by meaning now."""
+        return self._search.semantics
+
+    async def search(
+        self,
+        phrases: Sequence[str],
+        *,
+        server: str = "",
+        category: str = "",
+        tags: Sequence[str] = (),
+        read_only: bool = False,
+        limit: int = 5,
+        detail: Detail = "brief",
+    ) -> SearchAnswer:
+        """Find tools by capability; each phrase is one capability.
+
+        Raises:
+            PathNotFoundError: There is no such server or category.
+        """
+        return await self._finder.search(
+            phrases,
+            server=server,
+            category=category,
+            tags=tags,
+            read_only=read_only,
+            limit=limit,
+            detail=detail,
+        )
+
+    # --- calls --------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        call: ToolCall,
+        *,
+        read_only: bool = False,
+        progress: Progress | None = None,
+        shorten_for: str | None = None,
+    ) -> dict[str, Any]:
+        """Call a tool and return its server's answer as it came.
+
+        With `shorten_for`, a principal, an answer over `results.max_tokens` is cut, and kept whole for them.
+
+        Raises:
+            ToolNotFoundError: There is no such tool; the text names the nearest.
+            ToolWithheldError: It exists but cannot be called now; the text says why.
+            ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
+            ServerError: The server failed.
+        """
+        return await self._calls.call(call, read_only=read_only, progress=progress, shorten_for=shorten_for)
+
+    def result(self, principal: str, result_id: str, cursor: str = "") -> ResultPage:
+        """A page of an answer that was too long.
+
+        Raises:
+            ResultNotFoundError: It is not kept (any more), or not for this principal.
+        """
+        return self._results.page(principal, result_id, cursor)
+
+    async def stats(self, days: int = 30) -> Stats:
+        """How tools were used, and what finding them cost.
+
+        Raises:
+            StoreError: The figures cannot be read.
+        """
+        return await self.figures.stats(
+            days, raw_tokens=self.ledger.raw_tokens, menu_tokens=self.ledger.menu_tokens
+        )
+
+    # --- resources and prompts of the servers -------------------------------------------------------------
+
+    @property
+    def offers(self) -> Offers:
+        """Resources, templates and prompts of the servers."""
+        return self._offers
+
+    def offers_of(self, kind: OfferKind) -> Sequence[Offer]:
+        """The offers of a kind, by published name."""
+        return self._offers.list(kind)
+
+
+def _shown(settings: Settings) -> object:
+    """What of the settings decides what clients are shown."""
+    enabled = {name: spec.enabled for name, spec in settings.servers.items()}
+    return settings.disclosure, enabled, settings.categories, settings.tools

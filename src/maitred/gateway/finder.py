@@ -1,0 +1,90 @@
+"""Search as the gateway offers it: phrases and filters in, an answer with what is withheld and why out."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from maitred.config.tags import normalise_tag
+from maitred.disclosure import views
+from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, SearchAnswer
+from maitred.errors import PathNotFoundError
+from maitred.gateway.context import Context
+from maitred.gateway.menu import Detail, Menu
+from maitred.model.tools import Tool
+from maitred.search.engine import SearchEngine
+from maitred.search.found import Filter, Found
+
+MAX_LIMIT = 20
+MAX_PHRASES = 20
+_PHRASE_CHARACTERS = 2_000
+_FULL_TOKENS = 2_000
+_MOST_FULL, _MOST_LINES = 20, 100  # more do not fit the budget of an answer, and need not be rendered
+
+
+class Finder:
+    """Searches for a gateway."""
+
+    def __init__(self, context: Context, menu: Menu, engine: SearchEngine) -> None:
+        self._context = context
+        self._menu = menu
+        self._engine = engine
+
+    async def search(
+        self,
+        phrases: Sequence[str],
+        *,
+        server: str = "",
+        category: str = "",
+        tags: Sequence[str] = (),
+        read_only: bool = False,
+        limit: int = 5,
+        detail: Detail = "brief",
+    ) -> SearchAnswer:
+        """Find tools by capability; see `Gateway.search`."""
+        context = self._context
+        if server and server not in context.settings.servers:
+            raise PathNotFoundError(f"server/{server}", nearest=context.near_servers(server))
+        categories = self._menu.within(category.removeprefix("category/")) if category else frozenset[str]()
+        snapshot = context.snapshot
+        await self._engine.update(snapshot)
+        wanted = [_readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
+        reasons = context.reasons()
+        visible = frozenset(name for name, why in reasons.items() if not why)
+        unknown = visible - snapshot.known
+        only = Filter(
+            visible=visible,
+            server=server,
+            read_only=read_only,
+            categories=categories,
+            tags=frozenset(normalise_tag(tag) or tag for tag in tags),
+        )
+        most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
+        found, note = await self._engine.search(wanted, only, most)
+        counts = Counter(tool.server for tool in found.withheld)
+        return SearchAnswer(
+            phrases=wanted or phrases[:1],
+            results=_results(found, detail),
+            bands=found.bands,
+            withheld={name: (n, reasons[name]) for name, n in counts.items() if name in reasons},
+            unread={name: context.why_not_known(name) for name in reasons if name in unknown},
+            note=note,
+            budget_tokens=context.budget(SEARCH_TOKENS),
+        )
+
+
+def _results(found: Found, detail: Detail) -> list[FoundTool]:
+    """The hits as they are shown, by the snapshot that they are of."""
+
+    def line(tool: Tool) -> str:
+        if detail == "full":
+            return views.full(found.snapshot, tool, _FULL_TOKENS)
+        return views.line(found.snapshot, tool)
+
+    return [
+        FoundTool(tool=hit.tool, line=line(hit.tool), band=hit.band, also=[other.name for other in hit.also])
+        for hit in found.hits[: _MOST_FULL if detail == "full" else _MOST_LINES]
+    ]
+
+
+def _readable(phrase: str) -> str:
+    """A phrase as search reads it: of bounded length, without halves of characters."""
+    return phrase[:_PHRASE_CHARACTERS].encode("utf-8", "replace").decode()

@@ -1,0 +1,373 @@
+"""The menu as this gateway has it now: hot list, categories, pages of tools and servers, details of tools.
+
+Everything here is worked out once for a generation of the catalog and a set of visible servers, then kept;
+after that a page costs a look into a dictionary.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, cast
+
+from maitred.catalog.snapshot import Snapshot
+from maitred.disclosure import menu, views
+from maitred.disclosure.answers import InfoAnswer, ServerStatus
+from maitred.disclosure.budget import pack
+from maitred.disclosure.menu import Categories, CategoryLine, HotList, Page, Summary, ToolPage
+from maitred.disclosure.tiers import hot_list, popular
+from maitred.disclosure.types import parameters
+from maitred.errors import CursorError, MaitredError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
+from maitred.gateway.context import Context
+from maitred.model.tools import Tool
+
+T = TypeVar("T")
+
+Detail = Literal["brief", "full"]
+MAX_NAMES = 10
+_POPULAR = 2
+_KEPT_PAGES = 2_000
+
+
+class Menu:
+    """Makes the pages. `nearest` names the tools that a mistaken name may have meant."""
+
+    def __init__(self, context: Context, nearest: Callable[[str, Snapshot], Sequence[str]]) -> None:
+        self._context = context
+        self._nearest = nearest
+        self._of: Hashable = None
+        self._kept: dict[Hashable, Any] = {}
+
+    @property
+    def version(self) -> Hashable:
+        """Changes whenever any page may have changed."""
+        context = self._context
+        return context.snapshot.generation, context.visible, context.revision
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made under a key for the present version of the menu, or is made now."""
+        if (version := self.version) != self._of or len(self._kept) > _KEPT_PAGES:
+            self._of, self._kept = version, {}
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast("T", self._kept[key])
+
+    # --- T0 and T1 ----------------------------------------------------------------------------------------
+
+    def hot(self) -> HotList:
+        """T0: what is used most; pinned tools first, and a spread over the catalog while there is no use."""
+        return self.kept("hot", self._hot)
+
+    def _hot(self) -> HotList:
+        snapshot = self._context.snapshot
+        pinned = {key for key, choice in self._context.settings.tools.items() if choice.pinned}
+
+        def required(tool: Tool) -> int:
+            return sum(needed for _, _, needed in parameters(snapshot.schema(tool.input_hash), nested=False))
+
+        tools = hot_list(
+            self._context.visible_tools(),
+            snapshot.standings,
+            pinned,
+            at_most=menu.HOT_TOOLS,
+            required=required,
+        )
+        shown = sum(tool.key in pinned for tool in tools)
+        share = (menu.HOT_TOKENS - 150) // menu.HOT_TOOLS
+        return HotList(
+            tools=[Summary(snapshot=snapshot, tool=tool, budget_tokens=share) for tool in tools],
+            pinned=shown,
+            budget_tokens=self._context.budget(menu.HOT_TOKENS),
+        )
+
+    def categories(self) -> Categories:
+        """T1: all categories that hold tools."""
+        return self.kept("categories", self._categories)
+
+    def _categories(self) -> Categories:
+        tools = self._context.visible_tools()
+        return Categories(
+            lines=self._lines(tools),
+            servers=len({tool.server for tool in tools}),
+            tools=len(tools),
+            budget_tokens=self._context.budget(menu.CATEGORIES_TOKENS),
+        )
+
+    def _lines(self, tools: Sequence[Tool]) -> list[CategoryLine]:
+        """A line for each category that holds some of these tools, those below a category right after it."""
+        by_category: dict[str, list[Tool]] = {}
+        for tool in tools:
+            by_category.setdefault(tool.placement.category, []).append(tool)
+        lines = []
+        for category in self._in_order():
+            held = [t for name in self._with_below(category.name) for t in by_category.get(name, ())]
+            if held:
+                standings = self._context.snapshot.standings
+                such = [tool.name for tool in popular(held, standings, _POPULAR)]
+                servers = len({tool.server for tool in held})
+                lines.append(CategoryLine(category=category, tools=len(held), servers=servers, popular=such))
+        return lines
+
+    def _in_order(self) -> list[Any]:
+        found = self._context.categories
+        known = {category.name for category in found}
+        tops = [category for category in found if category.parent not in known]
+
+        def below(name: str) -> list[Any]:
+            return [c for child in found if child.parent == name for c in (child, *below(child.name))]
+
+        return [category for top in tops for category in (top, *below(top.name))]
+
+    def _with_below(self, name: str) -> list[str]:
+        """A category and all below it."""
+        children = [category.name for category in self._context.categories if category.parent == name]
+        return [name, *(inner for child in children for inner in self._with_below(child))]
+
+    def within(self, category: str) -> frozenset[str]:
+        """The names of a category and of all below it.
+
+        Raises:
+            PathNotFoundError: There is no such category.
+        """
+        names = [known.name for known in self._context.categories]
+        if category not in names:
+            near = [f"category/{name}" for name in names if category.casefold()[:4] in name]
+            raise PathNotFoundError(f"category/{category}", nearest=near[:3])
+        return frozenset(self._with_below(category))
+
+    def by_use(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Tools in the order of a page: the best standing first, then by name."""
+        standings = self._context.snapshot.standings
+        if not standings:
+            return sorted(tools, key=lambda tool: tool.name)
+        scores = {key: standing.score for key, standing in standings.items()}
+        return sorted(tools, key=lambda tool: (-scores.get(tool.key, 0.0), tool.name))
+
+    def index(self) -> str:
+        """The capability index: what there is, whichever servers are well now, so that it is stable."""
+        return self.kept("index", self._index)
+
+    def _index(self) -> str:
+        enabled = [tool for tool in self._context.snapshot.tools if self._context.is_enabled(tool.server)]
+        return menu.index(self._lines(enabled), self._context.budget(menu.INDEX_TOKENS))
+
+    def overview(self) -> str:
+        """What maitred is, what stands behind it, and how to go on."""
+        return self.kept("overview", self._overview)
+
+    def _overview(self) -> str:
+        found = self.categories()
+        budget = self._context.budget(menu.OVERVIEW_TOKENS) - 260
+        tops = [line for line in found.lines if not line.category.parent]
+        packed = pack([f"{line.category.name} ({line.tools})" for line in tops], budget)
+        left = [f"{packed.left} more"] if packed.left else []
+        return _OVERVIEW.format(
+            tools=found.tools, servers=found.servers, categories=", ".join([*packed.items, *left]) or "none"
+        )
+
+    # --- T2 -----------------------------------------------------------------------------------------------
+
+    def page(self, path: str, cursor: str = "", size: int = menu.PAGE_TOOLS) -> ToolPage:
+        """T2: tools of `category/<name>` or `server/<name>`, the most used first; or `tools`, all by name.
+
+        Raises:
+            PathNotFoundError: There is no such category or server.
+            CursorError: The cursor is none of ours.
+        """
+        kind, _, name = path.strip("/").partition("/")
+        if kind == "category":
+            held = self.within(name)
+            make, note, below = self._in_category, "", held
+        elif kind == "server" and name in self._context.settings.servers:
+            status = self._context.status(name)
+            note = status.withheld or self._context.why_not_known(name)
+            make, below = self._on_server, frozenset[str]()
+        elif (kind, name) == ("tools", ""):
+            make, note, below = self._all, "", frozenset[str]()
+        else:
+            near = self._context.near_servers(name or kind)
+            raise PathNotFoundError(path, nearest=[*near, *self._near_categories(name or kind)][:3])
+        tools, names = self.kept(("order", kind, name), lambda: make(name))
+        start = _start(cursor, names)
+        size = min(max(size, 1), menu.PAGE_TOOLS)
+        share = (menu.PAGE_TOKENS - 150) // max(size, 1)
+        snapshot = self._context.snapshot
+        shown = tools[start : start + size]
+        lines = [line for line in self.categories().lines if line.category.name in below - {name}]
+        return ToolPage(
+            path=f"{kind}/{name}".rstrip("/"),
+            tools=[Summary(snapshot=snapshot, tool=tool, budget_tokens=share) for tool in shown],
+            start=start,
+            total=len(tools),
+            below=lines,
+            note=note,
+            budget_tokens=self._context.budget(menu.PAGE_TOKENS),
+        )
+
+    def _all(self, name: str) -> tuple[list[Tool], list[str]]:
+        """All tools that may be shown, by name."""
+        tools = [tool for tool in self._context.visible_tools() if tool.name.startswith(name)]
+        return tools, [tool.name for tool in tools]
+
+    def _in_category(self, name: str) -> tuple[list[Tool], list[str]]:
+        held, visible = self.within(name), self._context.visible
+        by_category = self._context.snapshot.by_category
+        tools = [t for one in held for t in by_category.get(one, ()) if t.server in visible]
+        return self._ordered(tools)
+
+    def _on_server(self, name: str) -> tuple[list[Tool], list[str]]:
+        return self._ordered(self._context.snapshot.by_server.get(name, ()))
+
+    def _ordered(self, tools: Sequence[Tool]) -> tuple[list[Tool], list[str]]:
+        ordered = self.by_use(tools)
+        return ordered, [tool.name for tool in ordered]
+
+    def _near_categories(self, name: str) -> list[str]:
+        wanted = name.casefold()
+        names = [category.name for category in self._context.categories]
+        return [f"category/{one}" for one in names if wanted and (wanted in one or one in wanted)]
+
+    def browse(self, path: str = "", cursor: str = "", size: int = menu.PAGE_TOOLS) -> Page:
+        """A page as agents read it: T0 and T1 without a path, `servers`, `categories`, or a page of T2.
+
+        Raises:
+            PathNotFoundError: There is no such page.
+            CursorError: The cursor is none of ours.
+        """
+        path = path.strip("/")
+        if not path:
+            if cursor:
+                raise CursorError(cursor)
+            return Page(text=f"{self.hot().text}\n\n{self.categories().text}")
+        budget = self._context.budget(menu.PAGE_TOKENS)
+        try:
+            if path == "servers":
+                servers = {entry.name: entry for entry in self._context.servers()}
+                return menu.lines_page(list(servers), lambda n: server_line(servers[n]), cursor, budget)
+            if path == "categories":
+                lines = {line.category.name: line.text for line in self.categories().lines}
+                return menu.lines_page(list(lines), lines.__getitem__, cursor, budget)
+        except ValueError:
+            raise CursorError(cursor) from None
+        return self.page(path, cursor, size).page
+
+    # --- T3 -----------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Tool:
+        """A tool by its published name, or by its raw name where only one server has it.
+
+        Raises:
+            ToolNotFoundError: No tool, or more than one, has this name.
+        """
+        snapshot = self._context.snapshot
+        if tool := snapshot.by_name.get(name):
+            return tool
+        same = [tool for tool in snapshot.tools if tool.key.name == name]
+        same = [tool for tool in same if self._context.is_enabled(tool.server)] or same
+        if len(same) == 1:
+            return same[0]
+        nearest = [tool.name for tool in same[:3]] or self._nearest(name, snapshot)
+        raise ToolNotFoundError(name, nearest=nearest)
+
+    def info(self, names: Sequence[str], detail: Detail = "brief") -> InfoAnswer:
+        """Details of some tools by published or raw name; unknown names are answered with the nearest.
+
+        Raises:
+            ToolNotFoundError: None of the names is known.
+            ToolWithheldError: Nor can be, since their server is not known yet.
+        """
+        tools: list[Tool] = []
+        problems: list[MaitredError] = []
+        for name in dict.fromkeys(names[:MAX_NAMES]):
+            try:
+                tools.append(self.find(name))
+            except ToolNotFoundError as error:
+                why = self._context.why_unknown(name)
+                problems.append(ToolWithheldError(name, why) if why else error)
+        if problems and not tools:
+            raise problems[0]
+        budget = self._context.budget(menu.FULL_TOKENS) - 100
+        texts: list[str] = []
+        for tool in tools:  # one after the other: what does not fit need not be rendered
+            texts.append(self.detail(tool, detail, budget))
+            if pack(texts, budget).left:
+                break
+        packed = pack(texts, budget)
+        left = [tool.name for tool in tools[len(packed.items) :]]
+        return InfoAnswer(
+            tools=tools,
+            texts=packed.items,
+            left_out=[*left, *names[MAX_NAMES:]],
+            problems=[str(error) for error in problems],
+        )
+
+    def detail(self, tool: Tool, detail: Detail, budget_tokens: int = menu.FULL_TOKENS) -> str:
+        """One tool, in a few lines or whole, with what stands in the way of calling it."""
+        snapshot = self._context.snapshot
+        withheld = self._context.reason(tool.server)
+        if detail == "full":
+            text = views.full(snapshot, tool, budget_tokens - (40 if withheld else 0))
+        else:
+            text = views.brief(snapshot, tool, self._context.needs(tool.server))
+        return f"{text}\nnot now: {views.first_sentence(withheld, 30)[0]}" if withheld else text
+
+    def to_json(self, tool: Tool) -> Mapping[str, Any]:
+        """Everything about one tool, for programs."""
+        snapshot = self._context.snapshot
+        standing = snapshot.standings.get(tool.key)
+        usage = standing.usage if standing else None
+        return {
+            "tier": "T3",
+            "name": tool.name,
+            "server": tool.server,
+            "raw_name": tool.key.name,
+            "definition": snapshot.definition(tool),
+            "category": tool.placement.category,
+            "confidence": round(tool.placement.confidence, 3),
+            "placed_by": tool.placement.by,
+            "tags": list(tool.placement.tags),
+            "use_cases": list(tool.use_cases),
+            "needs": list(self._context.needs(tool.server)),
+            "withheld": self._context.reason(tool.server),
+            "tokens": tool.cost_tokens,
+            "level": standing.level if standing else "cold",
+            "score": round(standing.score, 4) if standing else 0.0,
+            "usage": {
+                "calls": usage.calls,
+                "success_rate": round(usage.success_rate, 4),
+                "mean_ms": round(usage.mean_ms, 1),
+                "p95_ms": round(usage.p95_ms, 1),
+                "calls_7d": usage.calls_7d,
+                "calls_30d": usage.calls_30d,
+            }
+            if usage
+            else None,
+        }
+
+
+_OVERVIEW = """\
+# maitred: {tools} tools on {servers} servers behind one menu
+
+Categories (tools): {categories}.
+
+1. Know what you need: `search_tools` with short phrases, one capability each. It answers with signatures.
+2. Call what you found by its full name: `call_tool`, or `call_read_only_tool` for what only reads.
+3. Unsure about a parameter: `tool_info`, with detail full for the schema, or read `maitred://tool/NAME`.
+4. Just looking: `list_tools_meta`, then its paths `category/NAME`, `server/NAME` or `servers`.
+
+Resources: `maitred://servers`, `maitred://tools`, `maitred://tool/NAME`, `maitred://server/NAME`,
+`maitred://server/NAME/tools`, `maitred://category/NAME`; an answer that is too long names a
+`maitred://result/ID` with the whole. Resources of servers stand under `maitred://resource/SERVER/URI`.
+"""
+
+
+def _start(cursor: str, names: Sequence[str]) -> int:
+    try:
+        return menu.start_of(cursor, names)
+    except ValueError:
+        raise CursorError(cursor) from None
+
+
+def server_line(status: ServerStatus) -> str:
+    """A server in a line: its path, how many tools it has, what it says of itself or why it is not there."""
+    about = views.first_sentence(status.facts.instructions or status.facts.title, 24)[0]
+    if status.withheld or not status.facts.era:
+        about = status.withheld or "not known yet"
+    return f"server/{status.name}: {status.tools} tools" + (f" - {about}" if about else "")

@@ -1,0 +1,45 @@
+"""Categories and tags as values: where a tool stands in the menu, who says so, and how surely."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+PlacedBy = Literal["", "rules", "person"]
+WrittenBy = Literal["", "model", "person"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Category:
+    """One heading of the menu. `parent` is the name of the heading above it, empty at the top.
+
+    `words` are words and phrases that point to it; they are matched by stem against what a tool is called and
+    what it does.
+    """
+
+    name: str
+    title: str = ""
+    description: str = ""
+    parent: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """Where a tool stands. `confidence` is 0 to 1, 1 where a person said it; `tags` are `dimension:tag`."""
+
+    category: str = ""
+    confidence: float = 0.0
+    by: PlacedBy = ""
+    tags: tuple[str, ...] = ()
+
+
+UNPLACED = Placement()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolChoice:
+    """What a person decided about one tool; what is empty is left to the rules."""
+
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    use_cases: tuple[str, ...] = ()
+    pinned: bool = False

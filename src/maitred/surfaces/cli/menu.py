@@ -1,0 +1,216 @@
+"""`maitred menu` and `categories`: what agents are shown to begin with, and where each tool stands in it."""
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+from rich.text import Text
+
+from maitred.config.choices import set_category, unset_category
+from maitred.config.settings import Settings
+from maitred.config.vocabulary import merged
+from maitred.errors import ConfigError
+from maitred.model.tools import Tool
+from maitred.surfaces.cli.common import (
+    COLUMNS,
+    ConfigOption,
+    JsonOption,
+    config_path,
+    err,
+    known_gateway,
+    out,
+    print_json,
+    run,
+    settings_of,
+)
+from maitred.surfaces.cli.tables import counted, make_table, print_table
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.gateway import Gateway
+
+_BY = {"": "nobody yet", "rules": "rules", "person": "you"}
+_MOST_TAGS = 40
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(menu)
+    app.command()(categories)
+
+
+def menu(
+    path: Annotated[
+        str, typer.Argument(help="category/NAME, server/NAME, servers or categories; none: the first page.")
+    ] = "",
+    config: ConfigOption = None,
+    cursor: Annotated[str, typer.Option(help="Where to go on, as the page before it says.")] = "",
+    page_size: Annotated[int, typer.Option(min=1, max=100, help="Tools on a page at most.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a page of the menu as agents read it."""
+
+    async def go() -> Any:
+        async with known_gateway(settings_of(config)) as gateway:
+            page = gateway.browse(path, cursor, page_size)  # a wrong path is an error with JSON too
+            return _page_json(gateway, path.strip("/"), cursor, page_size) if as_json else page.text
+
+    found = run(go)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(found)
+
+
+def _page_json(gateway: "Gateway", path: str, cursor: str, size: int) -> Any:
+    """T0 and T1, T1 alone, all servers, or a page of T2 with the cursor of the next."""
+    if not path:
+        return {"T0": gateway.hot().to_json(), "T1": gateway.categories().to_json()}
+    if path == "categories":
+        return gateway.categories().to_json()
+    if path == "servers":
+        return {"servers": [server.to_json() for server in gateway.servers()]}
+    page = gateway.page(path, cursor, size)
+    end = page.start + len(page.tools)
+    return page.to_json() | {"cursor": page.cursor_at(len(page.tools)) if end < page.total else ""}
+
+
+def categories(
+    config: ConfigOption = None,
+    tags: Annotated[bool, typer.Option("--tags", help="Also the tags that tools have, by number.")] = False,
+    of: Annotated[list[str] | None, typer.Option(help="Where this tool stands; repeatable.")] = None,
+    choose: Annotated[
+        list[str] | None, typer.Option("--set", metavar="TOOL=CATEGORY", help="Put it there; repeatable.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL", help="Undo --set for this tool; repeatable.")
+    ] = None,
+    write_use_cases: Annotated[
+        bool, typer.Option("--write-use-cases", help="Have the configured language model write use cases.")
+    ] = False,
+    server: Annotated[str, typer.Option(help="With --write-use-cases: for the tools of this server.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Show the categories and what stands in them, or where tools stand; --set and --unset move tools."""
+    settings = settings_of(config)
+    if write_use_cases:
+        out.print(
+            f"Use cases were written for {counted(run(lambda: _write_use_cases(settings, server)), 'tool')}."
+        )
+        return
+    if choose or unset:
+        _choose(settings, config_path(config), choose or [], unset or [])
+        return
+    if of:
+        _show_tools(run(lambda: _tools(settings, of)), as_json=as_json)
+    else:
+        found, counts = run(lambda: _categories(settings))
+        _show_categories(found, counts if tags else None, as_json=as_json)
+
+
+def _show_categories(found: dict[str, Any], counts: list[tuple[str, int]] | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found | ({} if counts is None else {"tags": dict(counts)}))
+        return
+    rows = [
+        (*(one["name"], one["title"]), f"{one['tools']:,}", f"{one['servers']:,}", ", ".join(one["popular"]))
+        for one in found["categories"]
+    ]
+    headings = ("category", "title", "tools", "servers", "such as")
+    print_table(make_table("", headings, rows, numbers=("tools", "servers")))
+    if counts is not None:
+        often = [(tag, f"{count:,}") for tag, count in counts[:_MOST_TAGS]]
+        print_table(make_table("", ("tag", "tools"), often, numbers=("tools",)))
+        if left := len(counts) - len(often):
+            out.print(f"({left} more tags: --json)")
+    out.print(f"{counted(found['tools'], 'tool')} on {counted(found['servers'], 'server')}")
+
+
+async def _categories(settings: Settings) -> tuple[dict[str, Any], list[tuple[str, int]]]:
+    """All categories that hold tools, and the tags with the most used first."""
+    async with known_gateway(settings) as gateway:
+        found = gateway.categories()
+        lines = [line.to_json() for line in found.lines]
+        tags = Counter(tag for tool in gateway.visible_tools() for tag in tool.placement.tags)
+    ordered = sorted(tags.items(), key=lambda item: (-item[1], item[0]))
+    return {"categories": lines, "tools": found.tools, "servers": found.servers}, ordered
+
+
+async def _write_use_cases(settings: Settings, server: str) -> int:
+    """Ask the model, with a bar that shows how far it is."""
+    if server and server not in settings.servers:
+        raise ConfigError("--server", [f"there is no server {server!r} in {settings.source}"])
+    async with known_gateway(settings) as gateway:
+        with Progress(*COLUMNS, console=err, transient=True) as bars:
+            task = bars.add_task("writing use cases", total=None)
+
+            def tell(done: int, total: int) -> None:
+                bars.update(task, completed=done, total=total)
+
+            return await gateway.use_cases.write(server, progress=tell)
+
+
+async def _tools(settings: Settings, names: Sequence[str]) -> list[Tool]:
+    async with known_gateway(settings) as gateway:
+        await gateway.warm()  # unknown names are answered with the nearest, by the index
+        return [gateway.find(name) for name in names]
+
+
+def _show_tools(tools: Sequence[Tool], *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": tool.name,
+                    "server": tool.server,
+                    "raw_name": tool.key.name,
+                    "category": tool.placement.category,
+                    "confidence": round(tool.placement.confidence, 3),
+                    "placed_by": tool.placement.by,
+                    "tags": list(tool.placement.tags),
+                    "use_cases": list(tool.use_cases),
+                }
+                for tool in tools
+            ]
+        )
+        return
+    rows = [
+        (
+            *(tool.name, tool.placement.category or "none", f"{tool.placement.confidence:.2f}"),
+            *(_BY[tool.placement.by], ", ".join(tool.placement.tags)),
+        )
+        for tool in tools
+    ]
+    headings = ("tool", "category", "confidence", "placed by", "tags")
+    print_table(make_table("", headings, rows, numbers=("confidence",)))
+
+
+def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequence[str]) -> None:
+    """Write choices into the configuration file, once all tools and categories are known to exist."""
+    pairs = [pair.rpartition("=")[::2] for pair in choose]
+    known = [category.name for category in merged(settings.categories)]
+    faults = []
+    for pair, (name, category) in zip(choose, pairs, strict=True):
+        if not name:
+            faults.append(f"{pair!r} must be TOOL=CATEGORY")
+        elif category not in known:
+            near = difflib.get_close_matches(category, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            faults.append(f"{category!r} is no category; {hint}")
+    if faults:
+        raise ConfigError("--set", faults)
+    tools = run(lambda: _tools(settings, [*(name for name, _ in pairs), *unset]))
+    for tool, (_, category) in zip(tools, pairs, strict=False):
+        set_category(path, tool.key, category)
+        out.print(Text(f"Put {tool.name} into {category}, in {path}."))
+    for tool in tools[len(pairs) :]:
+        was = unset_category(path, tool.key)
+        said = (
+            f"Took the choice for {tool.name} out of {path}."
+            if was
+            else f"Nothing was chosen for {tool.name}."
+        )
+        out.print(Text(said))

@@ -1,0 +1,147 @@
+"""`maitred stats` and `tiers`: how tools were used, what finding them cost, and which earned a place."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from maitred.model.tools import ToolKey
+from maitred.model.usage import Level, Standing, Usage
+from maitred.surfaces.cli.common import (
+    ConfigOption,
+    JsonOption,
+    known_gateway,
+    out,
+    print_json,
+    run,
+    settings_of,
+)
+from maitred.surfaces.cli.tables import counted, make_table, print_table
+
+LEVELS: Final[tuple[Level, ...]] = ("hot", "warm", "standard", "cold")
+
+_TOP_TOOLS = 15
+_TOP_TIERS = 50
+_FIGURES = ("calls", "succeeded", "mean ms", "p95 ms")
+_TOKENS = ("spent", "raw", "saved")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(stats)
+    app.command()(tiers)
+
+
+def stats(
+    config: ConfigOption = None,
+    days: Annotated[int, typer.Option(min=1, max=90, help="How many days, today being one of them.")] = 30,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how tools were used and what finding them cost, from what all gateways on the catalog counted."""
+
+    async def go() -> Any:
+        async with known_gateway(settings_of(config)) as gateway:
+            return await gateway.stats(days)
+
+    found = run(go)
+    if as_json:
+        print_json(found.to_json())
+        return
+    if found.used:
+        _show_used(f"tools, last {counted(days, 'day')}", "tool", dict(list(found.used.items())[:_TOP_TOOLS]))
+        _show_used("servers", "server", found.by_server)
+    if found.spending:
+        rows = [
+            (
+                *(row.day, row.principal),
+                *(f"{n:,}" for n in (row.spent, row.raw_tokens, row.raw_tokens - row.spent)),
+                "passed" if row.break_even else "",
+            )
+            for row in found.spending
+        ]
+        headings = ("day", "principal", *_TOKENS, "break-even")
+        print_table(make_table("tokens for finding tools", headings, rows, numbers=_TOKENS))
+    out.print(
+        f"{counted(found.calls, 'call')} in {counted(days, 'day')}; {counted(found.tools, 'tool')} on"
+        f" {counted(found.servers, 'server')}, {found.raw_tokens:,} tokens raw"
+    )
+    out.print(_levels(found.levels, found.tiers_at))
+
+
+def _show_used(title: str, what: str, used: Mapping[str, Usage]) -> None:
+    rows = [(name, *_figures(usage)) for name, usage in used.items()]
+    print_table(make_table(title, (what, *_FIGURES), rows, numbers=_FIGURES))
+
+
+def _figures(usage: Usage) -> tuple[str, str, str, str]:
+    """Calls, the share that succeeded, and latencies; nothing but the calls where there were none."""
+    if not usage.calls:
+        return "0", "", "", ""
+    return f"{usage.calls:,}", f"{usage.success_rate:.1%}", f"{usage.mean_ms:,.0f}", f"{usage.p95_ms:,.0f}"
+
+
+def _levels(levels: Mapping[Level, int], at: str) -> str:
+    counts = ", ".join(f"{levels.get(level, 0):,} {level}" for level in LEVELS)
+    return f"tiers ({f'computed {at}' if at else 'never computed'}): {counts}"
+
+
+def tiers(
+    action: Annotated[
+        Literal["", "update"], typer.Argument(metavar="[update]", help="`update` computes them now.")
+    ] = "",
+    config: ConfigOption = None,
+    every: Annotated[bool, typer.Option("--all", help="All tools, also those never called.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the tools by tier, with the score and the figures it comes from; `update` computes them now."""
+
+    async def go() -> tuple[Any, int]:
+        async with known_gateway(settings_of(config)) as gateway:
+            before = gateway.snapshot.standings
+            if action == "update":
+                await gateway.figures.update_tiers()
+            return gateway.snapshot, _moved(before, gateway.snapshot.standings)
+
+    snapshot, moved = run(go)
+    unused = Standing()
+    found = [(tool, snapshot.standings.get(tool.key, unused)) for tool in snapshot.tools]
+    found.sort(key=lambda pair: (-pair[1].score, pair[0].name))
+    levels = Counter(standing.level for _, standing in found)
+    wanted = found if every else [pair for pair in found if pair[1].usage.calls]
+    if as_json:
+        tools = [{"name": tool.name, **_standing_json(standing)} for tool, standing in wanted]
+        moves = {"moved": moved} if action == "update" else {}
+        print_json({"computed": snapshot.tiers_at, "levels": dict(levels), "tools": tools} | moves)
+        return
+    shown = wanted if every else wanted[:_TOP_TIERS]
+    if shown and action != "update":
+        rows = [(s.level, f"{s.score:.3f}", tool.name, *_figures(s.usage)) for tool, s in shown]
+        numbers = ("score", *_FIGURES)
+        print_table(make_table("", ("tier", "score", "tool", *_FIGURES), rows, numbers=numbers))
+        if left := len(wanted) - len(shown):
+            out.print(f"({left:,} more: --all)")
+    out.print(_levels(levels, snapshot.tiers_at))
+    if action == "update":
+        out.print(f"{counted(moved, 'tool')} moved to another tier")
+
+
+def _moved(before: Mapping[ToolKey, Standing], after: Mapping[ToolKey, Standing]) -> int:
+    """How many tools have another level; one without standing is cold."""
+    cold = Standing()
+    return sum(before.get(key, cold).level != after.get(key, cold).level for key in {**before, **after})
+
+
+def _standing_json(standing: Standing) -> dict[str, Any]:
+    usage = standing.usage
+    return {
+        "tier": standing.level,
+        "score": round(standing.score, 4),
+        "calls": usage.calls,
+        "success_rate": round(usage.success_rate, 4),
+        "mean_ms": round(usage.mean_ms, 1),
+        "p95_ms": round(usage.p95_ms, 1),
+        "calls_7d": usage.calls_7d,
+        "calls_30d": usage.calls_30d,
+        "last_used": usage.last_used,
+    }

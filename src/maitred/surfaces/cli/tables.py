@@ -1,0 +1,34 @@
+"""Tables as the commands print them: plain columns, wide enough in files and pipes for whole names."""
+
+from collections.abc import Collection, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from maitred.surfaces.cli.common import out
+
+_WIDE = 200
+
+
+def print_table(table: Table) -> None:
+    """A table as wide as the terminal; a file or a pipe gets it wide enough for most names."""
+    (out if out.is_terminal else Console(width=_WIDE)).print(table)
+
+
+def make_table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
+) -> Table:
+    """A table of texts; the columns whose headings are in `numbers` are set to the right."""
+    table = Table(title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False)
+    for heading in headings:
+        # names of tools are there to be copied
+        table.add_column(heading, overflow="fold", justify="right" if heading in numbers else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def counted(number: int, what: str) -> str:
+    """A number with what it counts, such as `1 tool` or `1,200 tools`."""
+    return f"{number:,} {what}{'s'[: number != 1]}"

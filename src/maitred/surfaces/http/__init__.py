@@ -1,0 +1,1 @@
+"""The HTTP API: what the gateway can do, for programs that speak no MCP."""

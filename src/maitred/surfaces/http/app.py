@@ -1,0 +1,113 @@
+"""The HTTP API, and all that is served over HTTP put together: it, the MCP endpoint, counts and the guard.
+
+Paths are routed as they came, still percent-encoded, since names of servers and tools may contain slashes;
+the routes decode what they take from them.
+"""
+
+from typing import Final
+from urllib.parse import quote
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from maitred import __version__
+from maitred.config.settings import Http
+from maitred.gateway import Gateway
+from maitred.surfaces.http import menu, probes, tools
+from maitred.surfaces.http.errors import answer_errors
+from maitred.surfaces.http.examples import ERRORS
+from maitred.surfaces.http.guard import OPEN, Guard
+from maitred.surfaces.http.metrics import Counted, Metrics
+from maitred.surfaces.http.pages import Pages
+
+_MCP: Final = "/mcp"
+_MAX_BODY: Final = 4 * 1024 * 1024  # as at the MCP endpoint
+_ABOUT: Final = """\
+The tools of many MCP servers behind one address, disclosed in tiers: what is used most (T0), categories (T1),
+summaries (T2), whole definitions (T3). Names in paths are percent-encoded.
+"""
+
+
+def application(gateway: Gateway, settings: Http, mcp: ASGIApp) -> ASGIApp:
+    """The API with an MCP endpoint beside it, whose lifespan is that of the whole."""
+    metrics = Metrics(gateway)
+    both = _Beside(mcp, api(gateway, metrics, guarded=bool(settings.token)))
+    return Counted(Guard(both, settings), metrics)
+
+
+def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:
+    """The API alone; `guarded` has its description say that a token is needed."""
+    pages = Pages(gateway)
+    app = FastAPI(
+        title="maitred",
+        version=__version__,
+        description=_ABOUT,
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    menu.add_routes(app, gateway, pages)
+    tools.add_routes(app, gateway, pages)
+    probes.add_routes(app, gateway, metrics)
+    answer_errors(app)
+    if guarded:
+        _describe_token(app)
+    pages.app = app
+    return _Encoded(pages)
+
+
+def _describe_token(app: FastAPI) -> None:
+    """Say in the description that all routes but the probes need the token."""
+    described = app.openapi()
+    schemes = described["components"].setdefault("securitySchemes", {})
+    schemes["token"] = {"type": "http", "scheme": "bearer", "description": "The token of the gateway."}
+    text, example = ERRORS[401]
+    content = {"schema": {"$ref": "#/components/schemas/Error"}, "example": example}
+    refused = {"description": text, "content": {"application/json": content}}
+    for path, operations in described["paths"].items():
+        for operation in operations.values() if path not in OPEN else ():
+            operation["security"] = [{"token": []}]
+            operation["responses"]["401"] = refused
+
+
+class _Beside:
+    """Passes requests for MCP to one application and all others to the second."""
+
+    def __init__(self, mcp: ASGIApp, other: ASGIApp) -> None:
+        self._mcp = mcp
+        self._other = other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ours = scope["type"] == "http" and scope["path"] != _MCP
+        await (self._other if ours else self._mcp)(scope, receive, send)
+
+
+class _Encoded:
+    """Has an application route paths as they came, and read no body that is too large."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            raw = scope.get("raw_path") or quote(scope["path"]).encode()
+            scope["path"] = raw.decode("ascii", "replace")
+            if scope["method"] != "GET":
+                receive = _limited(receive)
+        await self._app(scope, receive, send)
+
+
+def _limited(receive: Receive) -> Receive:
+    size = 0
+
+    async def limited() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > _MAX_BODY:
+            raise HTTPException(413, "the body is too large")
+        return message
+
+    return limited

@@ -1,0 +1,99 @@
+"""Every error as the API answers it: a status, a stable code, a text, and what a program can use of it.
+
+The table is the one place that knows which error is which status. A failing tool is no error: it is the
+tool's result, with status 200 and `isError`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from maitred.errors import (
+    ArgumentsError,
+    CallTimeoutError,
+    CursorError,
+    MaitredError,
+    NotFoundError,
+    ServerError,
+    ServerUnavailableError,
+    StoreError,
+    ToolWithheldError,
+)
+from maitred.surfaces.http.encoding import encode
+
+log = structlog.get_logger(__name__)
+
+STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
+    (NotFoundError, 404),
+    (ToolWithheldError, 409),
+    (ArgumentsError, 422),
+    (CursorError, 400),
+    (ServerUnavailableError, 503),
+    (CallTimeoutError, 504),
+    (ServerError, 502),
+    (StoreError, 503),
+    (MaitredError, 500),
+)
+"""The first entry that fits an error is its status."""
+
+_FACTS: Final = ("nearest", "faults", "server", "reason", "retry_in_s", "rpc_code", "data")
+_CODES: Final = {
+    400: "request_invalid",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "body_too_large",
+}
+_TEXTS: Final = {404: "there is nothing at this address", 405: "this address does not take this method"}
+
+
+class Refusal(Response):
+    """An error as JSON: `error` is a stable code, `message` a text for people, the rest are facts."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None, **facts: Any
+    ) -> None:
+        body = encode({"error": code, "message": message, **facts})
+        super().__init__(body, status_code=status, headers=headers)
+
+
+def refusal_of(error: MaitredError) -> Refusal:
+    """The answer to an error that was raised on purpose."""
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    facts = {name: value for name in _FACTS if (value := getattr(error, name, None)) not in (None, (), "")}
+    wait_s = facts.get("retry_in_s")
+    headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s else None
+    return Refusal(status, error.code, str(error), headers=headers, **facts)
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Have an application answer all errors in this form."""
+
+    @app.exception_handler(MaitredError)
+    async def expected(_: Request, error: MaitredError) -> Response:
+        return refusal_of(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        malformed = any(one["type"] == "json_invalid" for one in error.errors())
+        code = "json_invalid" if malformed else "request_invalid"
+        return Refusal(400 if malformed else 422, code, "\n".join(faults), faults=faults)
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> Response:
+        code = _CODES.get(error.status_code, "http_error")
+        text = _TEXTS.get(error.status_code, error.detail)
+        return Refusal(error.status_code, code, text, headers=error.headers)
+
+    @app.exception_handler(Exception)
+    async def unexpected(_: Request, error: Exception) -> Response:
+        log.error("a request failed", reason=repr(error))
+        return Refusal(500, "internal", "something is wrong in maitred; its log has more")

@@ -1,0 +1,176 @@
+"""An example of every answer of the API, for its description."""
+
+from typing import Any, Final
+
+_SUMMARY: Final = {
+    "name": "calculator__add",
+    "server": "calculator",
+    "category": "data",
+    "description": "Add two numbers.",
+    "parameters": {"a": "number", "b": "number"},
+}
+_CATEGORY: Final = {
+    "name": "data",
+    "title": "Data processing",
+    "description": "Read, change and compute with data.",
+    "parent": "",
+    "tools": 120,
+    "servers": 9,
+    "popular": ["calculator__add", "tables__read"],
+}
+_SERVER: Final = {
+    "name": "calculator",
+    "target": "calculator-server --stdio",
+    "transport": "stdio",
+    "enabled": True,
+    "tools": 1,
+    "tokens": 64,
+    "protocol_version": "2025-11-25",
+    "version": "1.2.0",
+    "state": "ready",
+    "synced_at": "2026-03-01T09:30:00+00:00",
+    "error": "",
+    "notes": [],
+    "withheld": "",
+}
+_USAGE: Final = {
+    "calls": 40,
+    "success_rate": 0.975,
+    "mean_ms": 3.1,
+    "p95_ms": 8.0,
+    "calls_7d": 12,
+    "calls_30d": 40,
+}
+_SPENDING: Final = {
+    "day": "2026-03-01",
+    "principal": "local",
+    "lists": 4,
+    "list_tokens": 1_900,
+    "answers": 12,
+    "answer_tokens": 2_600,
+    "results": 10,
+    "result_tokens": 5_200,
+    "raw_tokens": 240_000,
+    "spent": 4_500,
+    "break_even": False,
+}
+
+HOT: Final[Any] = {"tier": "T0", "tools": [_SUMMARY | {"calls": 40, "success_rate": 0.975}], "left_out": 0}
+CATEGORIES: Final[Any] = {"tier": "T1", "categories": [_CATEGORY], "left_out": 0, "tools": 120, "servers": 9}
+PAGE: Final[Any] = {
+    "tier": "T2",
+    "path": "category/data",
+    "tools": [_SUMMARY],
+    "categories": [],
+    "total": 120,
+    "note": "",
+    "pagination": {"page": 1, "page_size": 30, "total_count": 120, "total_pages": 4},
+}
+TOOL: Final[Any] = {
+    "tier": "T3",
+    "name": "calculator__add",
+    "server": "calculator",
+    "raw_name": "add",
+    "definition": {
+        "name": "calculator__add",
+        "description": "Add two numbers.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+            "required": ["a", "b"],
+        },
+    },
+    "category": "data",
+    "confidence": 0.91,
+    "placed_by": "rules",
+    "tags": ["operation:compute"],
+    "use_cases": ["add up two amounts"],
+    "needs": [],
+    "withheld": "",
+    "tokens": 64,
+    "level": "hot",
+    "score": 0.82,
+    "usage": _USAGE,
+}
+SEARCH: Final[Any] = {
+    "band": "strong",
+    "bands": {"add numbers": "strong"},
+    "results": [
+        {
+            "name": "calculator__add",
+            "server": "calculator",
+            "category": "data",
+            "line": "calculator__add(a: number, b: number) - Add two numbers.",
+            "band": "strong",
+            "also": [],
+        }
+    ],
+    "withheld": [{"server": "tables", "tools": 2, "reason": "disabled in the configuration"}],
+    "unread": {"slow": "still starting"},
+    "note": "",
+}
+RESULT: Final[Any] = {"content": [{"type": "text", "text": "42"}], "isError": False}
+SERVERS: Final[Any] = {"servers": [_SERVER]}
+SERVER: Final[Any] = _SERVER | {
+    "title": "Calculator",
+    "instructions": "Computes with numbers.",
+    "failures": 0,
+    "starts": 1,
+    "in_flight": 0,
+}
+STATS: Final[Any] = {
+    "days": 30,
+    "servers": 9,
+    "tools": 120,
+    "raw_tokens": 60_000,
+    "menu_tokens": 480,
+    "calls": 40,
+    "used": {"calculator__add": _USAGE | {"errors": 1, "last_used": "2026-03-01T09:41:00+00:00"}},
+    "by_server": {"calculator": _USAGE | {"errors": 1, "last_used": "2026-03-01T09:41:00+00:00"}},
+    "spending": [_SPENDING],
+    "tiers_at": "2026-03-01T04:00:00+00:00",
+    "levels": {"hot": 1, "warm": 4, "standard": 15, "cold": 100},
+}
+ALIVE: Final[Any] = {"status": "ok"}
+METRICS: Final = "# TYPE maitred_tools gauge\nmaitred_tools 120.0\n"
+ERRORS: Final[dict[int, tuple[str, Any]]] = {
+    400: ("The body is not JSON.", {"error": "json_invalid", "message": "body.1: JSON decode error"}),
+    401: ("The token is missing or wrong.", {"error": "unauthorized", "message": "send the token"}),
+    404: (
+        "Nothing has this name; `nearest` may have been meant.",
+        {
+            "error": "tool_not_found",
+            "message": "There is no tool named 'ad'. Did you mean calculator__add?",
+            "nearest": ["calculator__add"],
+        },
+    ),
+    409: (
+        "The tool is there, but cannot be used now.",
+        {
+            "error": "tool_withheld",
+            "message": "Tool 'tables__read' cannot be called now: its server 'tables' is disabled",
+            "reason": "its server 'tables' is disabled",
+        },
+    ),
+    413: ("The body has more than 4 MiB.", {"error": "body_too_large", "message": "the body is too large"}),
+    422: (
+        "The request does not fit its description, or the arguments not the tool's schema.",
+        {"error": "arguments_invalid", "message": "The arguments do not fit", "faults": ["a: is missing"]},
+    ),
+    502: (
+        "The tool's server answered with an error, or went away.",
+        {
+            "error": "protocol_error",
+            "message": "Server 'tables' answered with error -32603",
+            "server": "tables",
+        },
+    ),
+    503: (
+        "What is asked for is not available now.",
+        {"error": "server_unavailable", "message": "Server 'tables' is not available", "server": "tables"},
+    ),
+    504: (
+        "The tool's server did not answer in time; the call may have taken effect.",
+        {"error": "call_timeout", "message": "Server 'tables' did not answer", "server": "tables"},
+    ),
+}

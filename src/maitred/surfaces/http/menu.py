@@ -1,0 +1,121 @@
+"""Routes that read: the tiers T0 to T2, servers, and figures."""
+
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import FastAPI, Path, Query, Request
+from starlette.responses import Response
+
+from maitred.gateway import Gateway
+from maitred.surfaces.http import examples, schemas
+from maitred.surfaces.http.describe import API, ServerName, answers
+from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.http.lookup import category_page, server_of
+from maitred.surfaces.http.pages import Pages
+
+_MAX_PAGE = 100_000
+_MAX_DAYS = 90
+
+CategoryName = Annotated[str, Path(description="The name of a category of T1.", examples=["data"])]
+PageNumber = Annotated[int, Query(ge=1, le=_MAX_PAGE, description="Which page, from 1.", examples=[1])]
+PageSize = Annotated[int, Query(ge=1, le=50, description="How many tools a page has.", examples=[30])]
+Days = Annotated[int, Query(ge=1, le=_MAX_DAYS, description="How many days, today included.", examples=[30])]
+
+
+def add_routes(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
+    """Add the routes."""
+    _add_tiers(app, gateway, pages)
+    _add_servers(app, gateway, pages)
+    _add_stats(app, gateway)
+
+
+def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
+    @app.get(
+        f"{API}/tools/hot",
+        summary="T0: the tools that are used most",
+        tags=["menu"],
+        response_model=schemas.Hot,
+        responses=answers(examples.HOT, unchanged=True),
+    )
+    async def hot(request: Request) -> Response:
+        """The hot list, at most 2,000 tokens: pinned tools, then the most used ones."""
+        return pages.answer(request, lambda: gateway.hot().to_json())
+
+    @app.get(
+        f"{API}/tools/categories",
+        summary="T1: the categories",
+        tags=["menu"],
+        response_model=schemas.Categories,
+        responses=answers(examples.CATEGORIES, unchanged=True),
+    )
+    async def categories(request: Request) -> Response:
+        """The categories that hold tools, with how many, at most 2,000 tokens."""
+        return pages.answer(request, lambda: gateway.categories().to_json())
+
+    @app.get(
+        f"{API}/tools/category/{{name}}",
+        summary="T2: the tools of a category",
+        tags=["menu"],
+        response_model=schemas.ToolPage,
+        responses=answers(examples.PAGE, 404, 422, unchanged=True),
+    )
+    async def category(
+        request: Request, name: CategoryName, page: PageNumber = 1, page_size: PageSize = 30
+    ) -> Response:
+        """A page of summaries, the most used tool first; a page behind the last one is empty."""
+        return pages.answer(request, lambda: category_page(gateway, unquote(name), page, page_size))
+
+
+def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
+    @app.get(
+        f"{API}/servers",
+        summary="All servers",
+        tags=["servers"],
+        response_model=schemas.Servers,
+        responses=answers(examples.SERVERS, unchanged=True),
+    )
+    async def servers(request: Request) -> Response:
+        """All configured servers with their state; values of their environment and headers are not told."""
+        found = gateway.servers()
+        lasting = all(status.health.retry_in_s is None for status in found)  # else the text counts seconds
+        return pages.answer(
+            request,
+            lambda: {"servers": [status.to_json() for status in found]},
+            keep=lasting,
+            of_servers=True,
+        )
+
+    @app.get(
+        f"{API}/servers/{{name}}",
+        summary="One server",
+        tags=["servers"],
+        response_model=schemas.ServerDetail,
+        responses=answers(examples.SERVER, 404, 422, unchanged=True),
+    )
+    async def server(request: Request, name: ServerName) -> Response:
+        """A server with what it says of itself, and how it is doing now."""
+        status = server_of(gateway, unquote(name))
+        detail = {
+            "title": status.facts.title,
+            "instructions": status.facts.instructions,
+            "failures": status.health.failures,
+            "starts": status.health.starts,
+            "in_flight": status.health.in_flight,
+        }
+        return pages.answer(request, lambda: status.to_json() | detail, keep=False)
+
+
+def _add_stats(app: FastAPI, gateway: Gateway) -> None:
+    @app.get(
+        f"{API}/stats",
+        summary="How tools were used",
+        tags=["figures"],
+        response_model=schemas.Stats,
+        responses=answers(examples.STATS, 422, 503),
+    )
+    async def stats(days: Days = 30) -> Response:
+        """Calls by tool and server, and tokens by day and principal."""
+        found = await gateway.stats(days)
+        return Response(
+            encode(found.to_json() | {"levels": dict(found.levels)}), media_type="application/json"
+        )

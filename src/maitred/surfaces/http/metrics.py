@@ -1,0 +1,110 @@
+"""What a Prometheus server reads at `/metrics`, in a registry of its own for each application.
+
+Labels have few values: servers as they are configured, and routes as they are declared; never tools or what
+a client wrote. What the gateway is now is asked when somebody reads.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from maitred.errors import StoreError
+from maitred.gateway import Gateway
+from maitred.model.servers import State
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_MCP: Final = "/mcp"
+
+
+class Metrics:
+    """Counts calls and requests, and tells of the gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._registry = registry = CollectorRegistry()
+        self._calls = Counter("maitred_calls", "Calls of tools.", ["server"], registry=registry)
+        self._errors = Counter("maitred_call_errors", "Calls that failed.", ["server"], registry=registry)
+        self._seconds = Histogram(
+            "maitred_call_seconds", "How long calls took.", ["server"], buckets=_SECONDS, registry=registry
+        )
+        self._requests = Counter(
+            "maitred_http_requests", "Requests answered.", ["route", "status"], registry=registry
+        )
+        self._children: dict[tuple[str, int], Counter] = {}
+        self._tools = Gauge("maitred_tools", "Tools that may be shown.", registry=registry)
+        self._servers = Gauge("maitred_servers", "Servers that are configured.", registry=registry)
+        self._states = Gauge("maitred_servers_by_state", "Servers by state.", ["state"], registry=registry)
+        self._generation = Gauge("maitred_catalog_generation", "The catalog's generation.", registry=registry)
+        self._raw = Gauge(
+            "maitred_raw_list_tokens", "What a list of all definitions costs.", registry=registry
+        )
+        self._today = Gauge(
+            "maitred_tokens_today",
+            "Tokens of all principals since midnight UTC: spent on finding tools, and what raw lists cost.",
+            ["kind"],
+            registry=registry,
+        )
+        gateway.watch(self._called)
+
+    def _called(self, server: str, ok: bool, elapsed_s: float) -> None:  # noqa: FBT001  # as the gateway tells
+        self._calls.labels(server).inc()
+        if not ok:
+            self._errors.labels(server).inc()
+        self._seconds.labels(server).observe(elapsed_s)
+
+    def requested(self, route: str, status: int) -> None:
+        """Count a request that is being answered."""
+        child = self._children.get((route, status))
+        if child is None:
+            child = self._children[route, status] = self._requests.labels(route, str(status))
+        child.inc()
+
+    async def text(self) -> bytes:
+        """Everything, in the text format."""
+        gateway = self._gateway
+        states = [status.health.state for status in gateway.servers()]
+        self._tools.set(len(gateway.visible_tools()))
+        self._servers.set(len(states))
+        for state in State:
+            self._states.labels(state.value).set(states.count(state))
+        self._generation.set(gateway.snapshot.generation)
+        self._raw.set(gateway.ledger.raw_tokens)
+        try:
+            day = datetime.now(UTC).date().isoformat()
+            today = [row for row in (await gateway.stats(1)).spending if row.day == day]
+        except StoreError:
+            self._today.clear()  # no figure is better than an old one
+        else:
+            self._today.labels("spent").set(sum(row.spent for row in today))
+            self._today.labels("raw").set(sum(row.raw_tokens for row in today))
+        return generate_latest(self._registry)
+
+
+class Counted:
+    """Counts every request of an ASGI application by its route and status."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on and count its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._metrics.requested(_route(scope), message["status"])
+            await send(message)
+
+        await self._app(scope, receive, counting)
+
+
+def _route(scope: Scope) -> str:
+    route = getattr(scope.get("route"), "path_format", "")
+    return route or (_MCP if scope["path"] == _MCP else "none")

@@ -1,0 +1,65 @@
+"""Routes for whoever watches the gateway: is it alive, is it ready, what are its figures."""
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from maitred.gateway import Gateway
+from maitred.surfaces.http import examples, schemas
+from maitred.surfaces.http.describe import answers
+from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.http.errors import Refusal
+from maitred.surfaces.http.metrics import CONTENT_TYPE, Metrics
+
+
+def add_routes(app: FastAPI, gateway: Gateway, metrics: Metrics) -> None:
+    """Add the routes."""
+    _add_probes(app, gateway)
+    _add_metrics(app, metrics)
+
+
+def _add_probes(app: FastAPI, gateway: Gateway) -> None:
+    fine = encode({"status": "ok"})
+
+    @app.get(
+        "/healthz",
+        summary="Whether the process answers",
+        tags=["probes"],
+        response_model=schemas.Alive,
+        responses=answers(examples.ALIVE),
+    )
+    async def healthz() -> Response:
+        """Always 200; no token is needed."""
+        return Response(fine, media_type="application/json")
+
+    @app.get(
+        "/readyz",
+        summary="Whether all tools are known",
+        tags=["probes"],
+        response_model=schemas.Alive,
+        responses=answers(examples.ALIVE, 503),
+    )
+    async def readyz() -> Response:
+        """200 once the catalog is loaded and no server is being discovered for the first time."""
+        if gateway.snapshot.generation < 0:
+            return Refusal(503, "not_ready", "the catalog is not loaded yet")
+        if not await gateway.settled(0):
+            return Refusal(503, "not_ready", "servers are being discovered for the first time")
+        return Response(fine, media_type="application/json")
+
+
+def _add_metrics(app: FastAPI, metrics: Metrics) -> None:
+    @app.get(
+        "/metrics",
+        summary="Figures for Prometheus",
+        tags=["probes"],
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The text format.",
+                "content": {"text/plain": {"schema": {"type": "string"}, "example": examples.METRICS}},
+            }
+        },
+    )
+    async def text() -> Response:
+        """Calls and requests since the start, and what the gateway is now."""
+        return Response(await metrics.text(), headers={"Content-Type": CONTENT_TYPE})

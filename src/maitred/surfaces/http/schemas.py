@@ -1,0 +1,252 @@
+"""What goes in and out of the API, as its description tells it.
+
+Only the body of a call is read through these models. Answers are values of the gateway, encoded as they are:
+the models describe them, and a test holds every answer against them.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Band = Literal["strong", "fair", "weak", "none"]
+
+
+class Error(BaseModel):
+    """An error. Beside these there may be facts such as `server`, `reason` or `retry_in_s` (seconds)."""
+
+    error: str = Field(description="A stable code.")
+    message: str = Field(description="What is wrong, where, and what to do next.")
+    nearest: list[str] = Field(default=[], description="Names that may have been meant.")
+    faults: list[str] = Field(default=[], description="What is wrong with the request, one fault each.")
+
+
+class CallBody(BaseModel):
+    """A call of a tool."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"arguments": {"a": 2, "b": 40}}]}
+    )
+
+    arguments: dict[str, Any] = Field(default={}, description="The arguments, by the tool's input schema.")
+    read_only: bool = Field(default=False, description="Refuse a tool that is not marked read-only.")
+
+
+class CallResult(BaseModel):
+    """A tool's result as its server wrote it; a tool that failed says so by `isError`."""
+
+    content: list[dict[str, Any]] = Field(default=[], description="Text, images and other content blocks.")
+    structuredContent: Any = None  # noqa: N815  # the protocol's name
+    isError: bool = False  # noqa: N815
+
+
+class Summary(BaseModel):
+    """A tool in a list. A parameter that may be left out ends in `?`."""
+
+    name: str = Field(description="The published name.")
+    server: str
+    category: str
+    description: str
+    parameters: dict[str, str] = Field(description="Parameters at the top level, with their types.")
+    more_parameters: Count = Field(default=0, description="How many parameters did not fit.")
+    calls: Count | None = Field(default=None, description="Calls in the last 30 days, in T0 only.")
+    success_rate: Share | None = None
+
+
+class Hot(BaseModel):
+    """T0: the tools that are used most."""
+
+    tier: Literal["T0"]
+    tools: list[Summary]
+    left_out: Count = Field(description="How many did not fit the budget.")
+
+
+class CategoryLine(BaseModel):
+    """A category with what stands in it and below it."""
+
+    name: str
+    title: str
+    description: str
+    parent: str = Field(description="The category above it; empty at the top.")
+    tools: Count
+    servers: Count
+    popular: list[str] = Field(description="Two tools of it.")
+
+
+class Categories(BaseModel):
+    """T1: the categories that hold tools."""
+
+    tier: Literal["T1"]
+    categories: list[CategoryLine]
+    left_out: Count
+    tools: Count
+    servers: Count
+
+
+class Pagination(BaseModel):
+    """Where a page stands."""
+
+    page: Annotated[int, Field(ge=1)]
+    page_size: Annotated[int, Field(ge=1, le=50)]
+    total_count: Count
+    total_pages: Count
+
+
+class ToolPage(BaseModel):
+    """T2: tools of a category, the most used first."""
+
+    tier: Literal["T2"]
+    path: str
+    tools: list[Summary]
+    categories: list[CategoryLine] = Field(description="The categories below it, on the first page.")
+    total: Count
+    note: str
+    pagination: Pagination
+
+
+class ToolUsage(BaseModel):
+    """How a tool was used when the tiers were last computed."""
+
+    calls: Count
+    success_rate: Share
+    mean_ms: float
+    p95_ms: float
+    calls_7d: Count
+    calls_30d: Count
+
+
+class ToolDetail(BaseModel):
+    """T3: everything about one tool."""
+
+    tier: Literal["T3"]
+    name: str
+    server: str
+    raw_name: str
+    definition: dict[str, Any] = Field(description="As its server wrote it, under the published name.")
+    category: str
+    confidence: Share
+    placed_by: str
+    tags: list[str]
+    use_cases: list[str]
+    needs: list[str] = Field(description="Variables and files that its server's configuration refers to.")
+    withheld: str = Field(description="Why it cannot be called now; empty if it can.")
+    tokens: Count = Field(description="What its definition costs a model (o200k).")
+    level: Literal["hot", "warm", "standard", "cold"]
+    score: Share
+    usage: ToolUsage | None
+
+
+class Found(BaseModel):
+    """A search result."""
+
+    name: str
+    server: str
+    category: str
+    line: str = Field(description="A line to call from, or the definition with `detail=full`.")
+    band: Band = Field(description="How well it fits.")
+    also: list[str] = Field(description="The same tool on other servers.")
+
+
+class Withheld(BaseModel):
+    """Tools of a server that match, but may not be shown now."""
+
+    server: str
+    tools: Count
+    reason: str
+
+
+class SearchResult(BaseModel):
+    """Search results, best first; with `band` weak or none, nothing relevant is there."""
+
+    band: Band
+    bands: dict[str, Band] = Field(description="How well the best result serves each phrase.")
+    results: list[Found]
+    withheld: list[Withheld]
+    unread: dict[str, str] = Field(description="Servers whose tools are not known yet, and why.")
+    note: str = Field(description="What search had to do without.")
+
+
+class Server(BaseModel):
+    """A configured server."""
+
+    name: str
+    target: str = Field(description="Its command line or address.")
+    transport: Literal["stdio", "http", "sse", "memory"]
+    enabled: bool
+    tools: Count
+    tokens: Count
+    protocol_version: str
+    version: str
+    state: Literal["idle", "starting", "ready", "stopping", "failed"]
+    synced_at: str
+    error: str
+    notes: list[str]
+    withheld: str = Field(description="Why its tools are not shown now; empty if they are.")
+
+
+class ServerDetail(Server):
+    """A configured server with what it says of itself, and how it is doing."""
+
+    title: str
+    instructions: str
+    failures: Count = Field(description="Failures in a row.")
+    starts: Count
+    in_flight: Count = Field(description="Calls that run now.")
+
+
+class Servers(BaseModel):
+    """All configured servers, in the order of the configuration."""
+
+    servers: list[Server]
+
+
+class Usage(BaseModel):
+    """Calls over a window of days; latencies in milliseconds."""
+
+    calls: Count
+    errors: Count
+    success_rate: Share
+    mean_ms: float
+    p95_ms: float
+    calls_7d: Count
+    calls_30d: Count
+    last_used: str
+
+
+class Spending(BaseModel):
+    """The tokens of one principal on one day (UTC)."""
+
+    day: str
+    principal: str
+    lists: Count
+    list_tokens: Count
+    answers: Count
+    answer_tokens: Count
+    results: Count
+    result_tokens: Count
+    raw_tokens: Count
+    spent: Count
+    break_even: bool
+
+
+class Stats(BaseModel):
+    """How tools were used, and what finding them cost."""
+
+    days: int
+    servers: Count
+    tools: Count
+    raw_tokens: Count
+    menu_tokens: Count
+    calls: Count
+    used: dict[str, Usage]
+    by_server: dict[str, Usage]
+    spending: list[Spending]
+    tiers_at: str
+    levels: dict[str, Count]
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]

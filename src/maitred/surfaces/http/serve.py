@@ -1,0 +1,78 @@
+"""Run an ASGI application under uvicorn until it is told to stop."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+from maitred.config.http import check_address
+from maitred.config.settings import Http
+from maitred.errors import ConfigError
+
+_GRACE_S: Final = 5
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready; leaves signals to whoever runs it, so that servers are ended in good order."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in getattr(self, "servers", []):
+            for bound in server.sockets:
+                host, port = bound.getsockname()[:2]
+                self._ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve_http(
+    app: ASGIApp,
+    settings: Http,
+    *,
+    stop: anyio.Event,
+    ready: Callable[[str], None],
+    ending: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until `stop` is set; `ready` is called with the address once requests are taken.
+
+    `ending` is called before connections are closed, to end what would keep them open.
+
+    Raises:
+        ConfigError: The address is refused, or cannot be bound.
+    """
+    check_address(settings)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        log_config=None,
+        timeout_graceful_shutdown=_GRACE_S,
+        ws="none",
+    )
+    server = _Server(config, ready)
+
+    async def end() -> None:
+        await stop.wait()
+        ending()
+        server.should_exit = True
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(end)
+        try:
+            await server.serve()
+        except SystemExit as error:  # uvicorn's way to say that it cannot bind
+            where = f"{settings.host}:{settings.port}"
+            raise ConfigError("serve", [f"cannot listen on {where}; is something else there?"]) from error
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,124 @@
+"""Routes about single tools: find them, read one whole (T3), call it."""
+
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from fastapi import FastAPI, Query, Request
+from starlette.responses import Response
+
+from maitred.gateway import Detail, Gateway
+from maitred.model.tools import ToolCall
+from maitred.surfaces.http import examples, schemas
+from maitred.surfaces.http.describe import API, ServerName, ToolName, answers
+from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.http.lookup import tool_of
+from maitred.surfaces.http.pages import Pages
+
+_JSON = "application/json"
+
+Phrase = Annotated[str, Query(min_length=1, max_length=2_000)]
+Phrases = Annotated[
+    list[Phrase],
+    Query(
+        min_length=1,
+        max_length=20,
+        description="A capability in a few words; repeated for several.",
+        examples=[["add numbers"]],
+    ),
+]
+ServerFilter = Annotated[str, Query(description="Only tools of this server.", examples=[""])]
+CategoryFilter = Annotated[
+    str, Query(description="Only tools of this category and below.", examples=["data"])
+]
+Tags = Annotated[
+    list[str],
+    Query(max_length=20, description="Only tools with all of these tags.", examples=[["operation:read"]]),
+]
+ReadOnly = Annotated[bool, Query(description="Only tools that are marked read-only.", examples=[False])]
+Limit = Annotated[int, Query(ge=1, le=20, description="Results for each phrase.", examples=[5])]
+HowMuch = Annotated[Detail, Query(description="A line for each tool, or its definition.", examples=["brief"])]
+
+
+def add_routes(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
+    """Add the routes."""
+    _add_search(app, gateway)
+    _add_tool(app, gateway, pages)
+    _add_call(app, gateway)
+
+
+def _add_search(app: FastAPI, gateway: Gateway) -> None:
+    @app.get(
+        f"{API}/tools/search",
+        summary="Find tools by what they do",
+        tags=["tools"],
+        response_model=schemas.SearchResult,
+        responses=answers(examples.SEARCH, 404, 422),
+    )
+    async def search(
+        q: Phrases,
+        server: ServerFilter = "",
+        category: CategoryFilter = "",
+        tag: Tags = [],  # noqa: B006  # FastAPI copies it
+        read_only: ReadOnly = False,  # noqa: FBT002  # a query parameter
+        limit: Limit = 5,
+        detail: HowMuch = "brief",
+    ) -> Response:
+        """Search by words and by meaning; the best result of every phrase comes before any second best."""
+        answer = await gateway.search(
+            q, server=server, category=category, tags=tag, read_only=read_only, limit=limit, detail=detail
+        )
+        return Response(encode(_found(answer)), media_type=_JSON)
+
+
+def _found(answer: Any) -> dict[str, Any]:
+    return {
+        "band": answer.band,
+        "bands": dict(answer.bands),
+        "results": [
+            {
+                "name": found.tool.name,
+                "server": found.tool.server,
+                "category": found.tool.placement.category,
+                "line": found.line,
+                "band": found.band,
+                "also": list(found.also),
+            }
+            for found in answer.results
+        ],
+        "withheld": [
+            {"server": name, "tools": count, "reason": why} for name, (count, why) in answer.withheld.items()
+        ],
+        "unread": dict(answer.unread),
+        "note": answer.note,
+    }
+
+
+def _add_tool(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
+    @app.get(
+        f"{API}/tools/{{server}}/{{tool}}",
+        summary="T3: everything about one tool",
+        tags=["tools"],
+        response_model=schemas.ToolDetail,
+        responses=answers(examples.TOOL, 404, 409, 422, unchanged=True),
+    )
+    async def tool(request: Request, server: ServerName, tool: ToolName) -> Response:
+        """The definition as its server wrote it, where it stands in the menu, and how it was used."""
+        found = await tool_of(gateway, unquote(server), unquote(tool))
+        described = gateway.tool_json(found)
+        return pages.answer(request, lambda: described, keep=not described["withheld"])
+
+
+def _add_call(app: FastAPI, gateway: Gateway) -> None:
+    @app.post(
+        f"{API}/tools/{{server}}/{{tool}}/call",
+        summary="Call a tool",
+        tags=["tools"],
+        response_model=schemas.CallResult,
+        responses=answers(examples.RESULT, 400, 404, 409, 413, 422, 502, 503, 504),
+    )
+    async def call(server: ServerName, tool: ToolName, body: schemas.CallBody) -> Response:
+        """The tool's result as it came; a tool that fails is status 200 with `isError`."""
+        found = await tool_of(gateway, unquote(server), unquote(tool), wait=True)
+        request = ToolCall(name=found.name, arguments=body.arguments)
+        result = await gateway.call(request, read_only=body.read_only)
+        return Response(encode(result), media_type=_JSON)

@@ -1,0 +1,92 @@
+"""Complete the arguments of our own templates and prompts: names of tools, servers and categories, and tasks.
+
+A task (of prompt `find_tool`) is completed with use cases of tools and titles of categories; ids of results
+are not completed, since who has one was told it. What begins as typed comes first, then what contains it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from maitred.gateway import Gateway
+from maitred.surfaces.mcp.prompts import DEFINITIONS, FIND_TOOL, TASK
+from maitred.surfaces.mcp.resources import TEMPLATES
+
+MOST: Final = 100
+"""How many values the protocol allows in an answer."""
+
+
+class OwnCompletions:
+    """Completes what is our own."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._tasks: tuple[object, Sequence[str]] = (None, ())
+
+    def for_prompt(self, name: str, argument: str, typed: str) -> dict[str, Any] | None:
+        """The result of `completion/complete` for a prompt; `None` if it is not ours."""
+        if all(name != definition["name"] for definition in DEFINITIONS):
+            return None
+        return completed(self._use_cases() if (name, argument) == (FIND_TOOL, TASK) else (), typed)
+
+    def for_template(self, template: str, argument: str, typed: str) -> dict[str, Any] | None:
+        """The result of `completion/complete` for a template; `None` if it is not ours."""
+        kind = TEMPLATES.get(template)
+        if kind is None:
+            return None
+        if argument != ("id" if kind == "result" else "name"):
+            raise MCPError(INVALID_PARAMS, f"{template} has no variable {argument!r}")
+        return completed(self._names(kind), typed)
+
+    def _names(self, kind: str) -> Sequence[str]:
+        if kind == "tool":
+            return [tool.name for tool in self._gateway.visible_tools()]
+        if kind == "server":
+            return list(self._gateway.settings.servers)
+        if kind == "category":
+            return [line.category.name for line in self._gateway.categories().lines]
+        return ()
+
+    def _use_cases(self) -> Sequence[str]:
+        version = self._gateway.version
+        if self._tasks[0] != version:
+            cases = {case for tool in self._gateway.visible_tools() for case in tool.use_cases}
+            titles = [line.category.title for line in self._gateway.categories().lines if line.category.title]
+            self._tasks = (version, [*titles, *sorted(cases)])
+        return self._tasks[1]
+
+
+def completed(values: Sequence[str], typed: str) -> dict[str, Any]:
+    """The values that begin with what was typed, then those that contain it, in any case of letters."""
+    wanted = typed.casefold()
+    begin: list[str] = []
+    hold: list[str] = []
+    for value in values:
+        folded = value.casefold()
+        if folded.startswith(wanted):
+            begin.append(value)
+        elif wanted in folded:
+            hold.append(value)
+    found = [*begin, *hold]
+    return _result(found[:MOST], total=len(found), more=len(found) > MOST)
+
+
+def bounded(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A server's answer with no more values than the protocol allows, and none that is no text."""
+    given = result.get("completion")
+    completion = given if isinstance(given, Mapping) else {}
+    listed = completion.get("values")
+    values = [value for value in listed if isinstance(value, str)] if isinstance(listed, list) else []
+    total = completion.get("total")
+    known = isinstance(total, int) and not isinstance(total, bool)
+    more = completion.get("hasMore") is True or len(values) > MOST
+    return _result(values[:MOST], total=total if known else None, more=more)
+
+
+def _result(values: Sequence[str], *, total: int | None, more: bool) -> dict[str, Any]:
+    completion: dict[str, Any] = {"values": list(values), "hasMore": more}
+    if total is not None:
+        completion["total"] = total
+    return {"resultType": "complete", "completion": completion}

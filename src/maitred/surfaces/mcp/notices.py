@@ -1,0 +1,294 @@
+"""Tell clients of both eras what changed: which lists, and which resources they want to hear of.
+
+Changes come in from the gateway; what comes within a tenth of a second goes out as one notice of each kind.
+A list is announced only if it differs from what any client can have seen. Handshake-era clients are told on
+their connection; stateless ones on the streams that they opened, which are the SDK's. For a resource of a
+server somebody must be subscribed there: that lasts as long as the connection or stream of who asked.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Literal
+from weakref import WeakKeyDictionary, WeakSet
+
+import anyio
+import mcp_types as types
+import structlog
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from maitred.errors import MaitredError
+from maitred.gateway import Gateway
+from maitred.gateway.offers import is_ours
+
+log = structlog.get_logger(__name__)
+
+Context = ServerRequestContext[Any, Any]
+ListKind = Literal["tools", "resources", "prompts"]
+Release = Callable[[], None]
+
+_EVENTS: Mapping[ListKind, ServerEvent] = {
+    "tools": ToolsListChanged(),
+    "resources": ResourcesListChanged(),
+    "prompts": PromptsListChanged(),
+}
+_DEBOUNCE_S: Final = 0.1
+_TELL_S: Final = 5.0
+_AGREE_S: Final = 3.0
+_RETRY_S: Final = 30.0
+_MOST_RESOURCES: Final = 1_000
+_RESULTS: Final = "maitred://result/"
+
+
+class Lists:
+    """Knows which lists differ from what clients may have seen: told by the last notice, or listed since."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._kept: dict[ListKind, tuple[object, str]] = {}
+        self._seen: dict[ListKind, set[str]] = {kind: {self._now(kind)} for kind in _EVENTS}
+
+    def shown(self, kind: ListKind) -> None:
+        """A client was given a list, as it is now."""
+        self._seen[kind].add(self._now(kind))
+
+    def changed(self) -> list[ListKind]:
+        """The lists to announce; from here on they count as announced."""
+        now = {kind: self._now(kind) for kind in _EVENTS}
+        changed = [kind for kind in _EVENTS if self._seen[kind] != {now[kind]}]
+        self._seen = {kind: {now[kind]} for kind in _EVENTS}
+        return changed
+
+    def _now(self, kind: ListKind) -> str:
+        """A fingerprint of a list as it is; worked out once for a version of the menu."""
+        version = (self._gateway.version, self._gateway.mode() if kind == "tools" else "")
+        if kind not in self._kept or self._kept[kind][0] != version:
+            self._kept[kind] = (version, self._fingerprint(kind))
+        return self._kept[kind][1]
+
+    def _fingerprint(self, kind: ListKind) -> str:
+        gateway = self._gateway
+        entries: Sequence[object]
+        if kind == "tools" and gateway.mode() == "menu":
+            entries = [gateway.index()]
+        elif kind == "tools":
+            enabled = {name for name, spec in gateway.settings.servers.items() if spec.enabled}
+            tools = [tool for tool in gateway.snapshot.tools if tool.server in enabled]
+            entries = [
+                (t.name, t.title, t.description, t.input_hash, t.output_hash, t.annotations, t.extra)
+                for t in tools
+            ]
+        elif kind == "resources":
+            offers = [*gateway.offers_of("resource"), *gateway.offers_of("template")]
+            entries = [(offer.key.kind, offer.name, offer.definition) for offer in offers]
+        else:
+            entries = [(offer.name, offer.definition) for offer in gateway.offers_of("prompt")]
+        digest = hashlib.sha256()
+        for entry in entries:
+            digest.update(repr(entry).encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+
+class Notices:
+    """Takes what changed and tells clients; `run` must run beside the server.
+
+    Args:
+        gateway: Whose changes are told, and who subscribes at servers.
+        lists: Which lists differ.
+        check: Raises if a resource of ours is not there.
+    """
+
+    def __init__(self, gateway: Gateway, lists: Lists, check: Callable[[str], Awaitable[None]]) -> None:
+        self._gateway = gateway
+        self._lists = lists
+        self._check = check
+        self._bus = InMemorySubscriptionBus()
+        self._streams = ListenHandler(self._bus)
+        self._connections: WeakSet[Connection] = WeakSet()
+        self._subscribed: WeakKeyDictionary[Connection, dict[str, Release]] = WeakKeyDictionary()
+        self._watched: Counter[str] = Counter()
+        self._updated: set[str] = set()
+        self._look_at_lists = False
+        self._news = anyio.Event()
+        gateway.listen(lists=self._on_lists, resource=self._on_resource)
+
+    def close(self) -> None:
+        """Let open change streams end in good order."""
+        self._streams.close()
+
+    def connected(self, connection: Connection) -> None:
+        """A handshake-era client may be told of changes from now on."""
+        self._connections.add(connection)
+
+    # --- what changed -------------------------------------------------------------------------------------
+
+    def _on_lists(self) -> None:
+        self._look_at_lists = True
+        self._updated.update(uri for uri in self._watched if is_ours(uri) and not uri.startswith(_RESULTS))
+        self._news.set()
+
+    def _on_resource(self, uri: str) -> None:
+        if uri in self._watched:
+            self._updated.add(uri)
+            self._news.set()
+
+    async def run(self) -> None:
+        """Tell clients of changes as they come; runs until cancelled."""
+        while True:
+            await self._news.wait()
+            await anyio.sleep(_DEBOUNCE_S)
+            self._news = anyio.Event()
+            updated, self._updated = sorted(self._updated), set()
+            kinds = self._lists.changed() if self._look_at_lists else []
+            self._look_at_lists = False
+            for event in (*(_EVENTS[kind] for kind in kinds), *(ResourceUpdated(uri) for uri in updated)):
+                await self._bus.publish(event)
+            async with anyio.create_task_group() as tasks:
+                for connection in list(self._connections):
+                    tasks.start_soon(self._tell, connection, kinds, updated)
+
+    async def _tell(self, connection: Connection, kinds: Sequence[ListKind], updated: Sequence[str]) -> None:
+        send = {
+            "tools": connection.send_tool_list_changed,
+            "resources": connection.send_resource_list_changed,
+            "prompts": connection.send_prompt_list_changed,
+        }
+        with anyio.move_on_after(_TELL_S):
+            for kind in kinds:
+                await send[kind]()
+            for uri in updated:
+                if uri in self._subscribed.get(connection, {}):
+                    await connection.send_resource_updated(uri)
+
+    # --- who wants to hear: handshake era -----------------------------------------------------------------
+
+    async def subscribe(self, connection: Connection, uri: str) -> None:
+        """Tell a connection of changes of a resource until it unsubscribes or ends; again does nothing.
+
+        Raises:
+            MaitredError: There is no such resource, or its server does not tell of changes.
+            MCPError: The connection has too many.
+        """
+        held = self._subscribed.get(connection)
+        if held is None:
+            held = self._subscribed[connection] = {}
+            connection.exit_stack.callback(self._end, held)
+        if uri in held:
+            return
+        if len(held) >= _MOST_RESOURCES:
+            raise MCPError(
+                INVALID_PARAMS, f"only {_MOST_RESOURCES} subscriptions are possible; end some first"
+            )
+        with self._watching([uri]):  # what comes while the server agrees is not lost
+            release = await self._hold(uri)
+            if uri in held:  # it was asked for twice at once
+                release()
+            else:
+                held[uri] = release
+                self._watched[uri] += 1
+
+    def unsubscribe(self, connection: Connection, uri: str) -> None:
+        """Undo `subscribe`; what was not subscribed is ignored."""
+        held = self._subscribed.get(connection, {})
+        if (release := held.pop(uri, None)) is not None:
+            self._forget(uri)
+            release()
+
+    def _end(self, held: dict[str, Release]) -> None:
+        """A connection has ended."""
+        while held:
+            uri, release = held.popitem()
+            self._forget(uri)
+            release()
+
+    async def _hold(self, uri: str) -> Release:
+        if is_ours(uri):
+            await self._check(uri)
+            return lambda: None
+        return await self._gateway.offers.hold(uri)
+
+    @contextmanager
+    def _watching(self, uris: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Note changes of resources, as long as it lasts."""
+        self._watched.update(uris)
+        try:
+            yield uris
+        finally:
+            for uri in uris:
+                self._forget(uri)
+
+    def _forget(self, uri: str) -> None:
+        self._watched[uri] -= 1
+        if self._watched[uri] <= 0:
+            del self._watched[uri]
+
+    # --- who wants to hear: stateless era -----------------------------------------------------------------
+
+    async def listen(
+        self, ctx: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Serve a change stream; resources whose server does not agree are not among what it promises."""
+        wanted = params.notifications.resource_subscriptions or ()
+        with self._watching(list(dict.fromkeys(wanted))[:_MOST_RESOURCES]) as uris:
+            outcome = await self._stream(ctx, params, uris)
+        if isinstance(outcome, MCPError):
+            raise outcome
+        return outcome
+
+    async def _stream(
+        self, ctx: Context, params: types.SubscriptionsListenRequestParams, uris: Sequence[str]
+    ) -> types.SubscriptionsListenResult | MCPError:
+        """The result of a stream, or its error, which a task group would wrap."""
+        foreign = [uri for uri in uris if not is_ours(uri)]
+        answered = [anyio.Event() for _ in foreign]
+        refused: set[str] = set()
+        outcome: types.SubscriptionsListenResult | MCPError
+        async with anyio.create_task_group() as tasks:
+            for uri, event in zip(foreign, answered, strict=True):
+                tasks.start_soon(self._follow, uri, event, refused)
+            with anyio.move_on_after(_AGREE_S):
+                for event in answered:
+                    await event.wait()
+            kept = [uri for uri in uris if uri not in refused]
+            promised = params.notifications.model_copy(update={"resource_subscriptions": kept or None})
+            try:
+                outcome = await self._streams(ctx, params.model_copy(update={"notifications": promised}))
+            except MCPError as error:
+                outcome = error
+            tasks.cancel_scope.cancel()
+        return outcome
+
+    async def _follow(self, uri: str, answered: anyio.Event, refused: set[str]) -> None:
+        """Be subscribed to a resource of a server until cancelled; changes come through the gateway."""
+        started = anyio.current_time()
+        while True:
+            try:
+                release = await self._gateway.offers.hold(uri)
+                break
+            except MaitredError as error:
+                log.info("a resource is not followed", uri=uri, reason=str(error))
+                if anyio.current_time() - started <= _AGREE_S:
+                    refused.add(uri)
+                    return
+            finally:
+                answered.set()
+            await anyio.sleep(_RETRY_S)  # it was promised already: the answer came too late
+        try:
+            if anyio.current_time() - started > _AGREE_S:
+                self._on_resource(uri)  # it may have changed before anybody was told
+            await anyio.sleep_forever()
+        finally:
+            release()

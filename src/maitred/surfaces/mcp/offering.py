@@ -1,0 +1,167 @@
+"""Requests about resources, prompts and completions: our own are answered, those of servers are relayed.
+
+What a server answers goes through the SDK, which drops what the client's revision does not know. Errors are
+told in the client's revision, whichever the server speaks.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from maitred.errors import (
+    CursorError,
+    MaitredError,
+    NotFoundError,
+    PromptNotFoundError,
+    ProtocolError,
+    ResourceNotFoundError,
+)
+from maitred.gateway import Gateway, Offer
+from maitred.model.offers import OfferKind
+from maitred.surfaces.mcp.completions import OwnCompletions, bounded
+from maitred.surfaces.mcp.listing import PROMPTS, RESOURCES, TEMPLATES, page_of
+from maitred.surfaces.mcp.notices import Lists
+from maitred.surfaces.mcp.prompts import DEFINITIONS, OwnPrompts
+from maitred.surfaces.mcp.relay import offered
+from maitred.surfaces.mcp.resources import OwnResources
+
+Context = ServerRequestContext[Any, Any]
+
+_NOT_FOUND_BEFORE: Final = -32002
+_RELAYED: Final = ("inputResponses", "requestState", "_meta")
+
+
+class Offering:
+    """Handles the requests of clients for a gateway; `lists` is told what was shown."""
+
+    def __init__(self, gateway: Gateway, lists: Lists, *, principal: str) -> None:
+        self._gateway = gateway
+        self._lists = lists
+        self._resources = OwnResources(gateway, principal)
+        self._prompts = OwnPrompts(gateway, self._resources)
+        self._completions = OwnCompletions(gateway)
+
+    def register(self, server: Server[Any]) -> None:
+        """Make a server answer these requests."""
+        paginated = types.PaginatedRequestParams
+        server.add_request_handler(RESOURCES.method, paginated, self._list_resources)
+        server.add_request_handler(TEMPLATES.method, paginated, self._list_templates)
+        server.add_request_handler(PROMPTS.method, paginated, self._list_prompts)
+        server.add_request_handler("resources/read", types.ReadResourceRequestParams, self._read)
+        server.add_request_handler("prompts/get", types.GetPromptRequestParams, self._get_prompt)
+        server.add_request_handler("completion/complete", types.CompleteRequestParams, self._complete)
+
+    # --- lists --------------------------------------------------------------------------------------------
+
+    async def _list_resources(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        offers = await self._offers("resource")
+        self._lists.shown("resources")
+        return page_of(RESOURCES, self._resources.listed(), offers, params.cursor, ctx.protocol_version)
+
+    async def _list_templates(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        offers = await self._offers("template")
+        self._lists.shown("resources")
+        return page_of(TEMPLATES, self._resources.templates(), offers, params.cursor, ctx.protocol_version)
+
+    async def _list_prompts(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        offers = await self._offers("prompt")
+        self._lists.shown("prompts")
+        return page_of(PROMPTS, DEFINITIONS, offers, params.cursor, ctx.protocol_version)
+
+    async def _offers(self, kind: OfferKind) -> list[Offer]:
+        """What the servers offer; as `tools/list` does, it waits a while for those that are not known yet."""
+        disclosure = self._gateway.settings.disclosure
+        if disclosure.mode != "menu":
+            await self._gateway.settled(disclosure.first_list_wait_s)
+        return list(self._gateway.offers_of(kind))
+
+    # --- resources ----------------------------------------------------------------------------------------
+
+    async def _read(self, ctx: Context, params: types.ReadResourceRequestParams) -> dict[str, Any]:
+        uri = str(params.uri)
+        try:
+            if own := await self._resources.read(uri):
+                return own.to_result()
+            result = await self._gateway.offers.read(uri, _relayed(ctx))
+        except (MaitredError, MCPError) as error:
+            raise resource_error(error, uri, ctx.protocol_version) from error
+        fresh = {"ttlMs": 0, "cacheScope": "private"}
+        return offered("resources/read", ctx.protocol_version, result, fresh)
+
+    async def check(self, uri: str) -> None:
+        """Whether a resource of ours is there.
+
+        Raises:
+            NotFoundError: It is not.
+            CursorError: It is a page that is not there.
+        """
+        await self._resources.read(uri)
+
+    # --- prompts ------------------------------------------------------------------------------------------
+
+    async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
+        arguments = params.arguments or {}
+        try:
+            if own := await self._prompts.get(params.name, arguments):
+                return own
+            result = await self._gateway.offers.get_prompt(params.name, arguments, _relayed(ctx))
+        except MaitredError as error:
+            raise _prompt_error(error) from error
+        return offered("prompts/get", ctx.protocol_version, result, {})
+
+    # --- completions --------------------------------------------------------------------------------------
+
+    async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> dict[str, Any]:
+        ref, argument = params.ref, params.argument
+        context = (ctx.params or {}).get("context")
+        relayed = context if isinstance(context, Mapping) else None
+        asked = {"name": argument.name, "value": argument.value}
+        if isinstance(ref, types.PromptReference):
+            kind: OfferKind = "prompt"
+            name = ref.name
+            own = self._completions.for_prompt(name, argument.name, argument.value)
+        else:
+            kind, name = "template", str(ref.uri)
+            own = self._completions.for_template(name, argument.name, argument.value)
+        if own is not None:
+            return own
+        try:
+            return bounded(await self._gateway.offers.complete(kind, name, asked, relayed))
+        except MaitredError as error:
+            raise _prompt_error(error) from error
+
+
+def resource_error(error: MaitredError | MCPError, uri: str, version: str) -> MCPError:
+    """What a client is told when a resource cannot be had; that there is none has a code in each era."""
+    if isinstance(error, MCPError):
+        return error
+    missing = INVALID_PARAMS if version in MODERN_PROTOCOL_VERSIONS else _NOT_FOUND_BEFORE
+    if isinstance(error, ProtocolError) and error.rpc_code in (INVALID_PARAMS, _NOT_FOUND_BEFORE):
+        said = ResourceNotFoundError(uri, hint=f"Server {error.server!r} said: {error.message}.")
+        return MCPError(missing, f"{said} `resources/list` says what is.", {"uri": uri})
+    if isinstance(error, NotFoundError):
+        return MCPError(missing, str(error), {"uri": uri})
+    if isinstance(error, CursorError):
+        return MCPError(INVALID_PARAMS, str(error), {"uri": uri})
+    if isinstance(error, ProtocolError):
+        return MCPError(error.rpc_code, error.message, error.data)
+    return MCPError(INTERNAL_ERROR, str(error), {"uri": uri})
+
+
+def _prompt_error(error: MaitredError) -> MCPError:
+    if isinstance(error, ProtocolError):
+        return MCPError(error.rpc_code, error.message, error.data)
+    if isinstance(error, PromptNotFoundError | ResourceNotFoundError):
+        return MCPError(INVALID_PARAMS, str(error))
+    return MCPError(INTERNAL_ERROR, str(error))
+
+
+def _relayed(ctx: Context) -> dict[str, Any]:
+    """What of a request goes on to the server besides what it asks for."""
+    return {key: value for key, value in (ctx.params or {}).items() if key in _RELAYED}

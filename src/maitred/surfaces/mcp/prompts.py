@@ -1,0 +1,136 @@
+"""The prompts of maitred itself: how to find one's way, a search for a task, and how the servers are doing.
+
+They are for users, who pick them from a menu of their client; each gives a conversation what it starts from.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from maitred.errors import StoreError
+from maitred.gateway import Gateway, ServerStatus
+from maitred.surfaces.mcp.resources import Content, OwnResources
+
+DISCOVER: Final = "discover"
+FIND_TOOL: Final = "find_tool"
+SERVER_STATUS: Final = "server_status"
+TASK: Final = "task"
+
+_STATS_DAYS = 30
+_MAX_LINES = 200
+_FOUND: Final = ("strong", "fair")
+
+DEFINITIONS: tuple[Mapping[str, Any], ...] = (
+    {
+        "name": DISCOVER,
+        "title": "Discover the tools",
+        "description": "What stands behind this gateway, and how to find and call it.",
+    },
+    {
+        "name": FIND_TOOL,
+        "title": "Find a tool for a task",
+        "description": "Search for a task, with the whole definition of the best tool.",
+        "arguments": [
+            {"name": TASK, "description": "What is to be done, in a few words.", "required": True},
+        ],
+    },
+    {
+        "name": SERVER_STATUS,
+        "title": "How the servers are doing",
+        "description": "One line for each server: its state, its tools, and how its calls went.",
+    },
+)
+
+
+class OwnPrompts:
+    """Makes the messages of our prompts."""
+
+    def __init__(self, gateway: Gateway, resources: OwnResources) -> None:
+        self._gateway = gateway
+        self._resources = resources
+
+    async def get(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The result of `prompts/get`; `None` if the prompt is not one of ours.
+
+        Raises:
+            MCPError: A required argument is missing.
+        """
+        if name == DISCOVER:
+            return _result(name, *await self._discover())
+        if name == FIND_TOOL:
+            task = arguments.get(TASK)
+            if not isinstance(task, str) or not task.strip():
+                raise MCPError(
+                    INVALID_PARAMS, f"prompt {FIND_TOOL!r} needs the argument {TASK!r}: what is to be done"
+                )
+            return _result(name, *await self._find_tool(task.strip()))
+        if name == SERVER_STATUS:
+            return _result(name, _text(await self._status()))
+        return None
+
+    async def _discover(self) -> list[dict[str, Any]]:
+        gateway = self._gateway
+        overview = await self._resources.read("maitred://overview")
+        categories = gateway.categories()
+        steps = (
+            f"This gateway leads to {categories.tools} tools on {categories.servers} servers in"
+            f" {len(categories.lines)} categories. To use them:\n"
+            "1. Overview: it is attached.\n"
+            "2. Categories: they are listed; `list_tools_meta` with path category/NAME shows its tools.\n"
+            "3. Search: `search_tools` with short phrases, one capability each, answers with signatures.\n"
+            "4. Info: `tool_info` describes a tool before it is called, with detail full its whole schema.\n"
+            "5. Call: `call_tool` with the full name; `call_read_only_tool` for what only reads.\n"
+            "Say in a few sentences what can be done here, and ask what is wanted."
+        )
+        attached = [_attached(overview)] if overview else []
+        return [*attached, _text(categories.text), _text(steps)]
+
+    async def _find_tool(self, task: str) -> list[dict[str, Any]]:
+        answer = await self._gateway.search([task])
+        messages = [_text(f"Find a tool for this task: {task}\n\nWhat search found:\n{answer.text}")]
+        if answer.band in _FOUND and answer.results:
+            messages.append(_attached(self._resources.tool(answer.results[0].tool)))
+        return messages
+
+    async def _status(self) -> str:
+        servers = self._gateway.servers()
+        used: Mapping[str, Any] = {}
+        note = ""
+        try:
+            used = (await self._gateway.stats(_STATS_DAYS)).by_server
+        except StoreError as error:
+            note = f"(no figures of calls: {error.reason})"
+        lines = [_status_line(status, used.get(status.name)) for status in servers[:_MAX_LINES]]
+        if more := len(servers) - len(lines):
+            lines.append(f"({more} more: read maitred://servers)")
+        head = f"The {len(servers)} servers behind this gateway, with the calls of {_STATS_DAYS} days:"
+        return "\n".join([head, *lines, *([note] if note else [])])
+
+
+def _status_line(status: ServerStatus, usage: Any) -> str:
+    parts = [status.health.state.value, f"{status.tools} tools"]
+    if usage is not None:
+        parts.append(
+            f"{usage.calls} calls, {usage.success_rate:.0%} ok, {usage.mean_ms:.0f} ms on average,"
+            f" {usage.p95_ms:.0f} ms at p95"
+        )
+    reason = status.withheld or ("" if status.facts.era else status.error or "not known yet")
+    if reason:
+        parts.append(f"withheld: {reason}")
+    return f"- {status.name}: {', '.join(parts)}"
+
+
+def _result(name: str, *messages: dict[str, Any]) -> dict[str, Any]:
+    description = next(d["description"] for d in DEFINITIONS if d["name"] == name)
+    return {"resultType": "complete", "description": description, "messages": list(messages)}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": {"type": "text", "text": text}}
+
+
+def _attached(content: Content) -> dict[str, Any]:
+    block = {"type": "resource", "resource": content.block, "annotations": content.annotations}
+    return {"role": "user", "content": block}

@@ -1,0 +1,298 @@
+"""The resources of maitred itself: what stands behind it, its tools and servers, and answers kept to be read.
+
+They say what the menu says, for clients that show resources to their users or attach them to a conversation.
+The name in a URI is percent-encoded. A long text comes in pages, each of which names the URI of the next.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from maitred.errors import CursorError, PathNotFoundError, ResourceNotFoundError, ToolNotFoundError
+from maitred.gateway import Gateway, ServerStatus
+from maitred.gateway.events import OVERVIEW, SERVERS, TOOLS, server_uri
+from maitred.gateway.offers import is_ours
+from maitred.model.tools import Tool
+
+TEMPLATES: Final = {
+    "maitred://tool/{name}": "tool",
+    "maitred://server/{name}": "server",
+    "maitred://server/{name}/tools": "server",
+    "maitred://category/{name}": "category",
+    "maitred://result/{id}": "result",
+}
+"""Our URI templates, with what their only variable names."""
+
+ANNOTATIONS_KEY: Final = "maitred/annotations"
+"""Where the annotations of contents stand in their `_meta`: the protocol gives contents no field for them."""
+
+_MARKDOWN, _JSON, _PLAIN = "text/markdown", "application/json", "text/plain"
+_AGENT: Final = ("assistant",)
+_BOTH: Final = ("user", "assistant")
+_LONG_CHARACTERS = 2_000
+_KEPT_MS = 60_000
+_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)")
+_SENTENCE_CHARACTERS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What a resource of ours holds now. `next_uri` is its next page; `ttl_ms` how long it may be kept."""
+
+    uri: str
+    mime_type: str
+    text: str
+    modified: str = ""
+    audience: tuple[str, ...] = _AGENT
+    next_uri: str = ""
+    ttl_ms: int = _KEPT_MS
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """For whom it is, how much it matters (less if it is long), and when it last changed."""
+        priority = 0.3 if len(self.text) > _LONG_CHARACTERS else 0.7
+        return _annotations(self.audience, priority, self.modified)
+
+    @property
+    def block(self) -> dict[str, Any]:
+        """The entry of a result of `resources/read`."""
+        return {"uri": self.uri, "mimeType": self.mime_type, "text": self.text}
+
+    def to_result(self) -> dict[str, Any]:
+        """The result of `resources/read`; that there is a next page is said in a text of its own."""
+        contents = [{**self.block, "_meta": {ANNOTATIONS_KEY: self.annotations}}]
+        if self.next_uri:
+            more = f"There is more: read {self.next_uri}"
+            contents.append({"uri": self.next_uri, "mimeType": _PLAIN, "text": more})
+        return {
+            "resultType": "complete",
+            "contents": contents,
+            "ttlMs": self.ttl_ms,
+            "cacheScope": "private",
+        }
+
+
+def _annotations(audience: tuple[str, ...], priority: float, modified: str) -> dict[str, Any]:
+    made: dict[str, Any] = {"audience": list(audience), "priority": priority}
+    return made | ({"lastModified": modified} if modified else {})
+
+
+class OwnResources:
+    """Lists and reads what is maitred's own; `principal` is whose kept answers may be read."""
+
+    def __init__(self, gateway: Gateway, principal: str) -> None:
+        self._gateway = gateway
+        self._principal = principal
+
+    # --- lists --------------------------------------------------------------------------------------------
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Definitions of the resources that are always there."""
+        overview, servers = self._overview(), self._servers()
+        tools = _annotations(_AGENT, 0.3, self._newest())
+        return [
+            {
+                "uri": OVERVIEW,
+                "name": "overview",
+                "title": "What stands behind maitred",
+                "description": "How many tools there are, in which categories, and how to find and use them.",
+                "mimeType": _MARKDOWN,
+                "annotations": overview.annotations,
+            },
+            {
+                "uri": SERVERS,
+                "name": "servers",
+                "title": "Servers",
+                "description": "Every server with its number of tools and its state, as JSON.",
+                "mimeType": _JSON,
+                "annotations": servers.annotations,
+            },
+            {
+                "uri": TOOLS,
+                "name": "tools",
+                "title": "All tools",
+                "description": "One line for each tool, in pages; each page names the next.",
+                "mimeType": _PLAIN,
+                "annotations": tools,
+            },
+        ]
+
+    def templates(self) -> list[dict[str, Any]]:
+        """Definitions of our templates."""
+        made = (
+            ("maitred://tool/{name}", "tool", "A tool with its whole definition, as JSON.", _JSON, 0.7),
+            (
+                "maitred://server/{name}",
+                "server",
+                "A server and the names of its tools, as JSON.",
+                _JSON,
+                0.7,
+            ),
+            (
+                "maitred://server/{name}/tools",
+                "server-tools",
+                "The tools of a server, in pages.",
+                _PLAIN,
+                0.3,
+            ),
+            ("maitred://category/{name}", "category", "The tools of a category, in pages.", _PLAIN, 0.3),
+            ("maitred://result/{id}", "result", "An answer too long to show, in pages.", _PLAIN, 0.3),
+        )
+        return [
+            {
+                "uriTemplate": template,
+                "name": name,
+                "description": description,
+                "mimeType": mime_type,
+                "annotations": _annotations(_AGENT, priority, ""),
+            }
+            for template, name, description, mime_type, priority in made
+        ]
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    async def read(self, uri: str) -> Content | None:
+        """What a resource holds now; `None` if the URI is not one of ours.
+
+        Raises:
+            NotFoundError: There is no such resource, tool, server, category or result.
+            CursorError: The cursor is none of ours.
+        """
+        if not is_ours(uri):
+            return None
+        path, asked, query = uri.removeprefix("maitred://").partition("?")
+        cursor = unquote(query.removeprefix("cursor="))
+        if asked and (not query.startswith("cursor=") or not cursor):
+            raise ResourceNotFoundError(uri, hint="Only `?cursor=` may follow the name, as a page gave it.")
+        kind, *rest = [unquote(part) for part in path.split("/")]
+        match kind, rest:
+            case "tools", []:
+                return self._page(uri, "tools", cursor)
+            case "server", [str(name), "tools"] if name:
+                return self._page(uri, f"server/{name}", cursor)
+            case "category", [str(name)] if name:
+                return self._page(uri, f"category/{name}", cursor)
+            case "result", [str(name)] if name:
+                return self._result(uri, name, cursor)
+        if cursor:
+            raise CursorError(cursor)
+        return await self._whole(uri, kind, rest)
+
+    async def _whole(self, uri: str, kind: str, rest: list[str]) -> Content:
+        """A resource that has one page only."""
+        match kind, rest:
+            case "overview", []:
+                return self._overview()
+            case "servers", []:
+                return self._servers()
+            case "tool", [str(name)] if name:
+                return replace(self.tool(await self._find(name)), uri=uri)
+            case "server", [str(name)] if name:
+                return self._server(uri, name)
+        raise ResourceNotFoundError(uri)
+
+    def _overview(self) -> Content:
+        text = self._gateway.overview()
+        return Content(uri=OVERVIEW, mime_type=_MARKDOWN, text=text, modified=self._newest(), audience=_BOTH)
+
+    def _servers(self) -> Content:
+        entries = [
+            {
+                "name": status.name,
+                "uri": server_uri(status.name),
+                "tools": status.tools,
+                "status": status.health.state.value,
+                "withheld": status.withheld,
+                "description": first_sentence(status.facts.instructions or status.facts.title),
+            }
+            for status in self._gateway.servers()
+        ]
+        return Content(uri=SERVERS, mime_type=_JSON, text=compact(entries), modified=self._newest(), ttl_ms=0)
+
+    async def _find(self, name: str) -> Tool:
+        try:
+            return self._gateway.find(name)
+        except ToolNotFoundError:
+            await self._gateway.warm()  # the answer to a mistake names the nearest tools, by the index
+            return self._gateway.find(name)
+
+    def tool(self, tool: Tool) -> Content:
+        """Everything about one tool."""
+        uri = f"maitred://tool/{quote(tool.name, safe='')}"
+        text = compact(self._gateway.tool_json(tool))
+        return Content(uri=uri, mime_type=_JSON, text=text, modified=self._newest(tool.server))
+
+    def _server(self, uri: str, name: str) -> Content:
+        status = self._status(name)
+        shown = {
+            key: value for key, value in status.to_json().items() if key != "target"
+        }  # may hold a secret
+        offers = {
+            "resources": len([o for o in self._gateway.offers_of("resource") if o.server == name]),
+            "prompts": [o.name for o in self._gateway.offers_of("prompt") if o.server == name],
+        }
+        tools = self._gateway.snapshot.by_server.get(name, ())
+        details = shown | {
+            "title": status.facts.title,
+            "instructions": status.facts.instructions,
+            "tools": status.tools,
+            "tool_names": [tool.name for tool in tools],
+            **offers,
+        }
+        return Content(uri=uri, mime_type=_JSON, text=compact(details), modified=self._newest(name), ttl_ms=0)
+
+    def _status(self, name: str) -> ServerStatus:
+        for status in self._gateway.servers():
+            if status.name == name:
+                return status
+        self._gateway.page(f"server/{name}")  # raises the error that names the nearest
+        raise PathNotFoundError(f"server/{name}")
+
+    def _page(self, uri: str, path: str, cursor: str) -> Content:
+        page = self._gateway.page(path, cursor).page
+        text = page.text
+        if page.cursor:
+            base = uri.partition("?")[0]
+            text = _leading_on(text, page.cursor, f"{base}?cursor={quote(page.cursor, safe='')}")
+        return Content(uri=uri, mime_type=_PLAIN, text=text, modified=self._newest())
+
+    def _result(self, uri: str, result_id: str, cursor: str) -> Content:
+        page = self._gateway.result(self._principal, result_id, cursor)
+        base = uri.partition("?")[0]
+        part = bool(cursor or page.next_cursor)
+        return Content(
+            uri=uri,
+            mime_type=_PLAIN if part else page.mime_type,
+            text=page.text,
+            next_uri=f"{base}?cursor={page.next_cursor}" if page.next_cursor else "",
+            ttl_ms=0,
+        )
+
+    def _newest(self, server: str = "") -> str:
+        """When a server, or any, was last looked at, or the order of tools was last computed; ISO 8601."""
+        snapshot = self._gateway.snapshot
+        records = [record for name, record in snapshot.servers.items() if server in ("", name)]
+        return max([record.synced_at for record in records] + [snapshot.tiers_at], default="")
+
+
+def compact(value: Mapping[str, Any] | list[Any]) -> str:
+    """JSON in one line, as short as it can be."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a text, cut where it is long."""
+    line = " ".join(text.split()).lstrip("# ")
+    found = _SENTENCE.match(line)
+    sentence = found[1] if found else line
+    short = len(sentence) <= _SENTENCE_CHARACTERS
+    return sentence if short else sentence[: _SENTENCE_CHARACTERS - 1] + "…"
+
+
+def _leading_on(text: str, cursor: str, uri: str) -> str:
+    """A page whose last line says the URI of the next instead of its cursor."""
+    head, _, last = text.rpartition("\n")
+    return f"{head}\n{last.replace(f'same path with cursor {cursor!r}', f'read {uri}')}"

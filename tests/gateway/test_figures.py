@@ -1,0 +1,162 @@
+"""Figures of use, and the tiers that are made of them: when they are computed, and what they change."""
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.gateway.rig import Upstream, call, opened, settings_of
+
+from maitred.config.settings import Settings
+from maitred.gateway import Gateway
+from maitred.model.categories import ToolChoice
+from maitred.model.tools import ToolKey
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = {f"tool_{n:02}": "Read a file from the disk." for n in range(30)}
+PINNED = {ToolKey(server="files", name="tool_20"): ToolChoice(pinned=True)}
+
+
+def hot(gateway: Gateway) -> list[str]:
+    return [summary.tool.key.name for summary in gateway.hot().tools]
+
+
+def computed(settings: Settings, ago: timedelta) -> str:
+    """Have the tiers of a closed catalog been computed so long ago; when that was."""
+    at = (datetime.now(UTC) - ago).isoformat(timespec="seconds")
+    with closing(sqlite3.connect(settings.catalog.path)) as database, database:
+        database.execute("UPDATE state SET tiers_at = ?", (at,))
+    return at
+
+
+async def test_the_hot_list_is_ordered_by_use_once_the_tiers_are_computed(tmp_path: Path) -> None:
+    """Most used first, and each with its figures; pinned ones before all."""
+    settings = settings_of(tmp_path, "files", tools=PINNED)
+    async with opened(settings, Upstream("files", TOOLS)) as gateway:
+        assert hot(gateway)[0] == "tool_20"
+        assert len(hot(gateway)) == 10
+        await call(gateway, "files__tool_29", 9)
+        await call(gateway, "files__tool_28", 2)
+        standings = await gateway.figures.update_tiers()
+
+        assert hot(gateway)[:3] == ["tool_20", "tool_29", "tool_28"]
+        assert (
+            "files__tool_29(path: str) - Read a file from the disk. [9 calls, 100% ok]"
+            in gateway.browse().text
+        )
+        assert gateway.browse("server/files").text.startswith("files__tool_29(")
+        assert sorted(key.name for key in standings) == ["tool_28", "tool_29"]
+
+
+async def test_the_menu_does_not_change_by_calls_alone(tmp_path: Path) -> None:
+    """A model's prompt cache holds as long as nobody computes the tiers."""
+    async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
+        pages = ("", "server/files", "categories", "servers")
+        before = [gateway.browse(page).text for page in pages], gateway.overview(), gateway.index()
+        version = gateway.version
+        await call(gateway, "files__tool_29", 50)
+        assert ([gateway.browse(page).text for page in pages], gateway.overview(), gateway.index()) == before
+        assert gateway.version == version
+
+        await gateway.figures.update_tiers()
+        assert gateway.browse().text != before[0][0]
+        assert gateway.version != version
+
+
+async def test_tiers_that_come_out_the_same_are_no_news(tmp_path: Path) -> None:
+    """Computing them twice announces nothing, so no client lists again."""
+    async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
+        await call(gateway, "files__tool_29")
+        await gateway.figures.update_tiers()
+        generation = gateway.snapshot.generation
+        heard: list[str] = []
+        gateway.listen(lists=lambda: heard.append("changed"), resource=lambda _: None)
+        await gateway.figures.update_tiers()
+
+    assert heard == []
+    assert gateway.snapshot.generation == generation
+
+
+async def test_tiers_are_computed_once_a_day(tmp_path: Path) -> None:
+    """When the gateway is opened and they are older than that; not without any use to compute them from."""
+    settings = settings_of(tmp_path, "files")
+    async with opened(settings, Upstream("files", TOOLS)) as gateway:
+        await gateway.figures.update_if_due()
+        assert (gateway.snapshot.tiers_at, gateway.figures.due) == ("", True)
+        await call(gateway, "files__tool_29")
+        await gateway.figures.update_if_due()
+        first = gateway.snapshot
+        assert first.tiers_at
+        assert not gateway.figures.due
+        await call(gateway, "files__tool_28")
+        await gateway.figures.update_if_due()
+        assert gateway.snapshot is first
+
+    recent = computed(settings, timedelta(hours=23))
+    async with opened(settings, Upstream("files", TOOLS)) as gateway:
+        assert (gateway.snapshot.tiers_at, len(gateway.snapshot.standings)) == (recent, 1)
+    old = computed(settings, timedelta(hours=25))
+    async with opened(settings, Upstream("files", TOOLS)) as gateway:
+        assert gateway.snapshot.tiers_at > old
+        assert len(gateway.snapshot.standings) == 2
+
+
+async def test_a_time_that_cannot_be_read_counts_as_long_ago(tmp_path: Path) -> None:
+    """Whatever stands in the file, the gateway opens."""
+    settings = settings_of(tmp_path, "files")
+    async with opened(settings, Upstream("files", TOOLS)) as gateway:
+        await call(gateway, "files__tool_29")
+    for odd in ("yesterday", "2024-01-01"):
+        with closing(sqlite3.connect(settings.catalog.path)) as database, database:
+            database.execute("UPDATE state SET tiers_at = ?", (odd,))
+        async with opened(settings, Upstream("files", TOOLS)) as gateway:
+            assert gateway.snapshot.tiers_at > "2026"
+
+
+async def test_figures_name_tools_servers_and_what_was_spent(tmp_path: Path) -> None:
+    """Busiest first; a tool that is gone since is still counted."""
+    upstream = Upstream("files", TOOLS)
+    async with opened(settings_of(tmp_path, "files"), upstream) as gateway:
+        await call(gateway, "files__tool_02")
+        await call(gateway, "files__tool_01", 2)
+        gateway.ledger.answered("ada", "some text")
+        del upstream.tools["tool_02"]
+        await gateway.sync()
+        stats = await gateway.stats(7)
+
+    assert {name: usage.calls for name, usage in stats.used.items()} == {
+        "files__tool_01": 2,
+        "files/tool_02 (gone)": 1,
+    }
+    assert list(stats.used) == ["files__tool_01", "files/tool_02 (gone)"]
+    assert (stats.calls, stats.by_server["files"].calls, stats.tools, stats.servers) == (3, 3, 29, 1)
+    assert [(row.principal, row.answers) for row in stats.spending] == [("ada", 1)]
+    assert stats.raw_tokens == sum(tool.cost_tokens for tool in gateway.snapshot.tools)
+
+
+async def test_figures_can_be_given_to_a_program(tmp_path: Path) -> None:
+    """As JSON; every tool has a level."""
+    async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
+        await call(gateway, "files__tool_01", 2)
+        await gateway.figures.update_tiers()
+        said = json.loads(json.dumps((await gateway.stats()).to_json()))
+
+    assert sum(said["levels"].values()) == 30
+    assert said["used"]["files__tool_01"]["success_rate"] == 1.0
+    assert said["by_server"]["files"]["calls"] == 2
+
+
+async def test_levels_count_the_tools_that_are_there(tmp_path: Path) -> None:
+    """A tool that was used and is gone has none."""
+    upstream = Upstream("files", {"a": "Read.", "b": "Write."})
+    async with opened(settings_of(tmp_path, "files"), upstream) as gateway:
+        await call(gateway, "files__a")
+        await gateway.figures.update_tiers()
+        upstream.tools = {"b": "Write."}
+        await gateway.sync()
+        levels = (await gateway.stats()).levels
+
+    assert {level: count for level, count in levels.items() if count} == {"cold": 1}

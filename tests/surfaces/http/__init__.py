@@ -1,0 +1,1 @@
+"""The HTTP API, over the network and in this process."""
