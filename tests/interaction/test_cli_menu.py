@@ -58,7 +58,7 @@ def test_menu_begins_with_what_is_used_or_pinned(own: Path) -> None:
 
     assert before.startswith("For example:\n")
     assert used.startswith("Often used:\ncounter__echo(")
-    assert "[1 calls, 100% ok]" in used.splitlines()[1]
+    assert "[1 call, 100% ok]" in used.splitlines()[1]
     assert pinned.startswith("Often used:\ncounter__pid(")
 
 

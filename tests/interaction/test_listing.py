@@ -139,7 +139,7 @@ async def test_the_menu_comes_at_once_and_says_which_servers_are_still_starting(
         "server/counter",
         "server/sleeper",
     ]
-    assert "server/sleeper: 0 tools - not known yet" in servers_page
+    assert "server/sleeper: 0 tools - still starting" in servers_page
 
 
 # --- pages ------------------------------------------------------------------------------------------------

@@ -108,7 +108,9 @@ class HotList:
 
 def _used(summary: Summary) -> str:
     standing = summary.snapshot.standings.get(summary.tool.key)
-    return f" [{standing.usage.calls} calls, {standing.usage.success_rate:.0%} ok]" if standing else ""
+    if standing is None:
+        return ""
+    return f" [{_count(standing.usage.calls, 'call')}, {standing.usage.success_rate:.0%} ok]"
 
 
 @dataclass(frozen=True, kw_only=True)

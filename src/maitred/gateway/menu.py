@@ -240,7 +240,12 @@ class Menu:
         try:
             if path == "servers":
                 servers = {entry.name: entry for entry in self._context.servers()}
-                return menu.lines_page(list(servers), lambda n: server_line(servers[n]), cursor, budget)
+                why = self._context.why_not_known
+
+                def line(name: str) -> str:
+                    return server_line(servers[name], servers[name].withheld or why(name))
+
+                return menu.lines_page(list(servers), line, cursor, budget)
             if path == "categories":
                 lines = {line.category.name: line.text for line in self.categories().lines}
                 return menu.lines_page(list(lines), lines.__getitem__, cursor, budget)
@@ -365,9 +370,7 @@ def _start(cursor: str, names: Sequence[str]) -> int:
         raise CursorError(cursor) from None
 
 
-def server_line(status: ServerStatus) -> str:
+def server_line(status: ServerStatus, absent: str) -> str:
     """A server in a line: its path, how many tools it has, what it says of itself or why it is not there."""
-    about = views.first_sentence(status.facts.instructions or status.facts.title, 24)[0]
-    if status.withheld or not status.facts.era:
-        about = status.withheld or "not known yet"
+    about = views.first_sentence(absent or status.facts.instructions or status.facts.title, 24)[0]
     return f"server/{status.name}: {status.tools} tools" + (f" - {about}" if about else "")
