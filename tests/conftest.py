@@ -20,5 +20,6 @@ def _private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
 
+
 settings.register_profile("maitred", deadline=None)  # machines are shared; pytest-timeout bounds every test
 settings.load_profile("maitred")
