@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.catalog.placing import Placer
     from maitred.catalog.sqlite import SqliteStore
     from maitred.catalog.store import SqlStore
+    from maitred.execution.chain.base import ChainSandbox
     from maitred.execution.results import ResultStore, Shortener
     from maitred.gateway import Gateway
     from maitred.gateway.core import Parts
@@ -53,12 +54,14 @@ async def open_gateway(
         ConfigError: The catalog cannot be opened.
     """
     from maitred.gateway import Gateway
+    from maitred.gateway.chains import closing
 
     async with plainly(), AsyncExitStack() as stack:
         parts = await _make_parts(stack, settings, in_process or {})
         gateway = Gateway(settings, parts)
         await gateway.configure(settings)
         await gateway.figures.update_if_due()
+        await stack.enter_async_context(closing(gateway.chains))
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(gateway.figures.keep_up)
         yield gateway
@@ -74,6 +77,7 @@ async def _make_parts(
     from maitred.catalog.keeper import Keeper
     from maitred.catalog.tokens import TokenWorker
     from maitred.catalog.usage import UsageRecorder
+    from maitred.execution.cache import ResultCache
     from maitred.execution.subscriptions import Subscriptions
     from maitred.gateway.core import Parts
     from maitred.gateway.events import Events
@@ -101,10 +105,12 @@ async def _make_parts(
         usage=usage,
         results=results,
         shortener=shortener,
+        cache=ResultCache(max_bytes=settings.cache.max_bytes),
         subscriptions=await stack.enter_async_context(Subscriptions(pool, on_updated=events.updated)),
         events=events,
         make_placer=make_placer,
         open_writer=open_writer,
+        make_sandbox=make_sandbox,
     )
 
 
@@ -129,6 +135,13 @@ async def open_writer(settings: Settings) -> "AsyncIterator[Writer | None]":
     finally:
         if writer is not None:
             await writer.aclose()
+
+
+def make_sandbox(settings: Settings) -> "ChainSandbox":
+    """The engine of chains; it is loaded with the first one."""
+    from maitred.execution.chain.monty import MontySandbox
+
+    return MontySandbox(jail=settings.chain.jail)
 
 
 @cache

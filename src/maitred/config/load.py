@@ -10,8 +10,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
 
 from maitred.config.document import Document, Keys, read_document, read_text
@@ -57,6 +58,7 @@ class ServerEntry:
     list_timeout_s: Seconds | None = None
     call_timeout_s: Seconds | None = None
     idle_stop_s: Seconds | None = None
+    cache_s: Annotated[float, Ge(0)] = 0.0
 
 
 _SECTIONS: Mapping[str, Any] = {
@@ -299,6 +301,7 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         headers=dict(entry.headers),
         era=entry.era,
         enabled=entry.enabled and not entry.disabled,
+        cache_s=entry.cache_s,
         timeouts=timeouts,
     )
 

@@ -80,6 +80,24 @@ class Results:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Chain:
+    """What one chain may take; `jail` says whether its process runs in bubblewrap where that is installed."""
+
+    max_calls: Annotated[int, Ge(1)] = 100
+    max_in_flight: Annotated[int, Ge(1)] = 8
+    cpu_s: Seconds = 10.0
+    memory_bytes: Annotated[int, Ge(16_000_000)] = 64_000_000
+    jail: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """How much memory the answers may take that servers' `cache_s` says to keep."""
+
+    max_bytes: Annotated[int, Ge(0)] = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
 class UseCases:
     """The language model that writes use cases of tools when it is asked to; see `maitred categories`."""
 
@@ -107,6 +125,7 @@ class ToolEntry:
     tags: tuple[str, ...] = ()
     use_cases: tuple[str, ...] = ()
     pinned: bool = False
+    cache_s: Annotated[float, Ge(0)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +150,8 @@ class Settings:
     catalog: Catalog = field(default_factory=Catalog)
     search: Search = field(default_factory=Search)
     results: Results = field(default_factory=Results)
+    chain: Chain = field(default_factory=Chain)
+    cache: Cache = field(default_factory=Cache)
     use_cases: UseCases = field(default_factory=UseCases)
     categories: Mapping[str, Category] = field(default_factory=dict)
     tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)

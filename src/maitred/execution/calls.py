@@ -1,6 +1,6 @@
 """Route one call: check its arguments, reach its server, bring back the answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from maitred.backends.base import Connections, Progress
@@ -45,15 +45,22 @@ class Caller:
         if read_only and not tool.read_only:
             reason = "its server does not mark it read-only; use `call_tool` if changing something is meant"
             raise ToolWithheldError(tool.name, reason)
-        faults = self._checker.faults(tool.input_hash, snapshot.schema, call.arguments)
-        if faults:
-            raise ArgumentsError(tool.name, faults)
+        self.check(snapshot, tool, call.arguments)
         try:
             return await self._relay(tool, call, progress)
         except ConnectionLostError as error:
             if not error.unread:
                 raise
             return await self._relay(tool, call, progress)
+
+    def check(self, snapshot: Snapshot, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        """Whether arguments fit a tool's schema.
+
+        Raises:
+            ArgumentsError: They do not.
+        """
+        if faults := self._checker.faults(tool.input_hash, snapshot.schema, arguments):
+            raise ArgumentsError(tool.name, faults)
 
     async def _relay(self, tool: Tool, call: ToolCall, progress: Progress | None) -> dict[str, Any]:
         timeout_s = self._spec_of(tool.server).timeouts.call_s

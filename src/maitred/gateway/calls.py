@@ -1,7 +1,8 @@
 """Calls as the gateway makes them: found by name, checked, relayed, counted, cut where they are too long."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from maitred.backends.base import Progress
@@ -9,6 +10,7 @@ from maitred.catalog.names import prefix
 from maitred.catalog.usage import UsageRecorder
 from maitred.disclosure import views
 from maitred.errors import ArgumentsError, ServerError, ToolWithheldError
+from maitred.execution.cache import ResultCache, cache_key, cacheable, mark_cached
 from maitred.execution.calls import Caller
 from maitred.execution.results import Shortener
 from maitred.gateway.context import Context
@@ -26,6 +28,7 @@ class Calls:
         *,
         usage: UsageRecorder,
         shortener: Shortener,
+        cache: ResultCache,
         used: Callable[[ToolKey], None],
         warm: Callable[[], Any],
     ) -> None:
@@ -33,6 +36,7 @@ class Calls:
         self._menu = menu
         self._usage = usage
         self._shortener = shortener
+        self._cache = cache
         self._used = used
         self._warm = warm
         self.watchers: list[Callable[[str, bool, float], None]] = []
@@ -44,7 +48,8 @@ class Calls:
         *,
         read_only: bool = False,
         progress: Progress | None = None,
-        shorten_for: str | None = None,
+        principal: str,
+        shorten: bool = False,
     ) -> dict[str, Any]:
         """Call a tool; see `Gateway.call`."""
         if call.name not in self._context.snapshot.by_name:
@@ -52,8 +57,46 @@ class Calls:
         tool = self._menu.find(call.name)
         if not self._context.is_enabled(tool.server):
             raise ToolWithheldError(tool.name, f"its server {tool.server!r} is disabled in the configuration")
-        answer = await self._relay(tool, call, read_only=read_only, progress=progress)
-        return answer if shorten_for is None else self._shortener.shorten(shorten_for, answer)
+        cached = False
+        ask = partial(self._relay, tool, call, read_only=read_only, progress=progress)
+        ttl_s = self._kept_s(tool, call)
+        if ttl_s > 0:
+            self.check(tool, call.arguments)
+            record = self._context.snapshot.servers[tool.server]
+            key = cache_key(record, tool, call.arguments, principal)
+            answer, cached = await self._cache.get_or_call(key, ttl_s, ask)
+        else:
+            answer = await ask()
+            if not tool.read_only:
+                self._cache.clear(tool.server)  # what it told before may be different now
+        if shorten:
+            answer = self._shortener.shorten(principal, answer)
+        return mark_cached(answer) if cached else answer
+
+    def _kept_s(self, tool: Tool, call: ToolCall) -> float:
+        """For how long an answer may be given again: only if an operator said so, and the call only reads.
+
+        A tool that writes is kept if it is named itself and its server calls it repeatable.
+        """
+        if call.input_responses is not None or call.request_state is not None or not cacheable(tool):
+            return 0.0
+        choice = self._context.settings.tools.get(tool.key)
+        if choice is not None and choice.cache_s is not None:
+            return choice.cache_s
+        return self._context.spec(tool.server).cache_s if tool.read_only else 0.0
+
+    def check(self, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        """Whether arguments fit a tool.
+
+        Raises:
+            ArgumentsError: They do not; the text shows the tool's parameters.
+        """
+        snapshot = self._context.snapshot
+        try:
+            self._caller.check(snapshot, tool, arguments)
+        except ArgumentsError as error:
+            schema = views.compact_schema(snapshot, tool)
+            raise ArgumentsError(tool.name, error.faults, schema=schema) from error
 
     async def _relay(
         self, tool: Tool, call: ToolCall, *, read_only: bool, progress: Progress | None

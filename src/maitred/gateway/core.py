@@ -19,9 +19,12 @@ from maitred.config.settings import Mode, Settings
 from maitred.disclosure import menu as pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.menu import Categories, HotList, Page, ToolPage
+from maitred.execution.cache import ResultCache
+from maitred.execution.chain.base import ChainSandbox
 from maitred.execution.results import ResultPage, ResultStore, Shortener
 from maitred.execution.subscriptions import Subscriptions
 from maitred.gateway.calls import Calls
+from maitred.gateway.chains import Chains
 from maitred.gateway.context import Context
 from maitred.gateway.events import Events
 from maitred.gateway.figures import Figures, Stats
@@ -52,17 +55,19 @@ class Parts:
     usage: UsageRecorder
     results: ResultStore
     shortener: Shortener
+    cache: ResultCache
     subscriptions: Subscriptions
     events: Events
     make_placer: Callable[[Settings], Placer]
     open_writer: OpenWriter
+    make_sandbox: Callable[[Settings], ChainSandbox]
 
 
 class Gateway:
     """Everything behind the surfaces. `maitred.wiring.open_gateway` makes one and keeps it open.
 
     `ledger` writes down what principals are given; `figures` tells how tools were used, and computes tiers;
-    `use_cases` has a language model write some.
+    `use_cases` has a language model write some; `chains` runs programs that call tools.
     """
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
@@ -78,8 +83,16 @@ class Gateway:
             self._menu,
             usage=parts.usage,
             shortener=parts.shortener,
+            cache=parts.cache,
             used=self._search.used,
             warm=self.warm,
+        )
+        self.chains = Chains(
+            self._context,
+            self._menu,
+            self._calls,
+            results=parts.results,
+            open_sandbox=lambda: parts.make_sandbox(self.settings),
         )
         self._offers = Offers(self._context, parts.subscriptions)
         self.ledger = Ledger(self._context, self._menu, parts.usage)
@@ -291,11 +304,12 @@ class Gateway:
         *,
         read_only: bool = False,
         progress: Progress | None = None,
-        shorten_for: str | None = None,
+        principal: str = LOCAL,
+        shorten: bool = False,
     ) -> dict[str, Any]:
         """Call a tool and return its server's answer as it came.
 
-        With `shorten_for`, a principal, an answer over `results.max_tokens` is cut, and kept whole for them.
+        With `shorten`, an answer over `results.max_tokens` is cut, and kept whole for the principal.
 
         Raises:
             ToolNotFoundError: There is no such tool; the text names the nearest.
@@ -303,7 +317,9 @@ class Gateway:
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
-        return await self._calls.call(call, read_only=read_only, progress=progress, shorten_for=shorten_for)
+        return await self._calls.call(
+            call, read_only=read_only, progress=progress, principal=principal, shorten=shorten
+        )
 
     def result(self, principal: str, result_id: str, cursor: str = "") -> ResultPage:
         """A page of an answer that was too long.

@@ -94,6 +94,23 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
         "inputSchema": _CALL,
         "annotations": {"readOnlyHint": True, "openWorldHint": True},
     },
+    {
+        "name": "call_tool_chain",
+        "description": "Run a short async Python program that calls many tools; only its result returns."
+        ' `await call_tool("server__tool", {...})` or `import server; await server.tool(x=1)`, in parallel by'
+        " asyncio.gather; end with `return`. No inheritance, yield, files or network. dry_run checks it.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "code": _TEXT,
+                "timeout_ms": {"type": "integer"},
+                "max_output_size": {"type": "integer"},
+                "dry_run": {"type": "boolean"},
+            },
+            "required": ["code"],
+        },
+        "annotations": {"destructiveHint": True, "openWorldHint": True},
+    },
 )
 
 
@@ -151,11 +168,29 @@ async def _relayed(gateway: Gateway, request: Request, *, read_only: bool) -> Re
         _inner(request.arguments, request.call),
         read_only=read_only,
         progress=request.progress,
-        shorten_for=request.principal,
+        principal=request.principal,
+        shorten=True,
     )
     entry = gateway.ledger.relayed(request.principal, result)
     meta = result.get("_meta")
     return result | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), LEDGER_KEY: entry}}
+
+
+async def _chain(gateway: Gateway, request: Request) -> Result:
+    arguments = request.arguments
+    code = _text(arguments, "code")
+    if not code.strip():
+        raise _WrongArgumentError("`code` is missing: a program, or a JSON list of calls")
+    made = await gateway.chains.run(
+        code,
+        principal=request.principal,
+        timeout_ms=_integer(arguments, "timeout_ms", 30_000),
+        max_output_size=_integer(arguments, "max_output_size", 20_000),
+        dry_run=arguments.get("dry_run") is True,
+        progress=request.progress,
+    )
+    result = made.to_result()
+    return result | {"_meta": {LEDGER_KEY: gateway.ledger.relayed(request.principal, result)}}
 
 
 HANDLERS: Mapping[str, Handler] = {
@@ -164,6 +199,7 @@ HANDLERS: Mapping[str, Handler] = {
     "tool_info": _info,
     "call_tool": _call_tool,
     "call_read_only_tool": _call_read_only_tool,
+    "call_tool_chain": _chain,
 }
 
 
