@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.catalog.placing import Placer
     from maitred.catalog.sqlite import SqliteStore
     from maitred.catalog.store import SqlStore
-    from maitred.execution.chain.base import ChainSandbox
+    from maitred.execution.chain.base import CagedSandbox
     from maitred.execution.results import ResultStore, Shortener
     from maitred.gateway import Gateway
     from maitred.gateway.core import Parts
@@ -137,7 +137,7 @@ async def open_writer(settings: Settings) -> "AsyncIterator[Writer | None]":
             await writer.aclose()
 
 
-def make_sandbox(settings: Settings) -> "ChainSandbox":
+def make_sandbox(settings: Settings) -> "CagedSandbox":
     """The engine of chains; it is loaded with the first one."""
     from maitred.execution.chain.monty import MontySandbox
 
@@ -198,8 +198,11 @@ def make_backend(
     from maitred.backends.memory import MemoryBackend
     from maitred.backends.stdio import StdioBackend
     from maitred.config.interpolate import resolver
+    from maitred.gateway.saved import SavedBackend
 
     resolve = resolver(os.environ)
+    if spec.transport == "chain":
+        return SavedBackend(spec)
     if spec.transport == "memory":
         return MemoryBackend(spec, in_process[spec.name], limits=settings.limits)
     if spec.transport == "stdio":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, MinLen
 
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import ServerSpec
@@ -18,6 +18,8 @@ from maitred.model.tools import ToolKey
 Seconds = Annotated[float, Gt(0)]
 Mode = Literal["auto", "menu", "all"]
 Family = Literal["gpt", "claude", "claude-4.7"]
+SAVED = "chains"
+"""The server whose tools are the saved chains."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +131,14 @@ class ToolEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SavedEntry:
+    """A saved chain: its file, counted from the configuration's folder, and its hash when it was reviewed."""
+
+    file: Annotated[str, MinLen(1)]
+    hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Http:
     """How `serve --transport http` listens. Any address but loopback needs a token."""
 
@@ -155,4 +165,5 @@ class Settings:
     use_cases: UseCases = field(default_factory=UseCases)
     categories: Mapping[str, Category] = field(default_factory=dict)
     tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)
+    chains: Mapping[str, SavedEntry] = field(default_factory=dict)
     http: Http = field(default_factory=Http)

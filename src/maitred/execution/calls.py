@@ -1,6 +1,6 @@
 """Route one call: check its arguments, reach its server, bring back the answer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from maitred.backends.base import Connections, Progress
@@ -9,6 +9,9 @@ from maitred.errors import ArgumentsError, ConnectionLostError, ToolWithheldErro
 from maitred.execution.arguments import ArgumentChecker
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import Tool, ToolCall
+
+Run = Callable[..., Awaitable[dict[str, Any]]]
+"""Carries out a call by its raw name instead of the server: `(name, call, progress=...)`."""
 
 
 class Caller:
@@ -27,6 +30,7 @@ class Caller:
         *,
         progress: Progress | None = None,
         read_only: bool = False,
+        run: Run | None = None,
     ) -> dict[str, Any]:
         """Check and relay one call; the result is what the server answered.
 
@@ -36,6 +40,7 @@ class Caller:
             call: The caller's arguments and what else is relayed.
             progress: Gets the server's progress notices.
             read_only: Refuse a tool that its server does not call read-only.
+            run: Carries the call out in place of the server.
 
         Raises:
             ToolWithheldError: Not read-only though `read_only` was asked for.
@@ -46,6 +51,8 @@ class Caller:
             reason = "its server does not mark it read-only; use `call_tool` if changing something is meant"
             raise ToolWithheldError(tool.name, reason)
         self.check(snapshot, tool, call.arguments)
+        if run is not None:
+            return await run(tool.key.name, call, progress=progress)
         try:
             return await self._relay(tool, call, progress)
         except ConnectionLostError as error:

@@ -1,7 +1,7 @@
 """Calls as the gateway makes them: found by name, checked, relayed, counted, cut where they are too long."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from maitred.catalog.usage import UsageRecorder
 from maitred.disclosure import views
 from maitred.errors import ArgumentsError, ServerError, ToolWithheldError
 from maitred.execution.cache import ResultCache, cache_key, cacheable, mark_cached
-from maitred.execution.calls import Caller
+from maitred.execution.calls import Caller, Run
 from maitred.execution.results import Shortener
 from maitred.gateway.context import Context
 from maitred.gateway.menu import Menu
@@ -19,7 +19,10 @@ from maitred.model.tools import Tool, ToolCall, ToolKey
 
 
 class Calls:
-    """Makes calls. `warm` readies the index, which names the nearest tools; `used` hears of every success."""
+    """Makes calls. `warm` readies the index, which names the nearest tools; `used` hears of every success.
+
+    `run_saved` runs a saved chain by its raw name.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Calls:
         cache: ResultCache,
         used: Callable[[ToolKey], None],
         warm: Callable[[], Any],
+        run_saved: Callable[..., Awaitable[dict[str, Any]]],
     ) -> None:
         self._context = context
         self._menu = menu
@@ -40,6 +44,7 @@ class Calls:
         self._used = used
         self._warm = warm
         self.watchers: list[Callable[[str, bool, float], None]] = []
+        self._run_saved = run_saved
         self._caller = Caller(context.pool, context.spec)
 
     async def call(
@@ -50,8 +55,9 @@ class Calls:
         progress: Progress | None = None,
         principal: str,
         shorten: bool = False,
+        in_saved: bool = False,
     ) -> dict[str, Any]:
-        """Call a tool; see `Gateway.call`."""
+        """Call a tool; see `Gateway.call`. With `in_saved`, for a saved chain, which may call no other."""
         if call.name not in self._context.snapshot.by_name:
             await self._await_server(call.name)
         tool = self._menu.find(call.name)
@@ -59,6 +65,11 @@ class Calls:
             raise ToolWithheldError(tool.name, f"its server {tool.server!r} is disabled in the configuration")
         cached = False
         ask = partial(self._relay, tool, call, read_only=read_only, progress=progress)
+        if self._context.is_saved(tool.server):
+            if in_saved:
+                raise ToolWithheldError(tool.name, "a saved chain cannot call another saved chain")
+            run = partial(self._run_saved, principal=principal)
+            ask = partial(self._relay, tool, call, read_only=read_only, progress=progress, run=run)
         ttl_s = self._kept_s(tool, call)
         if ttl_s > 0:
             self.check(tool, call.arguments)
@@ -99,13 +110,21 @@ class Calls:
             raise ArgumentsError(tool.name, error.faults, schema=schema) from error
 
     async def _relay(
-        self, tool: Tool, call: ToolCall, *, read_only: bool, progress: Progress | None
+        self,
+        tool: Tool,
+        call: ToolCall,
+        *,
+        read_only: bool,
+        progress: Progress | None,
+        run: Run | None = None,
     ) -> dict[str, Any]:
         snapshot = self._context.snapshot
         started = time.perf_counter()
         ok = False
         try:
-            answer = await self._caller.call(snapshot, tool, call, read_only=read_only, progress=progress)
+            answer = await self._caller.call(
+                snapshot, tool, call, read_only=read_only, progress=progress, run=run
+            )
             ok = not answer.get("isError")
         except ArgumentsError as error:
             schema = views.compact_schema(snapshot, tool)

@@ -12,24 +12,28 @@ from typing import Any, Final
 import anyio
 
 from maitred.backends.base import Progress
+from maitred.config.settings import SAVED
 from maitred.disclosure.budget import estimate
-from maitred.errors import ArgumentsError, MaitredError
+from maitred.disclosure.guide import GUIDE_TOKENS, chain_guide
+from maitred.errors import ArgumentsError, MaitredError, ToolWithheldError
 from maitred.execution.chain.answer import MAX_OUTPUT_SIZE, ChainAnswer, answer, checked
 from maitred.execution.chain.base import (
+    CagedSandbox,
     ChainFault,
     ChainLimits,
     ChainOutcome,
     ChainProgram,
-    ChainSandbox,
     FaultKind,
 )
 from maitred.execution.chain.forms import DirectCalls, read_form
 from maitred.execution.chain.runner import ChainRunner
+from maitred.execution.chain.saved import SavedChain
 from maitred.execution.chain.stubs import ModuleIndex
 from maitred.execution.results import ResultStore
 from maitred.gateway.calls import Calls
 from maitred.gateway.context import Context
 from maitred.gateway.menu import Menu
+from maitred.gateway.saved import read_saved
 from maitred.model.tools import Tool, ToolCall
 
 DEFAULT_MS: Final = 30_000
@@ -46,17 +50,25 @@ class Chains:
         calls: Calls,
         *,
         results: ResultStore,
-        open_sandbox: Callable[[], ChainSandbox],
+        open_sandbox: Callable[[], CagedSandbox],
     ) -> None:
         self._context = context
         self._menu = menu
         self._calls = calls
         self._results = results
         self._engine = _Lazy(open_sandbox)
+        self._inner = _Lazy(
+            open_sandbox
+        )  # for saved chains: a chain may wait for one, and must not starve it
 
     async def aclose(self) -> None:
         """End the engine."""
+        await self._inner.aclose()
         await self._engine.aclose()
+
+    async def cage(self) -> str:
+        """Why chains run outside of bubblewrap; empty if they run inside. Makes the engine."""
+        return await self._engine.why_not()
 
     def modules(self) -> ModuleIndex:
         """The modules that a program may import, one for each server whose tools may be shown."""
@@ -66,6 +78,17 @@ class Chains:
     def path(self, tool: Tool) -> str:
         """How a program names a tool: `module.function`."""
         return self.modules().path(tool)
+
+    def guide(self) -> str:
+        """How to write a chain, for agents, with the modules that there are now."""
+        settings = self._context.settings.chain
+        return chain_guide(
+            self.modules().servers,
+            calls=settings.max_calls,
+            in_flight=settings.max_in_flight,
+            cpu_s=settings.cpu_s,
+            budget_tokens=self._context.budget(GUIDE_TOKENS),
+        )
 
     async def run(
         self,
@@ -77,7 +100,7 @@ class Chains:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ChainAnswer:
-        """Run a program, or calls in one of the short forms; with `dry_run` say what is wrong, and call nothing.
+        """Run a program, or calls in a short form; with `dry_run` say what is wrong, and call nothing.
 
         Only a bug of ours raises: whatever is wrong with a chain, the answer says it.
         """
@@ -101,7 +124,32 @@ class Chains:
             max_output_size=max_output_size,
         )
 
-    def _runner(self, principal: str) -> ChainRunner:
+    async def run_saved(
+        self, name: str, call: ToolCall, *, principal: str, progress: Progress | None
+    ) -> dict[str, Any]:
+        """Run a saved chain; the result is that of a tool. One that only reads may only call what does.
+
+        Raises:
+            ToolWithheldError: It is not what was reviewed.
+            ArgumentsError: The arguments do not fit its parameters.
+        """
+        spec = self._context.spec(SAVED)
+        async with self._context.pool.connection(SAVED):  # so that the list is looked at again
+            try:
+                chain = await anyio.to_thread.run_sync(read_saved, spec, name)
+            except ToolWithheldError:
+                self._context.keeper.tools_changed(SAVED)
+                raise
+            program = chain.program(call.arguments, self.modules().used(chain.code))
+            wait_s = min(spec.timeouts.call_s, LONGEST_MS / 1_000)
+            runner = self._runner(principal, saved=chain)
+            run = await runner.run(program, timeout_s=wait_s, progress=progress)
+        made = answer(
+            run, chain.code, keep=lambda whole: self._results.keep(principal, whole), estimate=estimate
+        )
+        return made.to_result()
+
+    def _runner(self, principal: str, saved: SavedChain | None = None) -> ChainRunner:
         settings = self._context.settings.chain
         limits = ChainLimits(
             cpu_s=settings.cpu_s,
@@ -112,9 +160,11 @@ class Chains:
 
         async def call(name: str, arguments: Mapping[str, Any], _chain: str) -> dict[str, Any]:
             found = ToolCall(name=self._named(name), arguments=arguments)
-            return await self._calls.call(found, principal=principal)
+            reads = saved is not None and saved.read_only
+            in_saved = saved is not None
+            return await self._calls.call(found, principal=principal, read_only=reads, in_saved=in_saved)
 
-        return ChainRunner(self._engine, call, limits=limits, estimate=estimate)
+        return ChainRunner(self._inner if saved else self._engine, call, limits=limits, estimate=estimate)
 
     def _named(self, name: str) -> str:
         """The published name of a tool that may be written as `server.tool`."""
@@ -145,14 +195,14 @@ class _Lazy:
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._stack = AsyncExitStack()
-        self._opened: ChainSandbox | None = None
+        self._opened: CagedSandbox | None = None
         self._lock = anyio.Lock()
 
-    async def _open(self) -> ChainSandbox:
+    async def _open(self) -> CagedSandbox:
         async with self._lock:
             if self._opened is None:
                 made = await anyio.to_thread.run_sync(self._make)
-                opened: ChainSandbox = await self._stack.enter_async_context(made)
+                opened: CagedSandbox = await self._stack.enter_async_context(made)
                 self._opened = opened
             return self._opened
 
@@ -161,6 +211,10 @@ class _Lazy:
 
     async def check(self, program: ChainProgram) -> Sequence[ChainFault]:
         return await (await self._open()).check(program)
+
+    async def why_not(self) -> str:
+        engine = await self._open()
+        return "" if engine.jailed else engine.why_not
 
     async def aclose(self) -> None:
         await self._stack.aclose()

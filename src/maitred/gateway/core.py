@@ -20,7 +20,7 @@ from maitred.disclosure import menu as pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.menu import Categories, HotList, Page, ToolPage
 from maitred.execution.cache import ResultCache
-from maitred.execution.chain.base import ChainSandbox
+from maitred.execution.chain.base import CagedSandbox
 from maitred.execution.results import ResultPage, ResultStore, Shortener
 from maitred.execution.subscriptions import Subscriptions
 from maitred.gateway.calls import Calls
@@ -60,7 +60,7 @@ class Parts:
     events: Events
     make_placer: Callable[[Settings], Placer]
     open_writer: OpenWriter
-    make_sandbox: Callable[[Settings], ChainSandbox]
+    make_sandbox: Callable[[Settings], CagedSandbox]
 
 
 class Gateway:
@@ -86,6 +86,7 @@ class Gateway:
             cache=parts.cache,
             used=self._search.used,
             warm=self.warm,
+            run_saved=self._run_saved,
         )
         self.chains = Chains(
             self._context,
@@ -99,6 +100,9 @@ class Gateway:
         self.figures = Figures(self._context, parts.usage)
         self.use_cases = UseCaseWriting(self._context, parts.open_writer)
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
+
+    async def _run_saved(self, name: str, call: ToolCall, **how: Any) -> dict[str, Any]:
+        return await self.chains.run_saved(name, call, **how)  # which is made after what calls it
 
     # --- configuration ------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from maitred.model.tools import canonical, content_hash
 
-Transport = Literal["stdio", "http", "sse", "memory"]
+Transport = Literal["stdio", "http", "sse", "memory", "chain"]
 EraChoice = Literal["auto", "handshake", "stateless"]
 
 

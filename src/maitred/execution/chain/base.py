@@ -100,3 +100,17 @@ class ChainSandbox(Protocol):
     async def check(self, program: ChainProgram) -> Sequence[ChainFault]:
         """Every fault of names and types that can be seen without running, by line; calls nothing."""
         ...
+
+
+class CagedSandbox(ChainSandbox, Protocol):
+    """An engine in processes of its own, which the operating system may cut off from the machine too."""
+
+    @property
+    def jailed(self) -> bool:
+        """Whether its processes are cut off from the machine by the operating system too."""
+        ...
+
+    @property
+    def why_not(self) -> str:
+        """Why they are not; empty if they are."""
+        ...

@@ -46,8 +46,8 @@ _CALL = {
 DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     {
         "name": "search_tools",
-        "description": "Find tools by what they do. Give short phrases, one capability each."
-        " Answers with signatures ready for call_tool.",
+        "description": "Find tools by what they do. Short phrases, one capability each."
+        " Answers with signatures to call.",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -64,8 +64,8 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     },
     {
         "name": "list_tools_meta",
-        "description": "Browse: no path gives often used tools and categories; category/<name> or"
-        " server/<name> a page of tools.",
+        "description": "Browse: no path: often used tools, categories; category/<name> or"
+        " server/<name>: a page of tools.",
         "inputSchema": {
             "type": "object",
             "properties": {"path": _TEXT, "cursor": _TEXT, "page_size": {"type": "integer"}},
@@ -96,9 +96,9 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     },
     {
         "name": "call_tool_chain",
-        "description": "Run a short async Python program that calls many tools; only its result returns."
-        ' `await call_tool("server__tool", {...})` or `import server; await server.tool(x=1)`, in parallel by'
-        " asyncio.gather; end with `return`. No inheritance, yield, files or network. dry_run checks it.",
+        "description": "Run a short Python program that calls tools; only its result returns."
+        ' `await call_tool("server__tool", {...})` or `import server; await server.tool(x=1)`;'
+        " asyncio.gather; `return`. No files or network.",
         "inputSchema": {
             "type": "object",
             "properties": {
