@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from sqlalchemy import Connection
 
     from maitred.backends.base import Backend
+    from maitred.backends.pool import BackendPool
     from maitred.backends.process import Warden
     from maitred.catalog.live import LiveCatalog, Store
     from maitred.catalog.placing import Placer
@@ -72,8 +73,6 @@ async def _make_parts(
     stack: AsyncExitStack, settings: Settings, in_process: "Mapping[str, Server]"
 ) -> "Parts":
     """Open all that a gateway is made of, in the order in which it is not to be closed."""
-    from maitred.backends.pool import BackendPool
-    from maitred.backends.process import Warden
     from maitred.catalog.keeper import Keeper
     from maitred.catalog.tokens import TokenWorker
     from maitred.catalog.usage import UsageRecorder
@@ -82,12 +81,7 @@ async def _make_parts(
     from maitred.gateway.core import Parts
     from maitred.gateway.events import Events
 
-    warden = Warden()
-    pool = BackendPool(
-        lambda spec: make_backend(spec, settings, warden, in_process),
-        max_starting=settings.limits.max_starting,
-        on_close=warden.close,
-    )
+    pool = _make_pool(settings, in_process)
     catalog = await _load_catalog(await stack.enter_async_context(open_store(catalog_path(settings))))
     usage = await stack.enter_async_context(UsageRecorder(catalog_path(settings)))
     await stack.enter_async_context(pool)
@@ -111,6 +105,18 @@ async def _make_parts(
         make_placer=make_placer,
         open_writer=open_writer,
         make_sandbox=make_sandbox,
+    )
+
+
+def _make_pool(settings: Settings, in_process: "Mapping[str, Server]") -> "BackendPool":
+    from maitred.backends.pool import BackendPool
+    from maitred.backends.process import Warden
+
+    warden = Warden()
+    return BackendPool(
+        lambda spec: make_backend(spec, settings, warden, in_process),
+        max_starting=settings.limits.max_starting,
+        on_close=warden.close,
     )
 
 

@@ -137,11 +137,11 @@ class ResultCache:
             if flight.answer is not None:
                 return flight.answer(), True
 
-    def clear(self, server: str) -> None:
-        """Forget all answers of a server; a call that is under way now is not kept, nor joined any more."""
-        for key in [key for key in self._kept if key.server == server]:
+    def clear(self, server: str, *, but: CacheKey | None = None) -> None:
+        """Forget all answers of a server but one; a call under way now is not kept, nor joined any more."""
+        for key in [key for key in self._kept if key.server == server and key != but]:
             self._drop(key)
-        for key in [key for key in self._flights if key.server == server]:
+        for key in [key for key in self._flights if key.server == server and key != but]:
             del self._flights[key]
 
     async def _fly(

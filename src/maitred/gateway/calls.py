@@ -76,6 +76,8 @@ class Calls:
             record = self._context.snapshot.servers[tool.server]
             key = cache_key(record, tool, call.arguments, principal)
             answer, cached = await self._cache.get_or_call(key, ttl_s, ask)
+            if not cached and not tool.read_only:  # a repeatable write: what others told may be different now
+                self._cache.clear(tool.server, but=key)
         else:
             answer = await ask()
             if not tool.read_only:

@@ -26,6 +26,7 @@ from pydantic_monty import (
     ResourceLimits,
 )
 
+from maitred.errors import ConfigError
 from maitred.execution.chain.base import (
     CallTool,
     ChainFault,
@@ -287,7 +288,7 @@ def _found_worker() -> Path:
     beside = Path(sysconfig.get_path("scripts")) / "monty"
     found = str(beside) if beside.is_file() else shutil.which("monty")
     if found is None:
-        raise FileNotFoundError("the worker of pydantic-monty is not installed")
+        raise ConfigError("chains", ["the worker of pydantic-monty is not installed; install maitred again"])
     return Path(found)
 
 
