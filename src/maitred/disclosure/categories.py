@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import structlog
+
 from maitred.config.tags import MOST_TAGS, TAGS, normalise_tag
 from maitred.config.vocabulary import FALLBACK, check_categories
 from maitred.model.categories import Category, Placement, ToolChoice
@@ -26,6 +28,8 @@ if TYPE_CHECKING:  # the gateway starts without numpy
     Table: TypeAlias = NDArray[np.float64]
 else:
     Vectors = Table = Any
+
+log = structlog.get_logger(__name__)
 
 Stems: TypeAlias = Callable[[str], Sequence[str]]
 Schema: TypeAlias = Callable[[str], Any]
@@ -220,7 +224,8 @@ class Classifier:
             if self._meaning is None:
                 self._meaning = _Meaning(self._tree.texts, self._embed_texts)
             near = self._meaning.near([self._embed_tools(tools, schema), self._embed_texts([about])])
-        except Exception:  # noqa: BLE001  # a plug-in, which may raise anything; words and majority are left
+        except Exception as error:  # noqa: BLE001  # a plug-in may raise anything; words and majority are left
+            log.warning("tools are placed without meaning", server=tools[0].server, reason=repr(error)[:200])
             return None
         return near if near.shape[0] == len(tools) + 1 else None
 

@@ -339,9 +339,7 @@ class Gateway:
         Raises:
             StoreError: The figures cannot be read.
         """
-        return await self.figures.stats(
-            days, raw_tokens=self.ledger.raw_tokens, menu_tokens=self.ledger.menu_tokens
-        )
+        return await self.figures.stats(days, raw_tokens=self.ledger.raw_tokens)
 
     # --- resources and prompts of the servers -------------------------------------------------------------
 

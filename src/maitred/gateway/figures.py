@@ -38,7 +38,6 @@ class Stats:
     servers: int
     tools: int
     raw_tokens: int
-    menu_tokens: int
     calls: int
     used: Mapping[str, Usage]
     by_server: Mapping[str, Usage]
@@ -64,7 +63,7 @@ class Figures:
         self._context = context
         self._usage = usage
 
-    async def stats(self, days: int, *, raw_tokens: int, menu_tokens: int) -> Stats:
+    async def stats(self, days: int, *, raw_tokens: int) -> Stats:
         """What happened in the last so many days.
 
         Raises:
@@ -81,7 +80,6 @@ class Figures:
             servers=len(self._context.settings.servers),
             tools=len(self._context.visible_tools()),
             raw_tokens=raw_tokens,
-            menu_tokens=menu_tokens,
             calls=sum(usage.calls for usage in by_key.values()),
             used={_name(snapshot, key): usage for key, usage in _by_calls(by_key)},
             by_server=dict(_by_calls(of_server)),

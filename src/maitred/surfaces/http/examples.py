@@ -123,7 +123,6 @@ STATS: Final[Any] = {
     "servers": 9,
     "tools": 120,
     "raw_tokens": 60_000,
-    "menu_tokens": 480,
     "calls": 40,
     "used": {"calculator__add": _USAGE | {"errors": 1, "last_used": "2026-03-01T09:41:00+00:00"}},
     "by_server": {"calculator": _USAGE | {"errors": 1, "last_used": "2026-03-01T09:41:00+00:00"}},

@@ -237,7 +237,6 @@ class Stats(BaseModel):
     servers: Count
     tools: Count
     raw_tokens: Count
-    menu_tokens: Count
     calls: Count
     used: dict[str, Usage]
     by_server: dict[str, Usage]
