@@ -5,7 +5,7 @@ What is slow to import is imported here when it is needed, so that `maitred --he
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -55,14 +55,13 @@ async def open_gateway(
         ConfigError: The catalog cannot be opened.
     """
     from maitred.gateway import Gateway
-    from maitred.gateway.chains import closing
 
     async with plainly(), AsyncExitStack() as stack:
         parts = await _make_parts(stack, settings, in_process or {})
         gateway = Gateway(settings, parts)
         await gateway.configure(settings)
         await gateway.figures.update_if_due()
-        await stack.enter_async_context(closing(gateway.chains))
+        await stack.enter_async_context(gateway.chains.serving())
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(gateway.figures.keep_up)
         yield gateway
@@ -143,11 +142,11 @@ async def open_writer(settings: Settings) -> "AsyncIterator[Writer | None]":
             await writer.aclose()
 
 
-def make_sandbox(settings: Settings) -> "CagedSandbox":
+def make_sandbox(settings: Settings) -> "AbstractAsyncContextManager[CagedSandbox]":
     """The engine of chains; it is loaded with the first one."""
     from maitred.execution.chain.monty import MontySandbox
 
-    return MontySandbox(jail=settings.chain.jail)
+    return MontySandbox(processes=settings.chain.processes, jail=settings.chain.jail)
 
 
 @cache

@@ -19,6 +19,7 @@ from maitred.config.load import parse
 from maitred.errors import MaitredError
 from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
+from maitred.model.principals import LOCAL
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 
@@ -131,7 +132,8 @@ class Direct:
     async def __call__(self, name: str, **arguments: Any) -> Any:
         """The text of the answer, or of the error."""
         try:
-            result = await self._gateway.call(ToolCall(name=name, arguments=arguments), shorten=False)
+            call = ToolCall(name=name, arguments=arguments)
+            result = await self._gateway.call(call, principal=LOCAL)
             text = "\n".join(block.get("text", "") for block in result["content"])
         except MaitredError as error:
             result, text = {"isError": True}, str(error)

@@ -18,6 +18,11 @@ WAIT_S = 30.0
 
 
 @pytest.fixture
+def count_here() -> None:
+    """Here the worker itself is tested, which all other tests do without."""
+
+
+@pytest.fixture
 async def worker() -> AsyncIterator[TokenWorker]:
     with anyio.fail_after(WAIT_S):
         async with TokenWorker() as worker:

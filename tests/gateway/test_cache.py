@@ -10,6 +10,7 @@ from tests.gateway.desk import at_desk, keeping, told
 
 from maitred.errors import ArgumentsError
 from maitred.gateway import Gateway
+from maitred.model.principals import LOCAL
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp.server import McpSurface
 
@@ -48,7 +49,7 @@ async def test_a_kept_answer_says_so_to_models_and_to_programs(tmp_path: Path) -
     """In a last text and in `_meta`; the answer before it says neither."""
     call = ToolCall(name="desk__read", arguments={"path": "/"})
     async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, _):
-        fresh, kept = await gateway.call(call), await gateway.call(call)
+        fresh, kept = await gateway.call(call, principal=LOCAL), await gateway.call(call, principal=LOCAL)
 
     assert "maitred/cached" not in (fresh.get("_meta") or {})
     assert kept["_meta"]["maitred/cached"] is True
@@ -72,11 +73,11 @@ async def test_a_call_that_may_write_forgets_what_its_server_told(tmp_path: Path
     other = ToolCall(name="other__read", arguments={"path": "/"})
     async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, _):
         await told(gateway, "read")
-        await gateway.call(other)
+        await gateway.call(other, principal=LOCAL)
         await told(gateway, tool)
 
         assert await told(gateway, "read") == ["read / 2"]
-        assert (await gateway.call(other))["content"][-1]["text"] == "[cached]"
+        assert (await gateway.call(other, principal=LOCAL))["content"][-1]["text"] == "[cached]"
 
 
 async def test_a_kept_call_that_writes_forgets_too_when_it_is_made(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ async def test_wrong_arguments_are_refused_before_the_cache(tmp_path: Path) -> N
     """With the parameters, as without a cache; nothing reaches the server."""
     async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, desk):
         with pytest.raises(ArgumentsError, match=r'Its parameters: .*"required":\["path"\]'):
-            await gateway.call(ToolCall(name="desk__read", arguments={}))
+            await gateway.call(ToolCall(name="desk__read", arguments={}), principal=LOCAL)
 
         assert desk.made == {}
 
@@ -132,14 +133,17 @@ async def test_equal_calls_at_the_same_time_are_one(tmp_path: Path) -> None:
         assert {answer[0] for answer in answers} == {"read / 1"}
 
 
-async def test_only_calls_that_were_made_are_counted_as_use(tmp_path: Path) -> None:
-    """A kept answer costs the server nothing, and is no success of it."""
+async def test_a_kept_answer_is_use_of_its_tool_but_no_call_of_its_server(tmp_path: Path) -> None:
+    """What is asked for often is near at hand, also where it need not be fetched each time."""
+    heard: list[str] = []
     async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, _):
+        gateway.watch(lambda server, ok, seconds: heard.append(server))
         for _ in range(3):
             await told(gateway, "read")
         stats = await gateway.stats(7)
 
-    assert {name: use.calls for name, use in stats.used.items()} == {"desk__read": 1}
+    assert {name: use.calls for name, use in stats.used.items()} == {"desk__read": 3}
+    assert heard == ["desk"]
 
 
 @pytest.mark.parametrize("name", ["desk__read", "call_tool", "call_read_only_tool"])

@@ -10,6 +10,7 @@ import pytest
 from tests.gateway.desk import at_desk, keeping, told
 
 from maitred.config.settings import Chain
+from maitred.errors import ResultNotFoundError
 from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
 
@@ -211,8 +212,8 @@ async def test_a_result_that_is_too_long_is_kept_for_its_caller_only(gateway: Ga
     result_id = answer.full_uri.rpartition("/")[2]
 
     assert answer.truncated
-    assert gateway.result("ann", result_id).text.startswith("[0,1,2,")
-    with pytest.raises(Exception, match="not"):
+    assert gateway.result("ann", result_id).text.startswith("[\n0,\n1,\n2,")
+    with pytest.raises(ResultNotFoundError):
         gateway.result("bob", result_id)
 
 

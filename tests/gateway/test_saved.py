@@ -13,6 +13,8 @@ from maitred.config.saving import save_chain, unsave_chain
 from maitred.config.settings import SAVED, SavedEntry, Settings
 from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
 from maitred.execution.chain.saved import parse_saved
+from maitred.gateway import Gateway
+from maitred.model.principals import LOCAL
 from maitred.model.tools import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +41,11 @@ def saved_in(folder: Path, **texts: str) -> Settings:
     return replace(settings, servers={**settings.servers, SAVED: spec})
 
 
+async def called(gateway: Gateway, name: str = "fetch", /, **arguments: Any) -> dict[str, Any]:
+    """The result of a saved chain that is called as a tool."""
+    return await gateway.call(ToolCall(name=f"chains__{name}", arguments=arguments), principal=LOCAL)
+
+
 def said(result: dict[str, Any]) -> Any:
     return result["structuredContent"]["result"]
 
@@ -48,7 +55,9 @@ async def test_a_saved_chain_is_found_described_and_called_like_any_tool(tmp_pat
     async with opened(settings, Upstream("files", FILES)) as gateway:
         found = await gateway.search(["fetch the quarterly ledger"])
         page = gateway.browse("server/chains")
-        result = await gateway.call(ToolCall(name="chains__fetch", arguments={"where": "/a"}))
+        result = await gateway.call(
+            ToolCall(name="chains__fetch", arguments={"where": "/a"}), principal=LOCAL
+        )
 
     assert found.results[0].tool.name == "chains__fetch"
     assert "chains__fetch(where: str)" in page.text
@@ -61,7 +70,7 @@ async def test_arguments_that_do_not_fit_are_refused_with_the_parameters(tmp_pat
     async with opened(settings, Upstream("files", FILES)) as gateway:
         for wrong in ({}, {"where": 1}, {"where": "/", "more": 1}):
             with pytest.raises(ArgumentsError):
-                await gateway.call(ToolCall(name="chains__fetch", arguments=wrong))
+                await called(gateway, **wrong)
 
 
 async def test_a_chain_that_changed_while_it_was_listed_is_not_run(tmp_path: Path) -> None:
@@ -69,7 +78,7 @@ async def test_a_chain_that_changed_while_it_was_listed_is_not_run(tmp_path: Pat
     async with opened(settings, Upstream("files", FILES)) as gateway:
         (tmp_path / "fetch.yaml").write_text(text_of("1", PARAMETERS))
         with pytest.raises(ToolWithheldError, match="changed since it was reviewed"):
-            await gateway.call(ToolCall(name="chains__fetch", arguments={"where": "/a"}))
+            await called(gateway, where="/a")
 
 
 @pytest.mark.parametrize(
@@ -85,17 +94,17 @@ async def test_a_chain_that_changed_before_is_not_listed_and_a_call_says_why(
         (status,) = [one for one in gateway.servers() if one.name == SAVED]
         assert why in status.notes[0]
         with pytest.raises(ToolWithheldError, match=why):
-            await gateway.call(ToolCall(name="chains__fetch", arguments={"where": "/a"}))
+            await called(gateway, where="/a")
 
 
 async def test_a_program_may_call_a_saved_chain_but_a_saved_chain_no_other(tmp_path: Path) -> None:
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS), twice=text_of(INDIRECT))
     async with opened(settings, Upstream("files", FILES)) as gateway:
         direct = await gateway.chains.run(INDIRECT, principal="local")
-        nested = await gateway.call(ToolCall(name="chains__twice", arguments={}))
+        nested = await gateway.call(ToolCall(name="chains__twice", arguments={}), principal=LOCAL)
 
     assert direct.ok, direct.text
-    assert direct.result["result"] == "files/read_file"
+    assert direct.result == "files/read_file"
     assert nested["isError"]
     assert "a saved chain cannot call another saved chain" in nested["content"][0]["text"]
 
@@ -104,7 +113,7 @@ async def test_a_chain_that_was_saved_as_reading_cannot_write(tmp_path: Path) ->
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS, "read_only: true\n"))
     async with opened(settings, Upstream("files", FILES)) as gateway:
         call = ToolCall(name="chains__fetch", arguments={"where": "/a"})
-        result = await gateway.call(call, read_only=True)
+        result = await gateway.call(call, read_only=True, principal=LOCAL)
 
     assert result["isError"]
     assert "does not mark it read-only" in result["content"][0]["text"]
@@ -115,7 +124,7 @@ async def test_a_chain_that_is_reviewed_again_is_taken_over_at_once(tmp_path: Pa
     async with opened(settings, Upstream("files", FILES)) as gateway:
         await gateway.configure(saved_in(tmp_path, fetch=text_of("'new'"), other=text_of("2")))
         assert await gateway.settled(30)
-        result = await gateway.call(ToolCall(name="chains__fetch", arguments={}))
+        result = await called(gateway)
         assert {tool.name for tool in gateway.visible_tools()} >= {"chains__fetch", "chains__other"}
         await gateway.configure(settings_of(tmp_path, "files"))
         assert SAVED not in gateway.snapshot.servers

@@ -83,12 +83,17 @@ class Results:
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """What one chain may take; `jail` says whether its process runs in bubblewrap where that is installed."""
+    """What one chain may take, and in what it runs.
+
+    `processes` is how many may run at once, saved ones besides; `jail` says whether their processes run in
+    bubblewrap where that is installed.
+    """
 
     max_calls: Annotated[int, Ge(1)] = 100
     max_in_flight: Annotated[int, Ge(1)] = 8
     cpu_s: Seconds = 10.0
     memory_bytes: Annotated[int, Ge(16_000_000)] = 64_000_000
+    processes: Annotated[int, Ge(1)] = 4
     jail: bool = True
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import anyio
 from pydantic_core import from_json, to_json
 
-from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, canonical, content_hash
 
 CACHED = "maitred/cached"
@@ -27,7 +26,7 @@ _ENTRY_BYTES = 600  # what an entry costs besides its bytes: key, places in tabl
 class CacheKey:
     """What makes two calls equal.
 
-    `version` changes with the server's specification and with the version that it tells of itself; `tool` is
+    `version` changes when the server may answer otherwise: with its specification, or its release; `tool` is
     the name that the tool has there; `arguments` is a hash of their canonical JSON.
     """
 
@@ -38,11 +37,11 @@ class CacheKey:
     principal: str
 
 
-def cache_key(record: ServerRecord, tool: Tool, arguments: Mapping[str, Any], principal: str) -> CacheKey:
+def cache_key(version: str, tool: Tool, arguments: Mapping[str, Any], principal: str) -> CacheKey:
     """The key of a call; the arguments must have been checked (plain JSON, not nested too deep)."""
     return CacheKey(
         server=tool.server,
-        version=f"{record.fingerprint}/{record.facts.version}",
+        version=version,
         tool=tool.key.name,
         arguments=content_hash(canonical(arguments)),
         principal=principal,

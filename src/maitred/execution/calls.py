@@ -1,6 +1,6 @@
-"""Route one call: check its arguments, reach its server, bring back the answer."""
+"""One call: whether its arguments fit, and the way to its server and back."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from maitred.backends.base import Connections, Progress
@@ -10,49 +10,21 @@ from maitred.execution.arguments import ArgumentChecker
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import Tool, ToolCall
 
-Run = Callable[..., Awaitable[dict[str, Any]]]
-"""Carries out a call by its raw name instead of the server: `(name, call, progress=...)`."""
-
 
 class Caller:
-    """Makes calls for a gateway. `spec_of` tells the present specification of a server."""
+    """Checks and relays calls for a gateway. `spec_of` tells the present specification of a server."""
 
     def __init__(self, connections: Connections, spec_of: Callable[[str], ServerSpec]) -> None:
         self._connections = connections
         self._spec_of = spec_of
         self._checker = ArgumentChecker()
 
-    async def call(
-        self,
-        snapshot: Snapshot,
-        tool: Tool,
-        call: ToolCall,
-        *,
-        progress: Progress | None = None,
-        read_only: bool = False,
-        run: Run | None = None,
-    ) -> dict[str, Any]:
-        """Check and relay one call; the result is what the server answered.
-
-        Args:
-            snapshot: The catalog that `tool` comes from.
-            tool: What to call.
-            call: The caller's arguments and what else is relayed.
-            progress: Gets the server's progress notices.
-            read_only: Refuse a tool that its server does not call read-only.
-            run: Carries the call out in place of the server.
+    async def call(self, tool: Tool, call: ToolCall, *, progress: Progress | None = None) -> dict[str, Any]:
+        """Relay one call; the result is what the server answered. `progress` gets the server's notices.
 
         Raises:
-            ToolWithheldError: Not read-only though `read_only` was asked for.
-            ArgumentsError: The arguments do not fit the tool's schema.
             ServerError: The server could not be reached, or did not answer.
         """
-        if read_only and not tool.read_only:
-            reason = "its server does not mark it read-only; use `call_tool` if changing something is meant"
-            raise ToolWithheldError(tool.name, reason)
-        self.check(snapshot, tool, call.arguments)
-        if run is not None:
-            return await run(tool.key.name, call, progress=progress)
         try:
             return await self._relay(tool, call, progress)
         except ConnectionLostError as error:
@@ -60,12 +32,24 @@ class Caller:
                 raise
             return await self._relay(tool, call, progress)
 
-    def check(self, snapshot: Snapshot, tool: Tool, arguments: Mapping[str, Any]) -> None:
-        """Whether arguments fit a tool's schema.
+    def check(
+        self, snapshot: Snapshot, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False
+    ) -> None:
+        """Whether a tool may be called with these arguments, by what the catalog knows of it.
+
+        Args:
+            snapshot: The catalog that `tool` comes from.
+            tool: What would be called.
+            arguments: What it would be called with.
+            read_only: Whether a tool is refused that its server does not call read-only.
 
         Raises:
-            ArgumentsError: They do not.
+            ToolWithheldError: Not read-only though that was asked for.
+            ArgumentsError: The arguments do not fit the tool's schema.
         """
+        if read_only and not tool.read_only:
+            reason = "its server does not mark it read-only; use `call_tool` if changing something is meant"
+            raise ToolWithheldError(tool.name, reason)
         if faults := self._checker.faults(tool.input_hash, snapshot.schema, arguments):
             raise ArgumentsError(tool.name, faults)
 

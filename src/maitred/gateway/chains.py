@@ -4,44 +4,44 @@ Every call inside takes the way of a call from outside, with the same checks, co
 is made with the first program and ends with the gateway; calls that are only written down need none.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
 import anyio
+import structlog
+from anyio import to_thread
 
 from maitred.backends.base import Progress
 from maitred.config.settings import SAVED
 from maitred.disclosure.budget import estimate
 from maitred.disclosure.guide import GUIDE_TOKENS, chain_guide
-from maitred.errors import ArgumentsError, MaitredError, ToolWithheldError
+from maitred.errors import ToolNotFoundError, ToolWithheldError
+from maitred.execution.chain.account import Account, ChainRun
 from maitred.execution.chain.answer import MAX_OUTPUT_SIZE, ChainAnswer, answer, checked
-from maitred.execution.chain.base import (
-    CagedSandbox,
-    ChainFault,
-    ChainLimits,
-    ChainOutcome,
-    ChainProgram,
-    FaultKind,
-)
+from maitred.execution.chain.base import ChainFault, ChainLimits, ChainProgram
 from maitred.execution.chain.forms import DirectCalls, read_form
 from maitred.execution.chain.runner import ChainRunner
 from maitred.execution.chain.saved import SavedChain
 from maitred.execution.chain.stubs import ModuleIndex
 from maitred.execution.results import ResultStore
-from maitred.gateway.calls import Calls
+from maitred.gateway.calls import Calls, Within
 from maitred.gateway.context import Context
+from maitred.gateway.dryrun import DryRun
+from maitred.gateway.engine import LazyEngine, Open
 from maitred.gateway.menu import Menu
 from maitred.gateway.saved import read_saved
 from maitred.model.tools import Tool, ToolCall
+
+log = structlog.get_logger(__name__)
 
 DEFAULT_MS: Final = 30_000
 LONGEST_MS: Final = 60_000
 
 
 class Chains:
-    """Runs chains for a gateway. Enter it before use; leaving it ends the engine, if there is one."""
+    """Runs chains for a gateway, while it is `serving`."""
 
     def __init__(
         self,
@@ -50,25 +50,28 @@ class Chains:
         calls: Calls,
         *,
         results: ResultStore,
-        open_sandbox: Callable[[], CagedSandbox],
+        open_sandbox: Open,
     ) -> None:
         self._context = context
         self._menu = menu
         self._calls = calls
         self._results = results
-        self._engine = _Lazy(open_sandbox)
-        self._inner = _Lazy(
-            open_sandbox
-        )  # for saved chains: a chain may wait for one, and must not starve it
+        self._dry = DryRun(context, calls, self._named)
+        self._engine = LazyEngine(open_sandbox)
+        self._inner = LazyEngine(open_sandbox)  # a chain may wait for a saved one, and must not starve it
 
-    async def aclose(self) -> None:
-        """End the engine."""
-        await self._inner.aclose()
-        await self._engine.aclose()
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Run chains until the context is left, which ends every one and all processes."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._engine.keep)
+            tasks.start_soon(self._inner.keep)
+            yield
+            tasks.cancel_scope.cancel()
 
     async def cage(self) -> str:
         """Why chains run outside of bubblewrap; empty if they run inside. Makes the engine."""
-        return await self._engine.why_not()
+        return await self._engine.why_not_caged()
 
     def modules(self) -> ModuleIndex:
         """The modules that a program may import, one for each server whose tools may be shown."""
@@ -98,36 +101,48 @@ class Chains:
         timeout_ms: int = DEFAULT_MS,
         max_output_size: int = MAX_OUTPUT_SIZE,
         dry_run: bool = False,
+        keep: bool = True,
         progress: Progress | None = None,
     ) -> ChainAnswer:
         """Run a program, or calls in a short form; with `dry_run` say what is wrong, and call nothing.
 
-        Only a bug of ours raises: whatever is wrong with a chain, the answer says it.
+        Only a bug of ours raises: whatever is wrong with a chain, the answer says it. What of a result is not
+        shown is kept for the principal, unless nobody could ask for it.
         """
-        modules = self.modules().used(code)
-        form = read_form(code, modules)
-        tell = partial(checked, code=code, estimate=estimate, max_output_size=max_output_size)
-        if isinstance(form, ChainFault):
-            return tell([form])
-        program = form or ChainProgram(code=code, modules=modules)
-        runner = self._runner(principal)
+        size = max(max_output_size, 0)
+        tell = partial(checked, code=code, estimate=estimate, max_output_size=size)
+        program = self._read(code)
+        if isinstance(program, ChainFault):
+            return tell([program])
         if dry_run:
-            faults = self._faults(form) if form else await runner.check(program)
-            return tell(faults)
+            return tell(await self._looked_at(program))
         wait_s = min(max(timeout_ms, 1), LONGEST_MS) / 1_000
-        run = await runner.run(program, timeout_s=wait_s, progress=progress)
-        return answer(
-            run,
-            code,
-            keep=lambda whole: self._results.keep(principal, whole),
-            estimate=estimate,
-            max_output_size=max_output_size,
-        )
+        run = await self._runner(principal).run(program, timeout_s=wait_s, progress=progress)
+        _note(run, principal)
+        store = partial(self._results.keep, principal) if keep else _kept_nowhere
+        return answer(run, code, keep=store, estimate=estimate, max_output_size=size)
+
+    async def _looked_at(self, program: ChainProgram | DirectCalls) -> Sequence[ChainFault]:
+        if isinstance(program, DirectCalls):
+            return await self._dry.of_calls(program, self._limits().calls)
+        return await self._dry.of_program(program, await self._engine.check(program))
+
+    def _read(self, code: str) -> ChainProgram | DirectCalls | ChainFault:
+        """What is meant by a text, whose size is looked at before anything else is."""
+        most = self._limits().source_bytes
+        if len(code) > most or len(code.encode("utf-8", "surrogatepass")) > most:
+            return ChainFault(kind="size", message=f"The program is longer than {most:,} bytes.")
+        index = self.modules()
+        modules = index.used(code)
+        return read_form(code, modules) or ChainProgram(code=code, modules=modules, known=index.names)
 
     async def run_saved(
-        self, name: str, call: ToolCall, *, principal: str, progress: Progress | None
+        self, name: str, call: ToolCall, *, principal: str, progress: Progress | None, within: Within | None
     ) -> dict[str, Any]:
-        """Run a saved chain; the result is that of a tool. One that only reads may only call what does.
+        """Run a saved chain. One that only reads may only call what does.
+
+        The result is that of a tool: for a caller from outside an answer like that of any chain, and `within`
+        a chain, whose limits it shares, the plain value.
 
         Raises:
             ToolWithheldError: It is not what was reviewed.
@@ -136,35 +151,60 @@ class Chains:
         spec = self._context.spec(SAVED)
         async with self._context.pool.connection(SAVED):  # so that the list is looked at again
             try:
-                chain = await anyio.to_thread.run_sync(read_saved, spec, name)
+                chain = await to_thread.run_sync(read_saved, spec, name)
             except ToolWithheldError:
                 self._context.keeper.tools_changed(SAVED)
                 raise
-            program = chain.program(call.arguments, self.modules().used(chain.code))
-            wait_s = min(spec.timeouts.call_s, LONGEST_MS / 1_000)
+            index = self.modules()
+            program = chain.program(call.arguments, index.used(chain.code), known=index.names)
             runner = self._runner(principal, saved=chain)
-            run = await runner.run(program, timeout_s=wait_s, progress=progress)
-        made = answer(
-            run, chain.code, keep=lambda whole: self._results.keep(principal, whole), estimate=estimate
-        )
-        return made.to_result()
+            run = await runner.run(
+                program,
+                timeout_s=min(spec.timeouts.call_s, LONGEST_MS / 1_000),
+                progress=progress,
+                within=within.account if within else None,
+            )
+        if within:
+            return _value(run)
+        _note(run, principal, name)
+        keep = partial(self._results.keep, principal)
+        return answer(run, chain.code, keep=keep, estimate=estimate).to_result()
 
-    def _runner(self, principal: str, saved: SavedChain | None = None) -> ChainRunner:
+    def _limits(self) -> ChainLimits:
         settings = self._context.settings.chain
-        limits = ChainLimits(
+        return ChainLimits(
             cpu_s=settings.cpu_s,
             memory_bytes=settings.memory_bytes,
             calls=settings.max_calls,
             in_flight=settings.max_in_flight,
         )
 
-        async def call(name: str, arguments: Mapping[str, Any], _chain: str) -> dict[str, Any]:
-            found = ToolCall(name=self._named(name), arguments=arguments)
-            reads = saved is not None and saved.read_only
-            in_saved = saved is not None
-            return await self._calls.call(found, principal=principal, read_only=reads, in_saved=in_saved)
+    def _runner(self, principal: str, saved: SavedChain | None = None) -> ChainRunner:
+        reads = saved is not None and saved.read_only
 
-        return ChainRunner(self._inner if saved else self._engine, call, limits=limits, estimate=estimate)
+        async def call(name: str, arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
+            asked = ToolCall(name=self._named(name), arguments=arguments)
+            within = Within(account=account, saved=saved is not None)
+            return await self._calls.call(asked, principal=principal, read_only=reads, within=within)
+
+        return ChainRunner(
+            self._inner if saved else self._engine,
+            call,
+            limits=self._limits(),
+            estimate=estimate,
+            parameters=self._parameters,
+            nests=lambda name: self._context.is_saved(self._server_of(name)),
+        )
+
+    def _server_of(self, name: str) -> str:
+        tool = self._context.snapshot.by_name.get(self._named(name))
+        return tool.server if tool else ""
+
+    def _parameters(self, name: str) -> str:
+        try:
+            return self._calls.parameters(self._menu.find(self._named(name)))
+        except ToolNotFoundError:
+            return ""
 
     def _named(self, name: str) -> str:
         """The published name of a tool that may be written as `server.tool`."""
@@ -176,55 +216,29 @@ class Chains:
                     return one.tool
         return name
 
-    def _faults(self, form: DirectCalls) -> Sequence[ChainFault]:
-        """What is wrong with calls that are written down: names, and arguments by the tools' schemas."""
-        faults = []
-        for call in form.calls:
-            try:
-                tool = self._menu.find(self._named(call.tool))
-                self._calls.check(tool, call.arguments)
-            except MaitredError as error:
-                kind: FaultKind = "type" if isinstance(error, ArgumentsError) else "runtime"
-                faults.append(ChainFault(kind=kind, message=str(error)))
-        return faults
+
+def _value(run: ChainRun) -> dict[str, Any]:
+    """What a chain gets of a saved one: its value, or why there is none."""
+    fault = run.outcome.fault
+    if fault is None:
+        return {"content": [], "structuredContent": run.outcome.value}
+    where = f"line {fault.line}: " if fault.line else ""
+    return {"content": [{"type": "text", "text": f"{where}{fault.message}"}], "isError": True}
 
 
-class _Lazy:
-    """An engine that is made when it is first needed."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._stack = AsyncExitStack()
-        self._opened: CagedSandbox | None = None
-        self._lock = anyio.Lock()
-
-    async def _open(self) -> CagedSandbox:
-        async with self._lock:
-            if self._opened is None:
-                made = await anyio.to_thread.run_sync(self._make)
-                opened: CagedSandbox = await self._stack.enter_async_context(made)
-                self._opened = opened
-            return self._opened
-
-    async def run(self, program: ChainProgram, call_tool: Any, limits: ChainLimits) -> ChainOutcome:
-        return await (await self._open()).run(program, call_tool, limits)
-
-    async def check(self, program: ChainProgram) -> Sequence[ChainFault]:
-        return await (await self._open()).check(program)
-
-    async def why_not(self) -> str:
-        engine = await self._open()
-        return "" if engine.jailed else engine.why_not
-
-    async def aclose(self) -> None:
-        await self._stack.aclose()
+def _note(run: ChainRun, principal: str, saved: str = "") -> None:
+    """Write down that a chain ran."""
+    fault = run.outcome.fault
+    log.info(
+        "chain ended",
+        chain=run.chain_id,
+        saved=saved,
+        principal=principal,
+        calls=len(run.calls),
+        ms=round(run.ms),
+        fault=fault.kind if fault else "",
+    )
 
 
-@asynccontextmanager
-async def closing(chains: Chains) -> AsyncIterator[Chains]:
-    """End the engine of chains when the context is left."""
-    try:
-        yield chains
-    finally:
-        with anyio.CancelScope(shield=True):
-            await chains.aclose()
+def _kept_nowhere(_: dict[str, Any]) -> str:
+    return ""

@@ -6,6 +6,7 @@ by the parts beside this module; here stands what they come to.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,8 +41,6 @@ from maitred.search.engine import SearchEngine
 from maitred.search.found import Semantics
 
 _PAGE_TOOLS = 100
-LOCAL = "local"
-"""The principal who is not told apart: the user of this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +59,7 @@ class Parts:
     events: Events
     make_placer: Callable[[Settings], Placer]
     open_writer: OpenWriter
-    make_sandbox: Callable[[Settings], CagedSandbox]
+    make_sandbox: Callable[[Settings], AbstractAsyncContextManager[CagedSandbox]]
 
 
 class Gateway:
@@ -306,12 +305,12 @@ class Gateway:
         self,
         call: ToolCall,
         *,
+        principal: str,
         read_only: bool = False,
         progress: Progress | None = None,
-        principal: str = LOCAL,
         shorten: bool = False,
     ) -> dict[str, Any]:
-        """Call a tool and return its server's answer as it came.
+        """Call a tool for somebody and return its server's answer as it came.
 
         With `shorten`, an answer over `results.max_tokens` is cut, and kept whole for the principal.
 
@@ -322,7 +321,7 @@ class Gateway:
             ServerError: The server failed.
         """
         return await self._calls.call(
-            call, read_only=read_only, progress=progress, principal=principal, shorten=shorten
+            call, principal=principal, read_only=read_only, progress=progress, shorten=shorten
         )
 
     def result(self, principal: str, result_id: str, cursor: str = "") -> ResultPage:

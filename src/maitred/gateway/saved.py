@@ -7,6 +7,7 @@ A file is read when it is needed, and checked against its hash each time: what c
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from maitred.execution.chain.saved import SavedChain, parse_saved
 from maitred.model.servers import ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolCall, ToolKey
 
+_MOST_BYTES = 1_000_000  # far over what a chain may have, so that a longer one is refused for its length
 _ABOUT = "Chains that the operator of this gateway saved: each calls several tools and answers once."
 
 
@@ -47,17 +49,25 @@ def why_not_saved(spec: ServerSpec, name: str) -> str:
 def _read(spec: ServerSpec, found: SavedFile) -> SavedChain:
     path = Path(spec.cwd) / Path(found.file).expanduser()
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1).decode("utf-8")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ToolWithheldError(found.name, f"its file {found.file} cannot be read: {reason}") from None
-    try:
-        chain = parse_saved(found.name, text)
-    except ConfigError as error:
-        reason = f"this saved chain was changed since it was reviewed, and has faults: {error}"
-        raise ToolWithheldError(found.name, reason) from None
+    chain = _parsed(found.name, text)
+    if isinstance(chain, ConfigError):
+        reason = f"this saved chain was changed since it was reviewed, and has faults: {chain}"
+        raise ToolWithheldError(found.name, reason)
     chain.verify(found.hash)
     return chain
+
+
+@lru_cache(maxsize=256)  # of a pure function: the same text is parsed at every call of the chain
+def _parsed(name: str, text: str) -> SavedChain | ConfigError:
+    try:
+        return parse_saved(name, text)
+    except ConfigError as error:
+        return error
 
 
 class SavedBackend:

@@ -7,9 +7,10 @@ import anyio
 
 from maitred.disclosure.budget import estimate
 from maitred.errors import MaitredError
+from maitred.execution.chain.account import Account, ChainRun
 from maitred.execution.chain.base import CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram
 from maitred.execution.chain.forms import DirectCalls
-from maitred.execution.chain.runner import ChainRun, ChainRunner
+from maitred.execution.chain.runner import ChainRunner
 
 PROGRAM = ChainProgram(code="…")
 Body = Callable[[CallTool], Awaitable[Any]]
@@ -48,8 +49,8 @@ class Tools:
         self.begun = anyio.Event()
         self.hold: anyio.Event | None = None
 
-    async def __call__(self, tool: str, arguments: Mapping[str, Any], chain_id: str) -> dict[str, Any]:
-        self.calls.append((tool, arguments, chain_id))
+    async def __call__(self, tool: str, arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
+        self.calls.append((tool, arguments, account.id))
         self.running += 1
         self.most = max(self.most, self.running)
         self.begun.set()

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maitred.disclosure.budget import estimate
+from maitred.execution.chain.account import CallReceipt, ChainRun
 from maitred.execution.chain.answer import ChainAnswer, answer, checked
 from maitred.execution.chain.base import ChainFault, ChainOutcome
-from maitred.execution.chain.runner import CallReceipt, ChainRun
 from maitred.execution.outline import compact
 from maitred.execution.results import HEADER_TOKENS
 

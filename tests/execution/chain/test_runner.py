@@ -9,6 +9,7 @@ from tests.execution.chain.rig import PROGRAM, Engine, Tools, idle, run, text
 
 from maitred.disclosure.budget import estimate
 from maitred.execution.cache import mark_cached
+from maitred.execution.chain.account import Account
 from maitred.execution.chain.base import CallTool, ChainLimits, ChainProgram
 from maitred.execution.chain.forms import DirectCall, DirectCalls
 from maitred.execution.chain.monty import MontySandbox
@@ -48,7 +49,7 @@ async def test_a_program_can_catch_a_failure_and_go_on() -> None:
 async def test_a_bug_of_ours_is_no_failure_of_a_tool() -> None:
     """It goes up as it is, so that it is seen."""
 
-    async def broken(tool: str, arguments: Mapping[str, Any], chain_id: str) -> dict[str, Any]:
+    async def broken(tool: str, arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
         raise ZeroDivisionError
 
     runner = ChainRunner(
@@ -337,13 +338,3 @@ async def test_direct_calls_have_a_deadline_too() -> None:
 
     assert ran.outcome.fault is not None
     assert ran.outcome.fault.kind == "timeout"
-
-
-async def test_a_check_asks_the_engine_and_calls_nothing() -> None:
-    """Direct calls have nothing that it could look at."""
-    tools = Tools()
-    runner = ChainRunner(Engine(idle), tools, limits=ChainLimits(), estimate=estimate)
-
-    assert [fault.message for fault in await runner.check(PROGRAM)] == ["seen before"]
-    assert await runner.check(calls("a__b")) == []
-    assert tools.calls == []

@@ -9,7 +9,7 @@ from tests.catalog.makers import raw, snapshot_of
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.execution.chain.base import ChainFunction, ChainModule
-from maitred.execution.chain.stubs import ModuleIndex, modules, stub_text, used
+from maitred.execution.chain.stubs import ModuleIndex, stub_text
 
 STR = {"type": "string"}
 NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "value": STR}}
@@ -39,6 +39,12 @@ def index_of(*tools: tuple[str, str], **fields: Any) -> ModuleIndex:
     """An index of tools, given as pairs of server and name."""
     snapshot = snapshot_of([raw(server, name, **fields) for server, name in tools])
     return ModuleIndex(snapshot, snapshot.tools)
+
+
+def whole(snapshot: Snapshot) -> list[ChainModule]:
+    """All modules of all tools."""
+    index = ModuleIndex(snapshot, snapshot.tools)
+    return [index.module(name) for name in index.servers]
 
 
 def paths(*tools: tuple[str, str]) -> dict[str, str]:
@@ -159,7 +165,7 @@ def test_a_stub_says_what_to_give_and_what_comes_back() -> None:
     """Required parameters first, then the others; nested objects as types of their own."""
     snapshot = snapshot_of([raw("git-hub", "search.issues", input_schema=ISSUES, output_schema=FOUND)])
 
-    (module,) = modules(snapshot, snapshot.tools)
+    (module,) = whole(snapshot)
 
     assert stub_text(module) == (
         "from typing import Any, NotRequired, TypedDict\n\n"
@@ -273,19 +279,17 @@ def test_a_schema_without_measure_gives_a_stub_of_a_bounded_size() -> None:
 # --- what a program names ---------------------------------------------------------------------------------
 
 
-def some() -> tuple[Snapshot, list[ChainModule]]:
+def some() -> Snapshot:
     """Two servers with a few tools."""
     issue = raw("github", "search", input_schema=properties(filter=properties(by=NODE)), output_schema=FOUND)
     rest = [raw("github", "close"), raw("mail", "send", output_schema=FOUND), raw("mail", "read")]
-    snapshot = snapshot_of([issue, *rest])
-    return snapshot, modules(snapshot, snapshot.tools)
+    return snapshot_of([issue, *rest])
 
 
 def named(code: str) -> dict[str, list[str]]:
-    """The functions by module that a program names; the same from the index as from whole modules."""
-    snapshot, whole = some()
-    found = used(code, whole)
-    assert ModuleIndex(snapshot, snapshot.tools).used(code) == found
+    """The functions by module that a program names."""
+    snapshot = some()
+    found = ModuleIndex(snapshot, snapshot.tools).used(code)
     for module in found:
         assert_whole(module)
         assert set(_referenced(module)) <= set(_defined(module))

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mypy import api as mypy
 from tests.catalog.makers import corpus_snapshot, raw, snapshot_of
-from tests.execution.chain.test_stubs import FOUND, ISSUES, STR, assert_whole, properties
+from tests.execution.chain.test_stubs import FOUND, ISSUES, STR, assert_whole, properties, whole
 from tests.support.corpus import BAD_SCHEMAS, ODD_NAMES
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.execution.chain.stubs import modules, stub_text
+from maitred.execution.chain.stubs import stub_text
 
 
 @pytest.fixture(params=["generated", "recorded"])
@@ -28,7 +28,7 @@ def catalog(request: pytest.FixtureRequest) -> Snapshot:
 
 def test_every_tool_of_a_corpus_can_be_called_by_what_its_stub_says(catalog: Snapshot) -> None:
     """Every stub parses, and has one function for each tool, with its required parameters in front."""
-    found = modules(catalog, catalog.tools)
+    found = whole(catalog)
 
     assert sorted(one.tool for module in found for one in module.functions) == [t.name for t in catalog.tools]
     for module in found:
@@ -47,7 +47,7 @@ def test_a_type_checker_takes_the_stubs_and_finds_the_faults_of_a_program(tmp_pa
     issues = raw("issues", "list", input_schema=ISSUES, output_schema=FOUND)
     tags = properties(names={"type": "array", "items": STR}) | {"required": ["names"]}
     own = snapshot_of([issues, raw("issues", "tag", input_schema=tags)])
-    for module in (*modules(snapshot, snapshot.tools), *modules(own, own.tools)):
+    for module in (*whole(snapshot), *whole(own)):
         (tmp_path / f"{module.name}.pyi").write_text(stub_text(module))
     lines = [
         "import issues",
@@ -119,7 +119,7 @@ def test_no_name_and_no_schema_breaks_a_stub(tools: dict[tuple[str, str], tuple[
         for (server, name), (given_, answer) in tools.items()
     )
 
-    found = modules(snapshot, snapshot.tools)
+    found = whole(snapshot)
 
     assert sum(len(module.functions) for module in found) == len(snapshot.tools)
     for module in found:

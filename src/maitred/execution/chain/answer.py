@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from maitred.backends.definitions import clean
+from maitred.execution.chain.account import CallReceipt, ChainRun
 from maitred.execution.chain.base import ChainFault, ChainOutcome, FaultKind
-from maitred.execution.chain.runner import CallReceipt, ChainRun
 from maitred.execution.outline import Estimate, clip, compact, counted, cut, outline
 from maitred.execution.results import HEADER_TOKENS, result_uri
 
@@ -173,7 +173,9 @@ def _status(run: ChainRun, fault: ChainFault | None) -> str:
 
 
 def _whole(value: Any, uri: str, estimate: Estimate) -> list[str]:
-    where = f"all of it: {uri} (resources/read)" if uri else "the rest is lost, since it is too large to keep"
+    where = "the rest is not kept; `max_output_size` says how much is shown"
+    if uri:
+        where = f"all of it: {uri} (resources/read)"
     return [
         f"The result is too long to show; below is a part of it, {where}.",
         f"It is: {outline(value, _OUTLINE_TOKENS, estimate)}",
@@ -209,9 +211,18 @@ def _value(outcome: ChainOutcome, room: int) -> tuple[Any, bool, str]:
 
 def _kept(value: Any, keep: Keep) -> str:
     """The address of the whole, kept as one text so that its pages can be read as they are."""
-    text = value if isinstance(value, str) else compact(value, indent=2)
+    text = value if isinstance(value, str) else _by_line(value)
     result_id = keep({"content": [{"type": "text", "text": text}]})
     return result_uri(result_id) if result_id else ""
+
+
+def _by_line(value: Any) -> str:
+    """A value as JSON; what a list or an object holds stands on a line each, for who reads a page of it."""
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(map(compact, value)) + "\n]"
+    if isinstance(value, dict):
+        return "{\n" + ",\n".join(f"{compact(key)}:{compact(item)}" for key, item in value.items()) + "\n}"
+    return compact(value)
 
 
 def _readable(fault: ChainFault) -> ChainFault:

@@ -43,11 +43,15 @@ class ChainFault:
 
 @dataclass(frozen=True, kw_only=True)
 class ChainOutcome:
-    """What a run came to: a plain JSON value, or a fault; and what it printed, capped, last lines kept."""
+    """What a run came to: a plain JSON value, or a fault; and what it printed, capped, last lines kept.
+
+    `computed_s` are the seconds in which the engine worked, without those in which it waited for calls.
+    """
 
     value: Any = None
     fault: ChainFault | None = None
     logs: str = ""
+    computed_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +82,13 @@ class ChainModule:
 class ChainProgram:
     """What is to be run: the source, the modules it may import, and values under names of its own.
 
-    `inputs` are plain JSON values that stand as variables before the first line.
+    `inputs` are plain JSON values that stand as variables before the first line. `known` has the functions by
+    module of all that could be imported, to say which was meant; by default they are those of `modules`.
     """
 
     code: str
     modules: Sequence[ChainModule] = ()
+    known: Mapping[str, Sequence[str]] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -38,15 +38,10 @@ def bounded(value: Any, limits: ChainLimits) -> Any:
         TooBigError: it is too large, too deep or holds itself.
         NotPlainError: it is or holds bytes, a number that is not finite, an object, ...
     """
-    return measured(value, limits)[0]
-
-
-def measured(value: Any, limits: ChainLimits) -> tuple[Any, int]:
-    """As `bounded`, with the bytes that it takes as JSON, to within a few percent."""
     walk = _Walk(value, limits)
     while walk.step():
         pass
-    return walk.copy, walk.bytes
+    return walk.copy
 
 
 def mended(text: str) -> str:
@@ -54,22 +49,12 @@ def mended(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-class Border:
-    """Counts all that crosses during one run, against `total_bytes`."""
-
-    def __init__(self, limits: ChainLimits) -> None:
-        self._limits = limits
-        self._bytes = 0
-
-    async def cross(self, value: Any) -> Any:
-        """As `bounded`, giving others a turn now and then. Once the total is passed, all is refused."""
-        walk = _Walk(value, self._limits)
-        while walk.step():
-            await anyio.lowlevel.checkpoint()
-        self._bytes += walk.bytes
-        if self._bytes > self._limits.total_bytes:
-            raise TooBigError(f"all values together are over {self._limits.total_bytes:,} bytes")
-        return walk.copy
+async def crossing(value: Any, limits: ChainLimits) -> tuple[Any, int]:
+    """As `bounded`, giving others a turn now and then; with the bytes as JSON, to within a few percent."""
+    walk = _Walk(value, limits)
+    while walk.step():
+        await anyio.lowlevel.checkpoint()
+    return walk.copy, walk.bytes
 
 
 class _Walk:

@@ -2,11 +2,13 @@
 
 The engine stops whenever the program wants something of the world and waits for our answer, so nothing runs
 but what is started here. A call starts when the program waits for it, in a task group that ends with the run;
-one that is never awaited is never made, as in Python.
+one that is never awaited is never made, as in Python. What the program gives is brought within bounds here;
+what calls give to it comes within bounds already.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +36,9 @@ from maitred.execution.chain.base import (
     ChainProgram,
     FaultKind,
 )
-from maitred.execution.chain.bounds import Border, NotPlainError, TooBigError, mended
+from maitred.execution.chain.bounds import NotPlainError, TooBigError, crossing, mended
 from maitred.execution.chain.faults import fault_of, tidy
+from maitred.execution.chain.stubs import stub_text
 
 CALL_TOOL = "call_tool"
 _Snapshot = AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot | MontyComplete
@@ -69,8 +72,7 @@ def modules_of(program: ChainProgram, *, stubs: bool = False) -> dict[str, Exter
     """The modules of a program as the engine takes them; with their types for a check."""
     made = {}
     for module in program.modules:
-        lines = ["from typing import *", module.stub, *(f.stub for f in module.functions)]
-        text = "\n".join(lines) if stubs else None
+        text = stub_text(module) if stubs else None
         made[module.name] = ExternalModule({f.name: named for f in module.functions}, stubs=text)
     return made
 
@@ -95,7 +97,6 @@ class Drive:
         self._limits = limits
         self._write = write
         self._functions = {f"{m.name}.{f.name}": f for m in program.modules for f in m.functions}
-        self._border = Border(limits)
         self._turn = anyio.CapacityLimiter(limits.in_flight)
         self._asked: dict[int, _Asked | float] = {}
         self._running: set[int] = set()
@@ -104,6 +105,8 @@ class Drive:
         self._bug: Exception | None = None
         self._calls = 0
         self._at: SourceRange | None = None
+        self.computed_s = 0.0
+        """Seconds in which the engine had the turn."""
 
     async def run(self, session: AsyncMontySession) -> ChainOutcome:
         """Run to the end. No call is left when this returns or is cancelled; a bug of ours is raised."""
@@ -128,20 +131,20 @@ class Drive:
 
     async def _to_the_end(self, session: AsyncMontySession, tasks: TaskGroup) -> ChainOutcome:
         try:
-            inputs = {name: await self._border.cross(value) for name, value in self._program.inputs.items()}
-            snapshot: _Snapshot = await session.feed_start(
+            inputs = {name: await self._plain(value) for name, value in self._program.inputs.items()}
+            start = session.feed_start(
                 self._code,
                 inputs=inputs,
                 external_lookup={CALL_TOOL: named},
                 print_callback=self._write,
             )
+            snapshot: _Snapshot = await self._step(start)
             while not isinstance(snapshot, MontyComplete):
                 self._at = snapshot.position
                 snapshot = await self._answer(snapshot, tasks)
             return ChainOutcome(value=await self._value(snapshot.output))
         except MontyError as error:
-            modules = [module.name for module in self._program.modules]
-            return ChainOutcome(fault=fault_of(error, self._limits, modules))
+            return ChainOutcome(fault=fault_of(error, self._limits, self._program))
         except TooBigError as error:
             kind: FaultKind = "type" if isinstance(error, NotPlainError) else "size"
             return self._ended(kind, f"The value of the chain cannot be given back: {error}.")
@@ -156,13 +159,24 @@ class Drive:
         self._at = None
         if isinstance(output, str) and output.startswith(_UNAWAITED):
             raise _EndError("runtime", _FORGOTTEN)
-        return await self._border.cross(output)
+        return await self._plain(output)
+
+    async def _plain(self, value: Any) -> Any:
+        return (await crossing(value, self._limits))[0]
+
+    async def _step(self, turn: Awaitable[_Snapshot]) -> _Snapshot:
+        """Let the engine go on until it stops again."""
+        begun = time.perf_counter()
+        try:
+            return await turn
+        finally:
+            self.computed_s += time.perf_counter() - begun
 
     async def _answer(self, snapshot: _Snapshot, tasks: TaskGroup) -> _Snapshot:
         if isinstance(snapshot, AsyncFutureSnapshot):
-            return await snapshot.resume(await self._wait(snapshot.pending_call_ids, tasks))
+            return await self._step(snapshot.resume(await self._wait(snapshot.pending_call_ids, tasks)))
         if isinstance(snapshot, AsyncNameLookupSnapshot):
-            return await snapshot.resume_auto()
+            return await self._step(snapshot.resume_auto())
         if isinstance(snapshot, AsyncFunctionSnapshot):
             of = self._of_system if snapshot.is_os_function else self._of_program
             return await of(snapshot)
@@ -173,20 +187,20 @@ class Drive:
         try:
             self._asked[snapshot.call_id] = await self._ask(snapshot)
         except (TypeError, NameError) as error:
-            return await snapshot.resume({"exception": type(error)(tidy(str(error)))})
-        return await snapshot.resume({"future": ...})
+            return await self._step(snapshot.resume({"exception": type(error)(tidy(str(error)))}))
+        return await self._step(snapshot.resume({"future": ...}))
 
     async def _of_system(self, snapshot: AsyncFunctionSnapshot) -> _Snapshot:
         """Modules and sleep are served; there is no other system. The engine charges sleep to its limit."""
         if snapshot.function_name in _SERVED:
-            return await snapshot.resume_auto()
+            return await self._step(snapshot.resume_auto())
         if snapshot.function_name == _SLEEP:
             await anyio.sleep(self._seconds(snapshot.args))
-            return await snapshot.resume({"return_value": None})
+            return await self._step(snapshot.resume({"return_value": None}))
         if snapshot.function_name == _ASYNC_SLEEP:
             self._asked[snapshot.call_id] = self._seconds(snapshot.args)
-            return await snapshot.resume({"future": ...})
-        return await snapshot.resume_not_handled()
+            return await self._step(snapshot.resume({"future": ...}))
+        return await self._step(snapshot.resume_not_handled())
 
     def _seconds(self, args: Sequence[Any]) -> float:
         asked = args[0] if args else 0
@@ -204,7 +218,7 @@ class Drive:
         args, more = snapshot.args, snapshot.kwargs
         tool, arguments = _mapped(function, args, more) if function else _told(args, more)
         try:
-            return _Asked(tool=tool, arguments=await self._border.cross(arguments))
+            return _Asked(tool=tool, arguments=await self._plain(arguments))
         except NotPlainError as error:
             raise TypeError(f"the arguments of {tidy(tool, 100)} cannot be sent: {error}") from None
         except TooBigError as error:
@@ -242,11 +256,7 @@ class Drive:
 
     async def _result(self, asked: _Asked) -> ExternalSettledResult:
         try:
-            value = await self._call_tool(asked.tool, asked.arguments)
-            return {"return_value": await self._border.cross(value)}
-        except TooBigError as error:
-            said = f"The result of {tidy(asked.tool, 100)} cannot be used: {error}. Ask for less."
-            return {"exc_type": "RuntimeError", "message": said}
+            return {"return_value": await self._call_tool(asked.tool, asked.arguments)}
         except TimeoutError as error:
             return {"exc_type": "TimeoutError", "message": tidy(str(error)) or "The call took too long."}
         except (MaitredError, RuntimeError) as error:

@@ -1,7 +1,6 @@
 """What an engine's error means to the author of a chain: its kind, its place, and what to write instead.
 
-The engine knows a part of Python only; programs are written by models that know all of it. So each feature
-that is missing comes with a way around it. Texts of a program are untrusted and are cleaned and cut.
+Texts of a program are untrusted and are cleaned and cut.
 """
 
 import re
@@ -17,26 +16,8 @@ from pydantic_monty import (
 )
 
 from maitred.backends.definitions import clean
-from maitred.execution.chain.base import ChainFault, ChainLimits, FaultKind
-
-MODULES = (
-    *("asyncio", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
-    *(
-        "functools",
-        "hashlib",
-        "itertools",
-        "json",
-        "math",
-        "pathlib",
-        "random",
-        "re",
-        "string",
-        "sys",
-        "time",
-    ),
-    *("tomllib", "typing"),
-)
-"""What a chain may import beside its servers; a server of the same name would hide it."""
+from maitred.execution.chain.advice import advised
+from maitred.execution.chain.base import ChainFault, ChainLimits, ChainProgram, FaultKind
 
 _MOST_CHARS = 1_500
 _SCREEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -44,48 +25,6 @@ _UNSUPPORTED = "NotImplementedError: The monty syntax parser does not yet suppor
 _SOURCE = "<python-input"
 _DIAGNOSTIC = re.compile(r"main\.py:(\d+):(\d+): \w+\[([\w-]+)\] (.*)")
 _TOP_RETURN = "`return` statement outside of a function"
-_NO_NETWORK = "There is no network here: call a tool instead."
-_NO_MACHINE = "There are no files and no processes here: call a tool instead."
-_GATHER = "Use `await asyncio.gather(...)`; every call of a tool can stand in it."
-_ADVICE: Sequence[tuple[str, str]] = (
-    (
-        "class inheritance",
-        "Write functions and dicts, or a class without bases; raise ValueError or RuntimeError.",
-    ),
-    ("yield expressions", "Build a list and return it."),
-    ("'del' statement", "Assign None, use pop(), or build a new dict or list."),
-    ("async with|async context", "Call the functions directly; nothing here needs closing."),
-    ("async for|async comprehension", "Await the whole list first, then use a plain `for`."),
-    ("exception groups", "Use a plain `except`."),
-    ("type aliases", "Leave the alias out."),
-    ("Wildcard imports", "Import the names that you need."),
-    (
-        r"gather\(\) does not",
-        "Put `try` and `except` into an async function around each call, and gather those.",
-    ),
-    (
-        r"'asyncio' has no attribute '(wait_for|timeout)",
-        "Leave it out: the chain as a whole has a time limit.",
-    ),
-    (
-        r"'asyncio' has no attribute '(\w*Semaphore|Lock|Queue)",
-        "Leave it out: calls in flight are bounded already.",
-    ),
-    (r"'asyncio' has no attribute", _GATHER),
-    (r"No module named '(requests|httpx2?|aiohttp|urllib3?|http|socket|ssl|smtplib|ftplib)\b", _NO_NETWORK),
-    (
-        r"No module named '(os|subprocess|shutil|tempfile|glob|ctypes|signal|threading|multiprocessing)\b",
-        _NO_MACHINE,
-    ),
-    (
-        r"No module named '(heapq|statistics|enum|string|uuid|operator)\b",
-        "Write the few lines that you need of it.",
-    ),
-    (r"No module named|unresolved-import|Cannot resolve imported module", "{modules}"),
-    ("'coroutine' object", "Write `await` before the call."),
-    (r"Permission denied|'(os\.|Path\.|open)\S* is not supported|is not supported in this env", _NO_MACHINE),
-    ("too deeply nested", "Write it in several statements, or pass the data as JSON text."),
-)
 
 
 def tidy(text: str, most_chars: int = _MOST_CHARS) -> str:
@@ -95,29 +34,17 @@ def tidy(text: str, most_chars: int = _MOST_CHARS) -> str:
     return cleaned if len(cleaned) <= most_chars and len(cut) == len(text) else f"{cleaned[:most_chars]}…"
 
 
-def advised(message: str, modules: Sequence[str]) -> str:
-    """The message with what to write instead, where that is known; `modules` are those of servers."""
-    for pattern, advice in _ADVICE:
-        if re.search(pattern, message):
-            known = f"A chain can import {', '.join([*modules[:10], *MODULES])}."
-            return f"{message}. {advice.format(modules=known)}"
-    missing = re.match(r"NameError: name '(\w+)' is not defined", message)
-    if missing and missing[1] in {*modules, *MODULES}:
-        return f"NameError: name '{missing[1]}' is not defined. Write `import {missing[1]}` first."
-    return message
-
-
-def fault_of(error: MontyError, limits: ChainLimits, modules: Sequence[str]) -> ChainFault:
+def fault_of(error: MontyError, limits: ChainLimits, program: ChainProgram) -> ChainFault:
     """What went wrong in a run, told to the author of the program."""
     if isinstance(error, MontyCrashedError):
         return _of_crash(error, limits)
     line, column = _place(error)
     text = tidy(str(error)).replace(_UNSUPPORTED, "A chain cannot use ")
     kind, message = _kind(error, text, limits)
-    return ChainFault(kind=kind, message=message or advised(text, modules), line=line, column=column)
+    return ChainFault(kind=kind, message=message or advised(text, program), line=line, column=column)
 
 
-def faults_of(error: MontyTypingError, modules: Sequence[str], lines_before: int) -> list[ChainFault]:
+def faults_of(error: MontyTypingError, program: ChainProgram, lines_before: int) -> list[ChainFault]:
     """What the type check found, less what it holds against chains in general."""
     faults = []
     for told in error.display().splitlines():
@@ -125,7 +52,7 @@ def faults_of(error: MontyTypingError, modules: Sequence[str], lines_before: int
         if match is None or match[4].strip() == _TOP_RETURN or int(match[1]) <= lines_before:
             continue
         kind: FaultKind = "syntax" if match[3] == "invalid-syntax" else "type"
-        message = advised(tidy(match[4].strip()), modules)
+        message = advised(tidy(match[4].strip()), program)
         place = int(match[1]) - lines_before
         faults.append(ChainFault(kind=kind, message=message, line=place, column=int(match[2])))
     return faults

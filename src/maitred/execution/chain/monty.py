@@ -168,20 +168,19 @@ class MontySandbox:
             line, column = drive.place
             what = "took longer than" if begun else "found no free process within"
             outcome = _failed("timeout", f"The chain {what} {limits.wall_s:g} s.", line, column)
-        return replace(outcome, logs=log.text())
+        return replace(outcome, logs=log.text(), computed_s=drive.computed_s)
 
     async def check(self, program: ChainProgram) -> Sequence[ChainFault]:
         """See `ChainSandbox`. Each fault has its place; a program too large or too odd to check has one."""
         if _bytes(program.code) > _CHECK_LIMITS.source_bytes:
             return [_fault("size", f"The program is longer than {_CHECK_LIMITS.source_bytes:,} bytes.")]
-        names = [module.name for module in program.modules]
         with anyio.move_on_after(_CHECK_LIMITS.wall_s) as scope, self._counted(scope):
             try:
-                faults = await self._typed(program, names)
+                faults = await self._typed(program)
                 return (
                     faults
                     if any(f.kind != "type" for f in faults)
-                    else [*await self._parsed(program, names), *faults]
+                    else [*await self._parsed(program), *faults]
                 )
             except _NoWorkerError as error:
                 return [_fault("crashed", f"No process for the check could be started: {error}")]
@@ -203,7 +202,7 @@ class MontySandbox:
             for number in range(self._processes):
                 await self._slots.acquire_on_behalf_of((self, number))
 
-    async def _typed(self, program: ChainProgram, names: Sequence[str]) -> list[ChainFault]:
+    async def _typed(self, program: ChainProgram) -> list[ChainFault]:
         stubs = "\n".join([_CALL_STUB, *(f"{name}: Any" for name in program.inputs)])
         options = {"type_check": True, "type_check_stubs": stubs, "type_check_format": "concise"}
         modules = modules_of(program, stubs=True)
@@ -215,18 +214,18 @@ class MontySandbox:
                 ):
                     snapshot = await snapshot.resume_auto()
             except MontyTypingError as error:
-                return faults_of(error, names, lines_before=1)
+                return faults_of(error, program, lines_before=1)
             except MontyError as error:
-                return [_earlier(fault_of(error, _CHECK_LIMITS, names))]
+                return [_earlier(fault_of(error, _CHECK_LIMITS, program))]
         return []
 
-    async def _parsed(self, program: ChainProgram, names: Sequence[str]) -> list[ChainFault]:
+    async def _parsed(self, program: ChainProgram) -> list[ChainFault]:
         """What the engine has no form for: it says so before the first line is run, and one at a time."""
         async with self._worker(limits=_engine_limits(_CHECK_LIMITS), modules=modules_of(program)) as session:
             try:
                 await session.feed_start(_RETURN + mended(program.code), print_callback=_drop)
             except MontyError as error:
-                return [_earlier(fault_of(error, _CHECK_LIMITS, names))]
+                return [_earlier(fault_of(error, _CHECK_LIMITS, program))]
         return []
 
     @asynccontextmanager

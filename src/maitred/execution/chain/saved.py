@@ -64,7 +64,8 @@ class SavedChain:
         self,
         arguments: Mapping[str, Any],
         modules: Sequence[ChainModule] = (),
-        checker: ArgumentChecker | None = None,
+        *,
+        known: Mapping[str, Sequence[str]] | None = None,
     ) -> ChainProgram:
         """The program with a variable for each parameter: its argument, else its default, else None.
 
@@ -72,14 +73,13 @@ class SavedChain:
             ArgumentsError: The arguments do not fit the parameters.
         """
         known = self.parameters.get("properties", {})
-        checker = checker or ArgumentChecker()
-        faults = checker.faults(self.hash, lambda _: dict(self.parameters), arguments)
+        faults = ArgumentChecker().faults(self.hash, lambda _: dict(self.parameters), arguments)
         faults += [f"{key[:80]}: there is no such parameter" for key in arguments if key not in known]
         if faults:
             schema = canonical(dict(self.parameters)).decode("utf-8", "replace")
             raise ArgumentsError(self.name, faults, schema=schema)
         inputs = {key: arguments.get(key, _default(schema)) for key, schema in known.items()}
-        return ChainProgram(code=self.code, modules=modules, inputs=inputs)
+        return ChainProgram(code=self.code, modules=modules, known=known or {}, inputs=inputs)
 
 
 def parse_saved(name: str, text: str) -> SavedChain:

@@ -10,6 +10,7 @@ from rich.text import Text
 from maitred.config.saving import save_chain, unsave_chain
 from maitred.config.settings import SAVED, Settings
 from maitred.errors import ConfigError
+from maitred.model.principals import LOCAL
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # what runs chains takes a while to import, which `--help` ne
     from maitred.execution.chain.answer import ChainAnswer
 
 _LONGEST_MS = 60_000
+_MAX_OUTPUT_SIZE = 1_000_000
 _SHOWN = 12
 
 
@@ -42,6 +44,9 @@ def chain(
     timeout_ms: Annotated[
         int, typer.Option("--timeout-ms", min=1, max=_LONGEST_MS, help="Milliseconds that it may take.")
     ] = 30_000,
+    max_output_size: Annotated[
+        int, typer.Option("--max-output-size", min=0, help="Characters of the result that are printed.")
+    ] = _MAX_OUTPUT_SIZE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is wrong; call nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,7 +55,14 @@ def chain(
 
     async def go() -> "ChainAnswer":
         async with known_gateway(settings_of(config)) as gateway:
-            return await gateway.chains.run(code, principal="local", timeout_ms=timeout_ms, dry_run=dry_run)
+            return await gateway.chains.run(
+                code,
+                principal=LOCAL,
+                timeout_ms=timeout_ms,
+                max_output_size=max_output_size,
+                dry_run=dry_run,
+                keep=False,  # whoever reads this reads it after the end of this gateway
+            )
 
     answer = run(go)
     if as_json:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from maitred.errors import CursorError, PathNotFoundError, ResourceNotFoundError, ToolNotFoundError
 from maitred.gateway import Gateway, ServerStatus
-from maitred.gateway.events import OVERVIEW, SERVERS, TOOLS, server_uri
+from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, server_uri
 from maitred.gateway.offers import is_ours
 from maitred.model.tools import Tool
 
@@ -29,7 +29,6 @@ TEMPLATES: Final = {
 ANNOTATIONS_KEY: Final = "maitred/annotations"
 """Where the annotations of contents stand in their `_meta`: the protocol gives contents no field for them."""
 
-GUIDE: Final = "maitred://chains/guide"
 
 _MARKDOWN, _JSON, _PLAIN = "text/markdown", "application/json", "text/plain"
 _AGENT: Final = ("assistant",)
