@@ -51,6 +51,7 @@ class Upstream:
         self.prompts = list(prompts)
         self.values = values
         self.meta: dict[str, Any] | None = None
+        self.hints: types.ToolAnnotations | None = None
         self.well = True
         self.starts = 0
 
@@ -82,7 +83,10 @@ class Upstream:
         yield
 
     async def _list_tools(self, _: Context, __: object) -> types.ListToolsResult:
-        listed = [types.Tool(name=n, description=d, input_schema=SCHEMA) for n, d in self.tools.items()]
+        listed = [
+            types.Tool(name=n, description=d, input_schema=SCHEMA, annotations=self.hints)
+            for n, d in self.tools.items()
+        ]
         return types.ListToolsResult(tools=listed)
 
     async def _call(self, _: Context, params: types.CallToolRequestParams) -> types.CallToolResult:

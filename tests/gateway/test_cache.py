@@ -1,6 +1,7 @@
 """Kept answers: only where an operator asked for them, only of what may be repeated, each to its caller."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import anyio
 import pytest
 from tests.gateway.desk import at_desk, keeping, told
 
-from maitred.errors import ArgumentsError
+from maitred.errors import ArgumentsError, ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.model.principals import LOCAL
 from maitred.model.tools import ToolCall
@@ -104,6 +105,54 @@ async def test_an_error_is_not_kept(tmp_path: Path) -> None:
         assert await told(gateway, "read", "/broken") == ["read /broken 2"]
 
 
+async def test_a_write_that_failed_or_was_given_up_forgets_too(tmp_path: Path) -> None:
+    """It may have been done."""
+    async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, desk):
+        await told(gateway, "read")
+        desk.begun, desk.gate = anyio.Event(), anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(told, gateway, "write")
+            await desk.begun.wait()
+            tasks.cancel_scope.cancel()
+        desk.gate.set()
+
+        assert await told(gateway, "read") == ["read / 2"]
+
+
+async def test_a_kept_answer_of_a_tool_that_writes_is_refused_to_a_reader(tmp_path: Path) -> None:
+    """`call_read_only_tool` has the same answer, whether it would be a new one or not."""
+    async with at_desk(keeping(tmp_path, put=KEPT_S)) as (gateway, _):
+        await told(gateway, "put")
+        call = ToolCall(name="desk__put", arguments={"path": "/"})
+        with pytest.raises(ToolWithheldError, match="read-only"):
+            await gateway.call(call, read_only=True, principal="ann")
+
+
+async def test_a_server_that_is_configured_otherwise_is_asked_again_at_once(tmp_path: Path) -> None:
+    """It may be another account; the list of its tools is not waited for."""
+    async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, _):
+        await told(gateway, "read")
+        settings = gateway.settings
+        changed = replace(settings.servers["desk"], args=("--other",))
+        await gateway.configure(replace(settings, servers={**settings.servers, "desk": changed}))
+
+        assert await told(gateway, "read") == ["read / 2"]
+
+
+@pytest.mark.parametrize("name", ["desk__read", "call_tool"])
+async def test_clients_of_two_principals_do_not_share_answers(tmp_path: Path, name: str) -> None:
+    """Whichever way they call."""
+    inner = {"path": "/"}
+    arguments = inner if name == "desk__read" else {"name": "desk__read", "arguments": inner}
+    async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, _):
+        texts = [
+            [block["text"] for block in (await asked(gateway, name, arguments, principal=who))["content"]]
+            for who in ("ann", "bob", "ann")
+        ]
+
+    assert texts == [["read / 1"], ["read / 2"], ["read / 1", "[cached]"]]
+
+
 async def test_wrong_arguments_are_refused_before_the_cache(tmp_path: Path) -> None:
     """With the parameters, as without a cache; nothing reaches the server."""
     async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, desk):
@@ -161,9 +210,11 @@ async def test_clients_get_kept_answers_whichever_way_they_call(tmp_path: Path, 
     ]
 
 
-async def asked(gateway: Gateway, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+async def asked(
+    gateway: Gateway, name: str, arguments: Mapping[str, Any], principal: str = LOCAL
+) -> dict[str, Any]:
     async def report(progress: float, total: float | None = None, message: str | None = None) -> None:
         """Nobody follows it."""
 
-    surface = McpSurface(gateway)
+    surface = McpSurface(gateway, principal=principal)
     return dict(await surface.call_tool({"name": name, "arguments": arguments}, "2025-11-25", report))

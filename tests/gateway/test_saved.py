@@ -4,18 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
 from tests.gateway.rig import Upstream, opened, settings_of
 
 from maitred.config.load import parse
 from maitred.config.saved import saved_spec
 from maitred.config.saving import save_chain, unsave_chain
-from maitred.config.settings import SAVED, SavedEntry, Settings
+from maitred.config.settings import SAVED, Chain, SavedEntry, Settings
 from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
 from maitred.execution.chain.saved import parse_saved
 from maitred.gateway import Gateway
+from maitred.model.categories import ToolChoice
 from maitred.model.principals import LOCAL
-from maitred.model.tools import ToolCall
+from maitred.model.tools import ToolCall, ToolKey
 
 pytestmark = pytest.mark.anyio
 
@@ -158,3 +160,66 @@ def test_a_server_of_the_name_of_the_saved_chains_is_a_fault_only_beside_them() 
     assert list(parse(Path("maitred.yaml"), servers).servers) == ["chains"]
     with pytest.raises(ConfigError, match=r"line 2: servers\.chains: is the server of the saved chains"):
         parse(Path("maitred.yaml"), servers + "chains: {a: {file: a.yaml, hash: '1'}}\n")
+
+
+LOOP = "import files\nfor n in range({n}):\n    x = await files.read_file(path=str(n))\nreturn [x]"
+ASK = "await call_tool('chains__loop', {})"
+INSIDE = f"return {ASK}"
+
+
+async def test_a_saved_chain_inside_gives_its_value_and_lists_its_calls(tmp_path: Path) -> None:
+    """What it did is what the chain did."""
+    settings = saved_in(tmp_path, loop=text_of(LOOP.format(n=3)))
+    async with opened(settings, Upstream("files", FILES)) as gateway:
+        answer = await gateway.chains.run(f"return ({ASK})[0]", principal="ann")
+
+    assert answer.result == "files/read_file"
+    assert [call.tool for call in answer.calls] == ["chains__loop", *["files__read_file"] * 3]
+
+
+async def test_saved_chains_inside_share_the_limits_of_the_chain(tmp_path: Path) -> None:
+    """Or every call of one would be worth a hundred; no error that is caught changes that."""
+    settings = replace(saved_in(tmp_path, loop=text_of(LOOP.format(n=4))), chain=Chain(max_calls=10))
+    code = f"while True:\n    try:\n        {ASK}\n    except RuntimeError:\n        pass"
+    async with opened(settings, Upstream("files", FILES)) as gateway:
+        answer = await gateway.chains.run(code, principal="ann")
+
+    assert answer.fault is not None
+    assert answer.fault.kind == "calls"
+    assert len(answer.calls) == 10
+
+
+async def test_many_saved_chains_at_once_do_not_wait_for_each_other_for_ever(tmp_path: Path) -> None:
+    """Each waits for calls of its own while it is itself a call."""
+    settings = replace(saved_in(tmp_path, loop=text_of(LOOP.format(n=2))), chain=Chain(max_in_flight=2))
+    code = f"import asyncio\nreturn await asyncio.gather(*[{ASK.removeprefix('await ')} for n in range(8)])"
+    async with opened(settings, Upstream("files", FILES)) as gateway:
+        answer = await gateway.chains.run(code, principal="ann")
+
+    assert answer.result == [["files/read_file"]] * 8, answer.text
+
+
+async def test_a_saved_chain_that_fails_inside_says_where(tmp_path: Path) -> None:
+    """Its line, within the line that called it."""
+    settings = saved_in(tmp_path, loop=text_of("x = 1\nreturn x['a']"))
+    async with opened(settings, Upstream("files", FILES)) as gateway:
+        answer = await gateway.chains.run(f"y = 1\n{INSIDE}", principal="ann")
+
+    assert answer.fault is not None
+    assert answer.fault.line == 2
+    assert "chains__loop failed: line 2: TypeError" in answer.fault.message
+
+
+async def test_a_saved_chain_may_be_kept_and_has_its_form_for_each_caller(tmp_path: Path) -> None:
+    """From outside an answer, inside of a chain the value, whoever came first."""
+    settings = saved_in(tmp_path, loop=text_of(LOOP.format(n=1), more="read_only: true\n"))
+    settings = replace(settings, tools={ToolKey(server=SAVED, name="loop"): ToolChoice(cache_s=60)})
+    files = Upstream("files", FILES)
+    files.hints = types.ToolAnnotations(read_only_hint=True)
+    async with opened(settings, files) as gateway:
+        outside = [said(await called(gateway, "loop")) for _ in range(2)]
+        inside = [await gateway.chains.run(INSIDE, principal=LOCAL) for _ in range(2)]
+
+    assert outside == [["files/read_file"]] * 2
+    assert [answer.result for answer in inside] == [["files/read_file"]] * 2
+    assert [answer.calls[0].cached for answer in inside] == [False, True]

@@ -101,7 +101,7 @@ class DryRun:
 
 
 def _written(code: str) -> Iterator[_Written]:
-    """The calls of `call_tool` by a name that stands there; none if the program means something else by it."""
+    """The calls of `call_tool` by a name that stands there; none if that means something else there."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

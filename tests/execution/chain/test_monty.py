@@ -190,7 +190,7 @@ async def test_what_was_printed_before_a_fault_is_kept(sandbox: MontySandbox) ->
         ("import requests", "runtime", "no network"),
         ("import subprocess", "runtime", "no files and no processes"),
         ("import enum", "runtime", "few lines"),
-        ("import pandas", "runtime", "A chain can import notes, asyncio"),
+        ("import pandas", "runtime", "The servers are notes; beside them there are asyncio"),
         ("json.dumps(1)", "runtime", "Write `import json` first"),
         ('x = call_tool("a")\nx["b"]', "runtime", "`await` before the call"),
         ('open("a")', "runtime", "no files"),
