@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,17 @@ import pytest
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from maitred.config.settings import Catalog, Chain, Settings
+from maitred.config.saved import saved_spec
+from maitred.config.settings import SAVED, Catalog, Chain, SavedEntry, Settings
 from maitred.disclosure.budget import estimate
 from maitred.disclosure.guide import GUIDE_TOKENS, chain_guide
 from maitred.execution.chain.answer import MAX_OUTPUT_SIZE
 from maitred.execution.chain.base import ChainLimits
+from maitred.execution.chain.saved import parse_saved
 from maitred.gateway import Gateway
 from maitred.gateway.chains import DEFAULT_MS, LONGEST_MS
 from maitred.model.servers import ServerSpec
+from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp.resources import OwnResources
 from maitred.wiring import open_gateway
 
@@ -27,9 +30,10 @@ pytestmark = pytest.mark.anyio
 
 PAGE = (Path(__file__).parents[2] / "docs" / "chains.md").read_text(encoding="utf-8")
 SOON_S = 30.0
-_BLOCK = re.compile(r"^```(python|json)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(python|json|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(r"(.*)^# -> (.*)\n", re.MULTILINE | re.DOTALL)
 PROGRAMS = [text for kind, text in _BLOCK.findall(PAGE) if kind == "python"]
+(SAVED_TEXT,) = [text for kind, text in _BLOCK.findall(PAGE) if kind == "yaml" and "code:" in text]
 USERS = {name: {"name": name, "email": f"{name}@example.com"} for name in ("ada", "bob")}
 ISSUES = [
     {"title": "Login fails", "days": 12, "owner": "ada"},
@@ -94,9 +98,14 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
     folder = tmp_path_factory.mktemp("chains")
+    source = folder / "maitred.yaml"
+    (folder / "late.yaml").write_text(SAVED_TEXT)
+    saved = {"late_issues": SavedEntry(file="late.yaml", hash=parse_saved("late_issues", SAVED_TEXT).hash)}
+    servers = {name: ServerSpec(name=name, transport="memory") for name in TOOLS}
     settings = Settings(
-        source=folder / "maitred.yaml",
-        servers={name: ServerSpec(name=name, transport="memory") for name in TOOLS},
+        source=source,
+        servers={**servers, SAVED: saved_spec(source, saved)},
+        chains=saved,
         catalog=Catalog(path=str(folder / "c.db")),
         chain=Chain(jail=False),
     )
@@ -139,6 +148,22 @@ async def test_the_list_of_calls_on_the_page_gives_a_list_of_results(gateway: Ga
     assert answer.result == list(USERS.values())
 
 
+@pytest.mark.parametrize(
+    ("given", "titles"), [({}, ["Login fails", "Slow search"]), ({"days": 10}, ["Login fails"])]
+)
+async def test_the_saved_chain_on_the_page_is_a_tool(
+    gateway: Gateway, given: Mapping[str, Any], titles: Sequence[str]
+) -> None:
+    """With its default, and with an argument; for a client, and for a program."""
+    call = ToolCall(name="chains__late_issues", arguments=given)
+    outside = await gateway.call(call, principal="reader")
+    code = f"import chains\nawait chains.late_issues(**{given!r})"
+    inside = await gateway.chains.run(code, principal="reader")
+
+    assert outside["structuredContent"]["result"] == titles
+    assert inside.result == titles
+
+
 def test_the_page_states_the_true_limits() -> None:
     limits, chain = ChainLimits(), Chain()
     table = PAGE.split("\n## Limits\n")[1].split("\n## ")[0]
@@ -148,6 +173,7 @@ def test_the_page_states_the_true_limits() -> None:
         f"{chain.memory_bytes:,} bytes | `chain.memory_bytes`",
         f"{chain.max_calls} | `chain.max_calls`",
         f"{chain.max_in_flight} | `chain.max_in_flight`",
+        f"{chain.processes} | `chain.processes`",
         f"source | {limits.source_bytes:,} bytes",
         f"{limits.call_bytes:,} bytes, {limits.nodes:,} values, {limits.depth} levels",
         f"{limits.total_bytes:,} bytes",
@@ -196,7 +222,7 @@ async def test_the_guide_is_listed_and_read_as_markdown_with_the_present_modules
     assert content is not None
     assert [entry["mimeType"] for entry in listed] == [content.mime_type] == ["text/markdown"]
     assert listed[0]["annotations"] == content.annotations
-    assert content.text.endswith("Modules at present: time_ (time), tracker.\n")
+    assert content.text.endswith("Modules at present: chains, time_ (time), tracker.\n")
 
 
 async def test_the_program_of_the_guide_runs(gateway: Gateway) -> None:

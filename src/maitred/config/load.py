@@ -140,7 +140,7 @@ def parse(path: Path, text: str) -> Settings:
         raise ConfigError(str(path), [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
     specs = {name: to_spec(name, entry, sections["limits"]) for name, entry in entries.items()}
     if chains:
-        specs[SAVED] = saved_spec(path, chains)
+        specs[SAVED] = saved_spec(path, chains, Timeouts(call_s=sections["limits"].call_timeout_s))
     return Settings(
         source=path, servers=specs, categories=categories, tools=choices, chains=chains, **sections
     )

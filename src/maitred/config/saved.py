@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maitred.config.settings import SAVED, SavedEntry
-from maitred.model.servers import ServerSpec
+from maitred.model.servers import ServerSpec, Timeouts
+
+_DEFAULT = Timeouts()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +23,11 @@ class SavedFile:
     file: str
 
 
-def saved_spec(source: Path, chains: Mapping[str, SavedEntry]) -> ServerSpec:
+def saved_spec(source: Path, chains: Mapping[str, SavedEntry], timeouts: Timeouts = _DEFAULT) -> ServerSpec:
     """The specification of the server whose tools are these chains; files count from the configuration's."""
     words = [word for name, entry in chains.items() for word in (name, entry.hash, entry.file)]
-    return ServerSpec(name=SAVED, transport="chain", args=tuple(words), cwd=str(source.absolute().parent))
+    folder = str(source.absolute().parent)
+    return ServerSpec(name=SAVED, transport="chain", args=tuple(words), cwd=folder, timeouts=timeouts)
 
 
 def files_of(spec: ServerSpec) -> Sequence[SavedFile]:

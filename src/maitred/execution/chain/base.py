@@ -59,12 +59,14 @@ class ChainFunction:
     """A function of a module of the chain: its Python name, the tool behind it, and its typed signature.
 
     `parameters` are pairs, in the order of positional arguments: the Python name, the name that the tool has.
+    `more` says whether it takes others too, by the name that the tool has.
     `stub` is the line of a stub file, such as `async def search(query: str, limit: int = ...) -> Any: ...`.
     """
 
     name: str
     tool: str
     parameters: Sequence[tuple[str, str]] = ()
+    more: bool = False
     stub: str = ""
 
 

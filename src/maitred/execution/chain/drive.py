@@ -273,11 +273,12 @@ def _mapped(
         raise TypeError(f"{function.name}() was given {len(args)} positional arguments; it takes {takes}")
     given = dict(zip(known.values(), args, strict=False))
     for name, value in more.items():
-        if name not in known:
+        if name not in known and not function.more:
             raise TypeError(f"{function.name}() has no argument {name[:100]!r}; it takes {takes}")
-        if known[name] in given:
-            raise TypeError(f"{function.name}() was given {name!r} twice")
-        given[known[name]] = value
+        meant = known.get(name, name)
+        if meant in given:
+            raise TypeError(f"{function.name}() was given {name[:100]!r} twice")
+        given[meant] = value
     return function.tool, given
 
 

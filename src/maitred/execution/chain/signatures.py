@@ -58,7 +58,8 @@ def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -
         optional = "" if one in required else " = ..."
         signature.append(f"{names[one]}: {types.of(properties[one], root, (one,))}{optional}")
     closed = root.get("additionalProperties") is False
-    if len(properties) > len(ordered) or _is_open(root) or not (properties or closed):
+    more = len(properties) > len(ordered) or _is_open(root) or not (properties or closed)
+    if more:
         signature.append("**_more: Any")
     answer = snapshot.schema(tool.output_hash)
     returned = "Any"
@@ -66,7 +67,7 @@ def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -
         returned = types.of(answer, answer, ("Result",))
     stub = f"async def {name}({', '.join(signature)}) -> {returned}: ..."
     parameters = [(names[one], one) for one in ordered]
-    function = ChainFunction(name=name, tool=tool.name, parameters=parameters, stub=stub)
+    function = ChainFunction(name=name, tool=tool.name, parameters=parameters, more=more, stub=stub)
     return Typed(function=function, types=list(types.blocks.values()))
 
 
