@@ -64,8 +64,7 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     },
     {
         "name": "list_tools_meta",
-        "description": "Browse: no path: often used tools, categories; category/<name> or"
-        " server/<name>: a page of tools.",
+        "description": "Browse: hot tools and categories, or by path category/<name> or server/<name>.",
         "inputSchema": {
             "type": "object",
             "properties": {"path": _TEXT, "cursor": _TEXT, "page_size": {"type": "integer"}},
@@ -96,7 +95,7 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     },
     {
         "name": "call_tool_chain",
-        "description": "Run a short Python program that calls tools; only its result returns."
+        "description": "Run Python that calls tools; only its result returns:"
         ' `await call_tool("server__tool", {...})` or `import server; await server.tool(x=1)`;'
         " asyncio.gather; `return`. No files or network.",
         "inputSchema": {
