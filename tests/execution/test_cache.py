@@ -136,7 +136,7 @@ async def test_the_least_recently_used_makes_room() -> None:
     await cache.get_or_call(KEY, 10, answering(texts("x" * 6_000)))
 
     assert cache.used_bytes <= 5_000
-    kept = [(await cache.get_or_call(key, 0, answering(texts())))[1] for key in keys]
+    kept = [(await cache.get_or_call(key, 10, answering(texts(isError=True))))[1] for key in keys]
     assert kept == [True, False, True, True]
     assert await cache.get_or_call(KEY, 10, answering(texts())) == (texts(), False)
 

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.gateway.desk import at_desk, keeping, told
+from tests.gateway.rig import Upstream, opened, settings_of
 
 from maitred.errors import ArgumentsError, ToolWithheldError
 from maitred.gateway import Gateway
@@ -151,6 +152,29 @@ async def test_clients_of_two_principals_do_not_share_answers(tmp_path: Path, na
         ]
 
     assert texts == [["read / 1"], ["read / 2"], ["read / 1", "[cached]"]]
+
+
+async def test_an_answer_that_is_older_than_the_operator_wants_now_is_not_given(tmp_path: Path) -> None:
+    """Also where it was kept for longer."""
+    async with at_desk(keeping(tmp_path, read=KEPT_S)) as (gateway, _):
+        await told(gateway, "read")
+        await gateway.configure(keeping(tmp_path, read=1e-9))
+
+        assert await told(gateway, "read") == ["read / 2"]
+
+
+async def test_a_server_cannot_call_its_answer_a_kept_one(tmp_path: Path) -> None:
+    """What receipts and marks say is ours to say."""
+    files = Upstream("files", {"read_file": "Read."})
+    files.meta = {"maitred/cached": True, "theirs": 1}
+    async with opened(settings_of(tmp_path, "files"), files) as gateway:
+        call = ToolCall(name="files__read_file", arguments={"path": "/"})
+        direct = await gateway.call(call, principal="ann")
+        chain = await gateway.chains.run("files.read_file(path='/')", principal="ann")
+
+    assert direct["_meta"]["theirs"] == 1
+    assert "maitred/cached" not in direct["_meta"]
+    assert not chain.calls[0].cached
 
 
 async def test_wrong_arguments_are_refused_before_the_cache(tmp_path: Path) -> None:

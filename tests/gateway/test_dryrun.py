@@ -4,15 +4,19 @@ import json
 from pathlib import Path
 
 import anyio
+import mcp_types as types
 import pytest
+from mcp.server.lowlevel import Server
 from tests.execution.chain.attacks import ALL, filled
 from tests.gateway.desk import at_desk, keeping
-from tests.gateway.rig import Upstream, opened
+from tests.gateway.rig import Upstream, opened, settings_of
 from tests.gateway.test_saved import CODE, FILES, PARAMETERS, saved_in, text_of
 
+from maitred.config.settings import Disclosure
 from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
 from maitred.gateway.dryrun import _written
+from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +35,11 @@ async def dry(gateway: Gateway, code: str) -> ChainAnswer:
         ('await call_tool(name="desk__read", arguments={})', "is a required property"),
         ("await desk.raed(path='/')", "Did you mean `read`"),
         ("await desk.read(paht='/')", "It takes: async def read(path: str)"),
+        ('await call_tool("desk__read", {"path": {1, 2}})', "[1,2] is not of type"),
+        (
+            'await call_tool("desk__read", {"path": b"a"})',
+            "cannot be sent: it holds a value of the type bytes",
+        ),
         ("return undefined", "undefined"),
         ("import dsek", "Did you mean `desk`"),
     ],
@@ -57,8 +66,10 @@ async def test_a_fault_is_found_with_its_line_and_what_was_meant(
         'rest = {"path": "/"}\nawait call_tool("desk__read", {**rest})',
         'async def call_tool(name):\n    return name\n\nawait call_tool("nothing")',
         'await call_tool("desk.read", {"path": "/"})',
+        'given = {"arguments": {"path": "/"}}\nawait call_tool("desk__read", **given)',
+        'import re\nre.search("a", "b").group(1)',
     ],
-    ids=["name", "value", "rest", "own", "dot"],
+    ids=["name", "value", "rest", "own", "dot", "stars", "none"],
 )
 async def test_what_cannot_be_known_before_is_no_fault(tmp_path: Path, code: str) -> None:
     """A check that refuses a right program is worse than none."""
@@ -98,6 +109,28 @@ async def test_a_saved_chain_that_changed_is_a_fault(tmp_path: Path) -> None:
         answer = await dry(gateway, '{"tool": "chains__fetch", "arguments": {"where": "/"}}')
 
     assert "changed since it was reviewed" in answer.text
+
+
+async def test_a_check_has_the_time_of_a_run(tmp_path: Path) -> None:
+    """A server that takes long to start does not hold it up for longer."""
+    settings = settings_of(
+        tmp_path, "files", "slow", disclosure=Disclosure(mode="menu", first_list_wait_s=60)
+    )
+    gate = anyio.Event()
+
+    async def list_tools(_: object, __: object) -> types.ListToolsResult:
+        await gate.wait()
+        return types.ListToolsResult(tools=[])
+
+    servers = {"files": Upstream("files", FILES).sdk(), "slow": Server("slow", on_list_tools=list_tools)}
+    async with open_gateway(settings, in_process=servers) as gateway:
+        with anyio.fail_after(30):
+            calls = json.dumps([{"tool": "slow__a"}, {"tool": "slow__b"}])
+            answer = await gateway.chains.run(calls, principal="ann", timeout_ms=200, dry_run=True)
+        gate.set()
+
+    assert answer.fault is not None
+    assert answer.fault.kind == "timeout"
 
 
 async def test_a_program_that_is_too_long_is_refused_before_it_is_read(tmp_path: Path) -> None:

@@ -103,3 +103,19 @@ async def test_a_start_that_fails_is_told_and_tried_again() -> None:
     assert first.fault.kind == "crashed"
     assert "there is no worker" in first.fault.message
     assert second.value == 42
+
+
+async def test_chains_that_wait_for_it_are_told_when_the_gateway_stops() -> None:
+    """Nobody waits for an engine that will not come."""
+    made = Engine()
+    outcomes: list[ChainOutcome] = []
+
+    async def wait(engine: LazyEngine) -> None:
+        outcomes.append(await run(engine))
+
+    async with anyio.create_task_group() as tasks, kept(made.open) as engine:
+        tasks.start_soon(wait, engine)
+        await made.begun.wait()
+    outcomes.append(await run(engine))
+
+    assert [outcome.fault and outcome.fault.kind for outcome in outcomes] == ["cancelled", "cancelled"]

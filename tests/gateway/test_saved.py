@@ -189,10 +189,14 @@ async def test_saved_chains_inside_share_the_limits_of_the_chain(tmp_path: Path)
     assert len(answer.calls) == 10
 
 
-async def test_many_saved_chains_at_once_do_not_wait_for_each_other_for_ever(tmp_path: Path) -> None:
-    """Each waits for calls of its own while it is itself a call."""
-    settings = replace(saved_in(tmp_path, loop=text_of(LOOP.format(n=2))), chain=Chain(max_in_flight=2))
-    code = f"import asyncio\nreturn await asyncio.gather(*[{ASK.removeprefix('await ')} for n in range(8)])"
+@pytest.mark.parametrize("name", ["chains__loop", "chains.loop", "loop"])
+async def test_many_saved_chains_at_once_do_not_wait_for_each_other_for_ever(
+    tmp_path: Path, name: str
+) -> None:
+    """Each waits for calls of its own while it is itself a call, by whichever name."""
+    settings = replace(saved_in(tmp_path, loop=text_of(LOOP.format(n=2))), chain=Chain(max_in_flight=1))
+    ask = f"call_tool('{name}', {{}})"
+    code = f"import asyncio\nreturn await asyncio.gather(*[{ask} for n in range(8)])"
     async with opened(settings, Upstream("files", FILES)) as gateway:
         answer = await gateway.chains.run(code, principal="ann")
 

@@ -53,6 +53,14 @@ def cacheable(tool: Tool) -> bool:
     return tool.read_only or tool.annotations.get("idempotentHint") is True
 
 
+def unmarked(result: dict[str, Any]) -> dict[str, Any]:
+    """An answer as a server gave it, without the mark of a kept one, which is ours alone to set."""
+    meta = result.get("_meta")
+    if not isinstance(meta, Mapping) or CACHED not in meta:
+        return result
+    return {**result, "_meta": {key: value for key, value in meta.items() if key != CACHED}}
+
+
 def mark_cached(result: Mapping[str, Any]) -> dict[str, Any]:
     """A result that says that it was kept: in `_meta` for clients, in a last text block for models.
 
@@ -76,7 +84,7 @@ def mark_cached(result: Mapping[str, Any]) -> dict[str, Any]:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kept:
     data: bytes
-    until: float
+    since: float
 
     @property
     def size(self) -> int:
@@ -114,7 +122,7 @@ class ResultCache:
 
         Args:
             key: What is asked, by whom.
-            ttl_s: How old an answer may get that this call brings, counted from when it was sent.
+            ttl_s: How old a kept answer may be, counted from when its call was sent.
             call: Makes the call. It runs in this task, and not at all if there is an answer.
 
         Returns:
@@ -124,12 +132,12 @@ class ResultCache:
             Exception: What `call` raised, here or in the task that made the call for all who waited.
         """
         while True:
-            kept = self._fresh(key)
+            kept = self._fresh(key, ttl_s)
             if kept is not None:
                 return _decoded(kept), True
             flight = self._flights.get(key)
             if flight is None:
-                return await self._fly(key, ttl_s, call), False
+                return await self._fly(key, call), False
             await flight.over.wait()
             if flight.error is not None:
                 raise flight.error
@@ -143,17 +151,15 @@ class ResultCache:
         for key in [key for key in self._flights if key.server == server and key != but]:
             del self._flights[key]
 
-    async def _fly(
-        self, key: CacheKey, ttl_s: float, call: Callable[[], Awaitable[dict[str, Any]]]
-    ) -> dict[str, Any]:
+    async def _fly(self, key: CacheKey, call: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         flight = self._flights[key] = _Flight()
-        until = self._clock() + ttl_s
+        since = self._clock()
         try:
             result = await call()
             data = _encoded(result)
             flight.answer = (lambda: result) if data is None else (lambda: _decoded(data))
             if data is not None and _is_lasting(result) and self._flights.get(key) is flight:
-                self._keep(key, _Kept(data=data, until=until))
+                self._keep(key, _Kept(data=data, since=since))
         except Exception as error:
             flight.error = error
             raise
@@ -163,18 +169,18 @@ class ResultCache:
             flight.over.set()
         return result
 
-    def _fresh(self, key: CacheKey) -> bytes | None:
+    def _fresh(self, key: CacheKey, ttl_s: float) -> bytes | None:
         kept = self._kept.get(key)
         if kept is None:
             return None
-        if kept.until <= self._clock():
+        if self._clock() - kept.since >= ttl_s:
             self._drop(key)
             return None
         self._kept.move_to_end(key)
         return kept.data
 
     def _keep(self, key: CacheKey, kept: _Kept) -> None:
-        if kept.size > self.max_bytes or kept.until <= self._clock():
+        if kept.size > self.max_bytes:
             return
         if key in self._kept:
             self._drop(key)

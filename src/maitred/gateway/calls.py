@@ -13,7 +13,7 @@ from maitred.catalog.names import prefix
 from maitred.catalog.usage import UsageRecorder
 from maitred.disclosure import views
 from maitred.errors import ArgumentsError, ServerError, ToolWithheldError
-from maitred.execution.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached
+from maitred.execution.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached, unmarked
 from maitred.execution.calls import Caller
 from maitred.execution.chain.account import Account
 from maitred.execution.results import Shortener
@@ -161,7 +161,7 @@ class Calls:
         started = time.perf_counter()
         ok = False
         try:
-            answer = await relay()
+            answer = unmarked(await relay())
             ok = not answer.get("isError")
         except ServerError:
             self._count(tool.key, within, ok=False, elapsed_s=time.perf_counter() - started)

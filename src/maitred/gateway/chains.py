@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import anyio
 import structlog
-from anyio import to_thread
+from anyio import from_thread, to_thread
 
 from maitred.backends.base import Progress
 from maitred.config.settings import SAVED
 from maitred.disclosure.budget import estimate
 from maitred.disclosure.guide import GUIDE_TOKENS, chain_guide
-from maitred.errors import ToolNotFoundError, ToolWithheldError
+from maitred.errors import ToolWithheldError
 from maitred.execution.chain.account import Account, ChainRun
-from maitred.execution.chain.answer import MAX_OUTPUT_SIZE, ChainAnswer, answer, checked
+from maitred.execution.chain.answer import MAX_OUTPUT_SIZE, ChainAnswer, Keep, answer, checked
 from maitred.execution.chain.base import ChainFault, ChainLimits, ChainProgram
 from maitred.execution.chain.forms import DirectCalls, read_form
-from maitred.execution.chain.runner import ChainRunner
+from maitred.execution.chain.runner import ChainRunner, Target
 from maitred.execution.chain.saved import SavedChain
 from maitred.execution.chain.stubs import ModuleIndex
 from maitred.execution.results import ResultStore
@@ -38,6 +38,7 @@ log = structlog.get_logger(__name__)
 
 DEFAULT_MS: Final = 30_000
 LONGEST_MS: Final = 60_000
+_LARGE_BYTES = 50_000
 
 
 class Chains:
@@ -56,7 +57,7 @@ class Chains:
         self._menu = menu
         self._calls = calls
         self._results = results
-        self._dry = DryRun(context, calls, self._named)
+        self._dry = DryRun(context, calls, named=self._named, limits=self._limits)
         self._engine = LazyEngine(open_sandbox)
         self._inner = LazyEngine(open_sandbox)  # a chain may wait for a saved one, and must not starve it
 
@@ -111,29 +112,30 @@ class Chains:
         """
         size = max(max_output_size, 0)
         tell = partial(checked, code=code, estimate=estimate, max_output_size=size)
-        program = self._read(code)
+        wait_s = min(max(timeout_ms, 1), LONGEST_MS) / 1_000
+        program = await to_thread.run_sync(partial(self._read, self.modules(), code, types=dry_run))
         if isinstance(program, ChainFault):
             return tell([program])
         if dry_run:
-            return tell(await self._looked_at(program))
-        wait_s = min(max(timeout_ms, 1), LONGEST_MS) / 1_000
+            return tell(await self._looked_at(program, wait_s))
         run = await self._runner(principal).run(program, timeout_s=wait_s, progress=progress)
         _note(run, principal)
         store = partial(self._results.keep, principal) if keep else _kept_nowhere
-        return answer(run, code, keep=store, estimate=estimate, max_output_size=size)
+        return await _told(run, code, store, size)
 
-    async def _looked_at(self, program: ChainProgram | DirectCalls) -> Sequence[ChainFault]:
-        if isinstance(program, DirectCalls):
-            return await self._dry.of_calls(program, self._limits().calls)
-        return await self._dry.of_program(program, await self._engine.check(program))
+    async def _looked_at(self, program: ChainProgram | DirectCalls, most_s: float) -> Sequence[ChainFault]:
+        with anyio.move_on_after(most_s):
+            if isinstance(program, DirectCalls):
+                return await self._dry.of_calls(program)
+            return await self._dry.of_program(program, await self._engine.check(program))
+        return [ChainFault(kind="timeout", message=f"The check took longer than {most_s:g} s.")]
 
-    def _read(self, code: str) -> ChainProgram | DirectCalls | ChainFault:
+    def _read(self, index: ModuleIndex, code: str, *, types: bool) -> ChainProgram | DirectCalls | ChainFault:
         """What is meant by a text, whose size is looked at before anything else is."""
         most = self._limits().source_bytes
         if len(code) > most or len(code.encode("utf-8", "surrogatepass")) > most:
             return ChainFault(kind="size", message=f"The program is longer than {most:,} bytes.")
-        index = self.modules()
-        modules = index.used(code)
+        modules = index.used(code, types=types)
         return read_form(code, modules) or ChainProgram(code=code, modules=modules, known=index.names)
 
     async def run_saved(
@@ -156,7 +158,8 @@ class Chains:
                 self._context.keeper.tools_changed(SAVED)
                 raise
             index = self.modules()
-            program = chain.program(call.arguments, index.used(chain.code), known=index.names)
+            modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
+            program = chain.program(call.arguments, modules, known=index.names)
             runner = self._runner(principal, saved=chain)
             run = await runner.run(
                 program,
@@ -168,7 +171,7 @@ class Chains:
             return _value(run)
         _note(run, principal, name)
         keep = partial(self._results.keep, principal)
-        return answer(run, chain.code, keep=keep, estimate=estimate).to_result()
+        return (await _told(run, chain.code, keep, MAX_OUTPUT_SIZE)).to_result()
 
     def _limits(self) -> ChainLimits:
         settings = self._context.settings.chain
@@ -182,39 +185,38 @@ class Chains:
     def _runner(self, principal: str, saved: SavedChain | None = None) -> ChainRunner:
         reads = saved is not None and saved.read_only
 
-        async def call(name: str, arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
-            asked = ToolCall(name=self._named(name), arguments=arguments)
-            within = Within(account=account, saved=saved is not None)
-            return await self._calls.call(asked, principal=principal, read_only=reads, within=within)
+        async def find(name: str) -> Target:
+            tool = await self._calls.found(self._named(name))
 
-        return ChainRunner(
-            self._inner if saved else self._engine,
-            call,
-            limits=self._limits(),
-            estimate=estimate,
-            parameters=self._parameters,
-            nests=lambda name: self._context.is_saved(self._server_of(name)),
-        )
+            async def call(arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
+                return await self._calls.call(
+                    ToolCall(name=tool.name, arguments=arguments),
+                    principal=principal,
+                    read_only=reads,
+                    within=Within(account=account, saved=saved is not None),
+                )
 
-    def _server_of(self, name: str) -> str:
-        tool = self._context.snapshot.by_name.get(self._named(name))
-        return tool.server if tool else ""
+            nested = self._context.is_saved(tool.server)
+            return Target(call=call, nested=nested, parameters=partial(self._calls.parameters, tool))
 
-    def _parameters(self, name: str) -> str:
-        try:
-            return self._calls.parameters(self._menu.find(self._named(name)))
-        except ToolNotFoundError:
-            return ""
+        engine = self._inner if saved else self._engine
+        return ChainRunner(engine, find, limits=self._limits(), estimate=estimate)
 
     def _named(self, name: str) -> str:
         """The published name of a tool that may be written as `server.tool`."""
-        server, dot, function = name.partition(".")
-        index = self.modules()
-        if dot and name not in self._context.snapshot.by_name and server in index.servers:
-            for one in index.module(server).functions:
-                if one.name == function:
-                    return one.tool
-        return name
+        module, dot, function = name.partition(".")
+        if not dot or name in self._context.snapshot.by_name:
+            return name
+        tool = self.modules().tool(module, function)
+        return tool.name if tool else name
+
+
+async def _told(run: ChainRun, code: str, keep: Keep, size: int) -> ChainAnswer:
+    """The answer; that to a large result is put together beside the event loop."""
+    tell = partial(answer, run, code, estimate=estimate, max_output_size=size)
+    if max(run.outcome.bytes, sum(receipt.bytes for receipt in run.calls)) < _LARGE_BYTES:
+        return tell(keep=keep)
+    return await to_thread.run_sync(partial(tell, keep=lambda whole: from_thread.run_sync(keep, whole)))
 
 
 def _value(run: ChainRun) -> dict[str, Any]:

@@ -15,13 +15,16 @@ from anyio import to_thread
 
 from maitred.config.settings import SAVED
 from maitred.errors import ArgumentsError, MaitredError
-from maitred.execution.chain.base import ChainFault, ChainProgram, FaultKind
+from maitred.execution.chain.base import ChainFault, ChainLimits, ChainProgram, FaultKind
+from maitred.execution.chain.bounds import TooBigError, crossing
 from maitred.execution.chain.forms import DirectCalls
+from maitred.execution.chain.plain import reason
 from maitred.gateway.calls import Calls
 from maitred.gateway.context import Context
 from maitred.gateway.saved import read_saved
 
 _MOST_FAULTS = 10
+_NAME_CHARS = 200
 _CALL_TOOL = "call_tool"
 
 
@@ -40,14 +43,22 @@ class _Written:
 class DryRun:
     """Looks at chains. `named` gives the published name of a tool as it may be written in a chain."""
 
-    def __init__(self, context: Context, calls: Calls, named: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        calls: Calls,
+        *,
+        named: Callable[[str], str],
+        limits: Callable[[], ChainLimits],
+    ) -> None:
+        self._limits = limits
         self._context = context
         self._calls = calls
         self._named = named
 
-    async def of_calls(self, form: DirectCalls, most_calls: int) -> Sequence[ChainFault]:
+    async def of_calls(self, form: DirectCalls) -> Sequence[ChainFault]:
         """The first faults of calls that are written down."""
-        count = len(form.calls)
+        count, most_calls = len(form.calls), self._limits().calls
         if count > most_calls:
             message = f"A chain may make {most_calls:,} calls; here are {count:,}."
             return [ChainFault(kind="calls", message=message)]
@@ -68,7 +79,7 @@ class DryRun:
         """
         if any(fault.kind != "type" for fault in found):
             return found
-        more = await self._faults(_written(program.code))
+        more = await self._faults(await to_thread.run_sync(lambda: list(_written(program.code))))
         return sorted([*found, *more], key=lambda fault: (fault.line, fault.column))
 
     async def _faults(self, calls: Iterable[_Written]) -> Sequence[ChainFault]:
@@ -77,9 +88,8 @@ class DryRun:
             await anyio.lowlevel.checkpoint()
             try:
                 await self._look_at(call)
-            except MaitredError as error:
-                kind: FaultKind = "type" if isinstance(error, ArgumentsError) else "runtime"
-                message = f"{call.which}{error}"
+            except (MaitredError, TooBigError) as error:
+                kind, message = _told(error, call)
                 faults.append(ChainFault(kind=kind, message=message, line=call.line, column=call.column))
             if len(faults) == _MOST_FAULTS:
                 break
@@ -90,14 +100,24 @@ class DryRun:
         if self._context.is_saved(tool.server):
             await to_thread.run_sync(read_saved, self._context.spec(SAVED), tool.key.name)
         if call.arguments is not None:
-            self._calls.check(tool, call.arguments)
+            arguments, _ = await crossing(dict(call.arguments), self._limits())
+            self._calls.check(tool, arguments)
         elif call.keys is not None:
             schema = self._context.snapshot.schema(tool.input_hash)
             needed = schema.get("required") if isinstance(schema, dict) else None
-            missing = [key for key in needed if key not in call.keys] if isinstance(needed, list) else []
+            names = [key for key in needed if isinstance(key, str)] if isinstance(needed, list) else []
+            missing = [key for key in names if key not in call.keys]
             if missing:
                 faults = [f"{key!r} is a required property" for key in missing]
                 raise ArgumentsError(tool.name, faults, schema=self._calls.parameters(tool))
+
+
+def _told(error: MaitredError | TooBigError, call: _Written) -> tuple[FaultKind, str]:
+    """The kind of a fault and its text, in the words in which a run would tell it."""
+    if isinstance(error, TooBigError):
+        return "type", f"{call.which}The arguments of {call.tool[:_NAME_CHARS]} cannot be sent: {error}."
+    kind: FaultKind = "type" if isinstance(error, ArgumentsError) else "runtime"
+    return kind, f"{call.which}{reason(error, call.tool[:_NAME_CHARS])}"
 
 
 def _written(code: str) -> Iterator[_Written]:
@@ -115,6 +135,11 @@ def _written(code: str) -> Iterator[_Written]:
             given = dict(zip(("name", "arguments"), node.args, strict=False))
             given |= {one.arg: one.value for one in node.keywords if one.arg}
             name = given.get("name")
+            spread = any(one.arg is None for one in node.keywords) or any(
+                isinstance(one, ast.Starred) for one in node.args
+            )
+            if spread:  # what it is given is known only when it runs
+                continue
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 arguments, keys = _arguments(given.get("arguments"))
                 yield _Written(

@@ -10,7 +10,6 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from maitred.errors import MaitredError
 from maitred.execution.chain.base import (
     CagedSandbox,
     CallTool,
@@ -19,11 +18,13 @@ from maitred.execution.chain.base import (
     ChainOutcome,
     ChainProgram,
 )
+from maitred.execution.chain.plain import without_paths
 
 log = structlog.get_logger(__name__)
 
 Open = Callable[[], AbstractAsyncContextManager[CagedSandbox]]
 _REASON_CHARS = 300
+_STOPPING = "the gateway is being stopped"
 
 
 class LazyEngine:
@@ -38,20 +39,24 @@ class LazyEngine:
 
     async def keep(self) -> None:
         """Make the engine once it is wanted, and hold it until this is cancelled; try again if it failed."""
-        while True:
-            await self._wanted.wait()
-            try:
-                made = await to_thread.run_sync(self._make)
-                async with made as self._engine:
-                    self._known.set()
-                    await anyio.sleep_forever()
-            except (MaitredError, OSError, RuntimeError) as error:
-                log.warning("the engine of chains cannot be started", reason=str(error)[:_REASON_CHARS])
-                self._why_none = str(error)[:_REASON_CHARS]
-                self._wanted, known, self._known = anyio.Event(), self._known, anyio.Event()
-                known.set()
-            finally:
-                self._engine = None
+        try:
+            while True:
+                await self._wanted.wait()
+                try:
+                    made = await to_thread.run_sync(self._make)
+                    async with made as self._engine:
+                        self._known.set()
+                        await anyio.sleep_forever()
+                except Exception as error:  # noqa: BLE001 - whatever it is, all but chains go on without it
+                    log.warning("the engine of chains cannot be started", reason=str(error)[:_REASON_CHARS])
+                    self._why_none = str(error)[:_REASON_CHARS]
+                    self._wanted, known, self._known = anyio.Event(), self._known, anyio.Event()
+                    known.set()
+                finally:
+                    self._engine = None
+        finally:
+            self._why_none = _STOPPING
+            self._known.set()
 
     async def run(self, program: ChainProgram, call_tool: CallTool, limits: ChainLimits) -> ChainOutcome:
         """See `ChainSandbox`."""
@@ -80,5 +85,7 @@ class LazyEngine:
         return self._engine
 
     def _fault(self) -> ChainFault:
-        message = f"No process for the chain could be started: {self._why_none or 'the gateway is stopping'}"
+        if self._why_none == _STOPPING:
+            return ChainFault(kind="cancelled", message="The gateway is being stopped.")
+        message = f"No process for the chain could be started: {without_paths(self._why_none)}"
         return ChainFault(kind="crashed", message=message)

@@ -53,7 +53,7 @@ def _read(spec: ServerSpec, found: SavedFile) -> SavedChain:
             text = file.read(_MOST_BYTES + 1).decode("utf-8")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ToolWithheldError(found.name, f"its file {found.file} cannot be read: {reason}") from None
+        raise ToolWithheldError(found.name, f"its file cannot be read: {reason}") from None
     chain = _parsed(found.name, text)
     if isinstance(chain, ConfigError):
         reason = f"this saved chain was changed since it was reviewed, and has faults: {chain}"

@@ -1,6 +1,7 @@
 """What the tests of a run share: an engine and tools that stand at our own seams."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -10,7 +11,7 @@ from maitred.errors import MaitredError
 from maitred.execution.chain.account import Account, ChainRun
 from maitred.execution.chain.base import CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram
 from maitred.execution.chain.forms import DirectCalls
-from maitred.execution.chain.runner import ChainRunner
+from maitred.execution.chain.runner import ChainRunner, Target
 
 PROGRAM = ChainProgram(code="…")
 Body = Callable[[CallTool], Awaitable[Any]]
@@ -49,7 +50,11 @@ class Tools:
         self.begun = anyio.Event()
         self.hold: anyio.Event | None = None
 
-    async def __call__(self, tool: str, arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
+    async def find(self, tool: str) -> Target:
+        """Every name is a tool."""
+        return Target(call=partial(self.call, tool))
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
         self.calls.append((tool, arguments, account.id))
         self.running += 1
         self.most = max(self.most, self.running)
@@ -73,7 +78,7 @@ async def run(
     """A chain as it went; the test fails if it does not end."""
     engine = Engine(idle if isinstance(body, DirectCalls) else body)
     runner = ChainRunner(
-        engine, tools, limits=ChainLimits(**limits), estimate=estimate, grace_s=0, new_id=lambda: "c1"
+        engine, tools.find, limits=ChainLimits(**limits), estimate=estimate, grace_s=0, new_id=lambda: "c1"
     )
     with anyio.fail_after(10):
         return await runner.run(

@@ -131,7 +131,7 @@ def test_a_result_that_is_too_large_to_keep_is_said_to_be_lost() -> None:
     made = told(ROWS, size=500, shelf=Shelf(most=10))
 
     assert (made.truncated, made.full_uri) == (True, "")
-    assert "the rest is lost" in made.summary
+    assert "the rest is not kept" in made.summary
 
 
 def test_tokens_kept_out_are_never_negative() -> None:

@@ -4,6 +4,8 @@ import json
 import time
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,3 +131,26 @@ def test_whatever_comes_is_json_afterwards_or_refused(value: Any) -> None:
         return
     assert json.loads(json.dumps(copy, allow_nan=False)) == copy
     assert bounded(copy, LIMITS) == copy
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "value",
+    [list(range(80_000)), {str(n): n for n in range(60_000)}, [[] for _ in range(90_000)]],
+    ids=["a list", "an object", "many lists"],
+)
+async def test_others_have_their_turn_while_a_large_value_crosses(value: Any) -> None:
+    """However it is built: one chain does not hold up a gateway."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        assert (await crossing(value, LIMITS))[0] == value
+        tasks.cancel_scope.cancel()
+    assert turns >= 10

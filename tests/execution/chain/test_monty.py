@@ -10,7 +10,6 @@ import anyio.lowlevel
 import psutil
 import pytest
 
-from maitred.errors import ToolNotFoundError
 from maitred.execution.chain.base import (
     ChainFunction,
     ChainLimits,
@@ -40,7 +39,7 @@ NOTES = ChainModule(
 
 
 class Tools:
-    """Remembers calls; `wait` waits until two of it run, `missing` raises an error of ours."""
+    """Remembers calls; `wait` waits until two of it run, `missing` fails."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
@@ -56,7 +55,7 @@ class Tools:
                 self.met.set()
             await self.met.wait()
         if tool == "missing":
-            raise ToolNotFoundError("lost__tool")
+            raise RuntimeError("There is no tool named 'lost__tool'.")
         if tool == "bug":
             raise KeyError("a secret of ours")
         if tool == "lost":

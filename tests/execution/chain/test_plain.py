@@ -65,6 +65,8 @@ async def failure(answer: dict[str, Any] | MaitredError, arguments: Any = None) 
             {"type": "resource", "uri": "x://y", "text": "words"},
         ),
         (mark_cached(text('{"a": 1}')), {"a": 1}),
+        ({"structuredContent": {"id": 1 << 80, "x": float("inf")}}, {"id": str(1 << 80), "x": None}),
+        (text("[" * 70 + "]" * 70), "[" * 70 + "]" * 70),
     ],
 )
 async def test_a_program_is_given_plain_values(answer: dict[str, Any], expected: Any) -> None:
@@ -118,5 +120,5 @@ async def test_results_and_arguments_that_are_not_plain_are_refused() -> None:
     tangled: list[Any] = []
     tangled.append(tangled)
 
-    assert "result of a__b cannot be given" in await failure({"structuredContent": {"x": float("nan")}})
+    assert "result of a__b cannot be given" in await failure({"structuredContent": {"x": 1 << 5_000}})
     assert "arguments of a__b cannot be sent" in await failure({}, {"x": tangled})

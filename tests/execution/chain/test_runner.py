@@ -1,6 +1,5 @@
 """A run around a fake engine: what its calls may take, what is told of them, and that none outlives it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -9,11 +8,10 @@ from tests.execution.chain.rig import PROGRAM, Engine, Tools, idle, run, text
 
 from maitred.disclosure.budget import estimate
 from maitred.execution.cache import mark_cached
-from maitred.execution.chain.account import Account
 from maitred.execution.chain.base import CallTool, ChainLimits, ChainProgram
 from maitred.execution.chain.forms import DirectCall, DirectCalls
 from maitred.execution.chain.monty import MontySandbox
-from maitred.execution.chain.runner import ChainRunner
+from maitred.execution.chain.runner import ChainRunner, Target
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +47,7 @@ async def test_a_program_can_catch_a_failure_and_go_on() -> None:
 async def test_a_bug_of_ours_is_no_failure_of_a_tool() -> None:
     """It goes up as it is, so that it is seen."""
 
-    async def broken(tool: str, arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
+    async def broken(tool: str) -> Target:
         raise ZeroDivisionError
 
     runner = ChainRunner(
@@ -120,7 +118,7 @@ async def test_a_result_over_the_limit_fails_its_call_and_a_total_over_it_the_ch
 
 async def test_a_program_that_is_too_long_does_not_reach_the_engine() -> None:
     """Reading it alone costs time that no limit covers."""
-    runner = ChainRunner(Engine(idle), Tools(), limits=ChainLimits(), estimate=estimate)
+    runner = ChainRunner(Engine(idle), Tools().find, limits=ChainLimits(), estimate=estimate)
 
     ran = await runner.run(ChainProgram(code="#" * 64_001), timeout_s=5)
 
@@ -149,7 +147,7 @@ async def test_a_chain_that_takes_too_long_ends_with_its_calls_and_says_what_it_
 async def test_the_engine_is_told_the_time_that_is_given() -> None:
     """It ends by itself, with what it knows of the place; cancelling it is the last resort."""
     engine = Engine(lambda call: call("a__b", {}))
-    runner = ChainRunner(engine, Tools(), limits=ChainLimits(), estimate=estimate)
+    runner = ChainRunner(engine, Tools().find, limits=ChainLimits(), estimate=estimate)
 
     await runner.run(PROGRAM, timeout_s=7)
 
@@ -276,7 +274,7 @@ await call_tool("c__d", {"total": total})
 """
     tools = Tools(c__d=text("no such thing", isError=True))
     async with MontySandbox(jail=False) as sandbox:
-        runner = ChainRunner(sandbox, tools, limits=ChainLimits(), estimate=estimate)
+        runner = ChainRunner(sandbox, tools.find, limits=ChainLimits(), estimate=estimate)
         with anyio.fail_after(30):
             ran = await runner.run(ChainProgram(code=code), timeout_s=20)
 
@@ -290,12 +288,30 @@ await call_tool("c__d", {"total": total})
     assert 1 < tools.most <= 8
 
 
+async def test_a_real_program_that_passes_a_limit_ends_at_its_line_with_what_it_printed() -> None:
+    """It may not go on by catching the error, nor is what it said lost."""
+    lines = ["while True:", "    try:", '        print("on")', '        await call_tool("a__b")']
+    code = "\n".join([*lines, "    except RuntimeError:", "        pass"])
+    async with MontySandbox() as sandbox:
+        limits = ChainLimits(total_bytes=2_000)
+        tools = Tools(a__b=text("x" * 900))
+        runner = ChainRunner(sandbox, tools.find, limits=limits, estimate=estimate)
+        with anyio.fail_after(30):
+            ran = await runner.run(ChainProgram(code=code), timeout_s=20)
+
+    fault = ran.outcome.fault
+    assert fault is not None
+    assert (fault.kind, fault.line) == ("size", 4)
+    assert ran.outcome.logs.startswith("on\n")
+    assert len(ran.calls) == 3
+
+
 async def test_a_real_program_that_waits_too_long_is_stopped() -> None:
     """With what it waited for."""
     tools = Tools()
     tools.hold = anyio.Event()
     async with MontySandbox(jail=False) as sandbox:
-        runner = ChainRunner(sandbox, tools, limits=ChainLimits(), estimate=estimate)
+        runner = ChainRunner(sandbox, tools.find, limits=ChainLimits(), estimate=estimate)
         with anyio.fail_after(30):
             ran = await runner.run(ChainProgram(code='print("on")\nawait call_tool("a__b")'), timeout_s=1)
 

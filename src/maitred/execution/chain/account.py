@@ -10,9 +10,10 @@ from typing import Any
 
 import anyio
 
-from maitred.execution.chain.base import ChainFault, ChainLimits, ChainOutcome, FaultKind
+from maitred.execution.chain.base import ChainFault, ChainLimits, ChainOutcome, FaultKind, OverError
 
 STOPPED = "stopped when the chain ended; it may have taken effect"
+_END_S = 1.0
 _SHORT_ERROR_CHARS = 200  # in a receipt; there may be many
 
 
@@ -68,14 +69,10 @@ class Pending:
     error: str = STOPPED
 
 
-class OverError(RuntimeError):
-    """The chain is over, since it has passed a limit; the text says which."""
-
-
 class Account:
     """One chain: its limits, what is used up of them, and its calls in the order in which they started.
 
-    `scope` is cancelled when the chain has to end. `clock` gives seconds.
+    `scope` is that of its run, which ends soon when a limit is passed. `clock` gives seconds.
     """
 
     def __init__(self, chain_id: str, limits: ChainLimits, clock: Callable[[], float]) -> None:
@@ -105,8 +102,7 @@ class Account:
         Raises:
             OverError: The chain is over, or is now, since this is one call too many.
         """
-        if self.fault:
-            raise OverError(self.fault.message)
+        self.check()
         self._asked += 1
         most = self.limits.calls
         if self._asked > most:
@@ -124,10 +120,20 @@ class Account:
             raise self.stop("size", f"All that the calls of a chain send and give may have {most}.")
 
     def stop(self, kind: FaultKind, message: str) -> OverError:
-        """End the chain, which may not go on by catching an error."""
-        self.fault = self.fault or ChainFault(kind=kind, message=message)
-        self.scope.cancel()
-        return OverError(self.fault.message)
+        """End the chain, which may not go on by catching an error; soon, also if its engine does not."""
+        if self.fault is None:
+            self.fault = ChainFault(kind=kind, message=message)
+            self.scope.deadline = min(self.scope.deadline, anyio.current_time() + _END_S)
+        return OverError(self.fault)
+
+    def check(self) -> None:
+        """Whether the chain may go on.
+
+        Raises:
+            OverError: It may not.
+        """
+        if self.fault:
+            raise OverError(self.fault)
 
     def since(self, moment: float) -> float:
         """Milliseconds since a moment of the clock."""

@@ -128,8 +128,9 @@ def answer(
         truncated=truncated,
         full_uri=full_uri,
         logs=logs,
-        calls=run.calls,
-        fault=fault,
+        calls=_shortened(run.calls, max_output_size),
+        fault=fault
+        and replace(fault, message=clip(fault.message, max(max_output_size, _LINE_CHARS), len)[0]),
         chain_id=run.chain_id,
     )
     returned = estimate(made.text)
@@ -144,12 +145,13 @@ def checked(
     found = [_readable(fault) for fault in faults]
     told = [_fault_text(fault, code) for fault in found[:_FAULTS]]
     many = f"{counted(len(found), 'fault')} found" if found else "no fault found"
+    details, cut_off = clip("\n\n".join(told), max_output_size, len)
     made = ChainAnswer(
         ok=not found,
         result=None,
         summary=f"The chain was checked and not run: {many}. No tool was called.",
-        details=clip("\n\n".join(told), max_output_size, len)[0],
-        truncated=len(found) > _FAULTS,
+        details=details,
+        truncated=cut_off or len(found) > _FAULTS,
         fault=found[0] if found else None,
     )
     return replace(made, returned_tokens=estimate(made.text))
@@ -195,6 +197,13 @@ def _calls(calls: Sequence[CallReceipt]) -> list[str]:
             line += f": failed: {reason}" if len(own) == 1 else f": {len(failed)} failed: {reason}"
         lines.append(line)
     return ["Calls made:", *lines] if lines else []
+
+
+def _shortened(calls: Sequence[CallReceipt], room: int) -> Sequence[CallReceipt]:
+    """The receipts with the reasons of those that failed within a number of characters."""
+    failed = sum(not receipt.ok for receipt in calls)
+    share = room // max(failed, 1)
+    return [replace(receipt, error=receipt.error[:share]) for receipt in calls] if failed else calls
 
 
 # --- what came of it --------------------------------------------------------------------------------------

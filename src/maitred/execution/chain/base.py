@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 CallTool = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
-"""Calls a tool by its published name with plain JSON arguments and returns plain JSON, both bounded."""
+"""Calls a tool by its name with plain JSON arguments and returns plain JSON, both bounded.
+
+It raises a `RuntimeError` for the program to see, or an `OverError`, upon which the engine ends the run.
+"""
 
 FaultKind = Literal["syntax", "type", "runtime", "timeout", "memory", "calls", "size", "crashed", "cancelled"]
 
@@ -41,16 +44,26 @@ class ChainFault:
     column: int = 0
 
 
+class OverError(RuntimeError):
+    """The chain is over, since it has passed a limit; `fault` says which."""
+
+    def __init__(self, fault: ChainFault) -> None:
+        self.fault = fault
+        super().__init__(fault.message)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChainOutcome:
     """What a run came to: a plain JSON value, or a fault; and what it printed, capped, last lines kept.
 
-    `computed_s` are the seconds in which the engine worked, without those in which it waited for calls.
+    `bytes` is about the size of the value as JSON; `computed_s` are the seconds in which the engine worked,
+    without those in which it waited for calls.
     """
 
     value: Any = None
     fault: ChainFault | None = None
     logs: str = ""
+    bytes: int = 0
     computed_s: float = 0.0
 
 

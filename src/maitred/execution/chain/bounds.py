@@ -7,6 +7,8 @@ our own, and a part that is reached twice counts twice. The copy shares nothing 
 
 import math
 import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import anyio
@@ -18,6 +20,7 @@ LEAST_INT, MOST_INT = -(2**63), 2**64 - 1
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _STEP_PARTS = 5_000
+_MOST_BITS = 4_096  # writing a longer number takes the square of its length
 _CONTAINERS = (dict, list, tuple, set, frozenset)
 
 
@@ -27,6 +30,10 @@ class TooBigError(ValueError):
 
 class NotPlainError(TooBigError):
     """It cannot cross at any size: it holds something that JSON has no form for."""
+
+
+class UnawaitedError(TooBigError):
+    """It holds a call that was never awaited."""
 
 
 def bounded(value: Any, limits: ChainLimits) -> Any:
@@ -44,28 +51,39 @@ def bounded(value: Any, limits: ChainLimits) -> Any:
     return walk.copy
 
 
-def mended(text: str) -> str:
-    """The text with U+FFFD for surrogates without their other half, which no encoding has."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+async def crossing(
+    value: Any, limits: ChainLimits, *, lenient: bool = False, refused: str = ""
+) -> tuple[Any, int]:
+    """As `bounded`, giving others a turn now and then; with the bytes as JSON, to within a few percent.
 
-
-async def crossing(value: Any, limits: ChainLimits) -> tuple[Any, int]:
-    """As `bounded`, giving others a turn now and then; with the bytes as JSON, to within a few percent."""
-    walk = _Walk(value, limits)
+    Args:
+        value: What crosses.
+        limits: What it must keep to.
+        lenient: Give whole numbers of over 64 bits as text, and `None` for those that are not finite.
+        refused: A text that begins like this cannot cross; `UnawaitedError` says so.
+    """
+    walk = _Walk(value, limits, lenient=lenient, refused=refused)
     while walk.step():
         await anyio.lowlevel.checkpoint()
     return walk.copy, walk.bytes
 
 
+def mended(text: str) -> str:
+    """The text with U+FFFD for surrogates without their other half, which no encoding has."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
 class _Walk:
     """One copy in the making: containers wait on a stack, each with its copy, which is filled in place."""
 
-    def __init__(self, value: Any, limits: ChainLimits) -> None:
+    def __init__(self, value: Any, limits: ChainLimits, *, lenient: bool = False, refused: str = "") -> None:
         self._limits = limits
+        self._lenient = lenient
+        self._refused = refused or None
         self._nodes = 0
         self.bytes = 0
         self._root: list[Any] = []
-        self._stack: list[tuple[Any, Any, int]] = [((value,), self._root, 0)]
+        self._stack: list[tuple[Iterator[Any], Any, int]] = [(iter((value,)), self._root, 0)]
 
     @property
     def copy(self) -> Any:
@@ -73,18 +91,21 @@ class _Walk:
 
     def step(self) -> bool:
         """Copy some thousand parts more; False once all are copied."""
-        until = self._nodes + _STEP_PARTS
-        while self._stack and self._nodes < until:
+        left = _STEP_PARTS
+        while self._stack and left > 0:
             source, target, depth = self._stack.pop()
-            self._take(len(source))
+            chunk = list(islice(source, left))
+            if len(chunk) == left:  # there may be more of it
+                self._stack.append((source, target, depth))
+            left -= len(chunk) + 1
             if isinstance(target, dict):
-                self._fill(source, target, depth)
+                self._fill(chunk, target, depth)
             else:
-                target.extend([self._plain(item, depth) for item in source])
+                target.extend([self._plain(item, depth) for item in chunk])
         return bool(self._stack)
 
-    def _fill(self, source: dict[Any, Any], target: dict[str, Any], depth: int) -> None:
-        for key, item in source.items():
+    def _fill(self, members: Sequence[tuple[Any, Any]], target: dict[str, Any], depth: int) -> None:
+        for key, item in members:
             name = self._key(key)
             if name in target:
                 raise NotPlainError(f"two keys of a dict are the same text, {name[:40]!r}")
@@ -103,8 +124,9 @@ class _Walk:
         if isinstance(item, _CONTAINERS):
             if depth >= self._limits.depth:
                 raise TooBigError(f"it is nested over {self._limits.depth} levels deep, or holds itself")
+            self._take(len(item))
             copy: Any = {} if isinstance(item, dict) else []
-            self._stack.append((item, copy, depth + 1))
+            self._stack.append((iter(item.items() if isinstance(item, dict) else item), copy, depth + 1))
             return copy
         raise NotPlainError(_refusal(item))
 
@@ -115,19 +137,25 @@ class _Walk:
             return str(self._whole(key))
         raise NotPlainError(f"a key of a dict is of the type {type(key).__name__}: keys must be text")
 
-    def _whole(self, number: int) -> int:
+    def _whole(self, number: int) -> int | str:
         if not LEAST_INT <= number <= MOST_INT:
+            if self._lenient and number.bit_length() <= _MOST_BITS:
+                return self._text(str(number))
             raise NotPlainError("it holds a whole number of more than 64 bits; pass it as text")
         self._weigh(number.bit_length() // 3)
         return int(number)
 
-    def _real(self, number: float) -> float:
+    def _real(self, number: float) -> float | None:
         if not math.isfinite(number):
+            if self._lenient:
+                return None
             raise NotPlainError("it holds NaN or an infinity, which JSON has no form for; use None")
         self._weigh(16)
         return float(number)
 
     def _text(self, text: str) -> str:
+        if self._refused and text.startswith(self._refused):
+            raise UnawaitedError
         self._weigh(len(text) + 2)
         if not text.isascii():
             text = mended(text)

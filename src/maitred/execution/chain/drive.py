@@ -26,7 +26,6 @@ from pydantic_monty import (
     SourceRange,
 )
 
-from maitred.errors import MaitredError
 from maitred.execution.chain.base import (
     CallTool,
     ChainFault,
@@ -35,8 +34,9 @@ from maitred.execution.chain.base import (
     ChainOutcome,
     ChainProgram,
     FaultKind,
+    OverError,
 )
-from maitred.execution.chain.bounds import NotPlainError, TooBigError, crossing, mended
+from maitred.execution.chain.bounds import NotPlainError, TooBigError, UnawaitedError, crossing, mended
 from maitred.execution.chain.faults import fault_of, tidy
 from maitred.execution.chain.stubs import stub_text
 
@@ -45,7 +45,7 @@ _Snapshot = AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapsho
 _SLEEP, _ASYNC_SLEEP = "system.sleep", "system.async_sleep"
 _SERVED = frozenset({"import", "import_stubs"})
 _UNAWAITED = "<coroutine external_future("
-_FORGOTTEN = "The value is a call that was not awaited. Write `await` before it."
+_FORGOTTEN = "The value is or holds a call that was not awaited. Write `await` before it."
 _USAGE = 'write `await call_tool("server__tool", {"name": value})`'
 _NAMES_TOLD = 20
 _NAME_CHARS = 300
@@ -103,6 +103,7 @@ class Drive:
         self._settled: dict[int, ExternalSettledResult] = {}
         self._change = anyio.Event()
         self._bug: Exception | None = None
+        self._over: ChainFault | None = None
         self._calls = 0
         self._at: SourceRange | None = None
         self.computed_s = 0.0
@@ -131,7 +132,7 @@ class Drive:
 
     async def _to_the_end(self, session: AsyncMontySession, tasks: TaskGroup) -> ChainOutcome:
         try:
-            inputs = {name: await self._plain(value) for name, value in self._program.inputs.items()}
+            inputs = await self._inputs()
             start = session.feed_start(
                 self._code,
                 inputs=inputs,
@@ -142,9 +143,12 @@ class Drive:
             while not isinstance(snapshot, MontyComplete):
                 self._at = snapshot.position
                 snapshot = await self._answer(snapshot, tasks)
-            return ChainOutcome(value=await self._value(snapshot.output))
+            value, size = await self._value(snapshot.output)
+            return ChainOutcome(value=value, bytes=size)
         except MontyError as error:
             return ChainOutcome(fault=fault_of(error, self._limits, self._program))
+        except UnawaitedError:
+            return self._ended("runtime", _FORGOTTEN)
         except TooBigError as error:
             kind: FaultKind = "type" if isinstance(error, NotPlainError) else "size"
             return self._ended(kind, f"The value of the chain cannot be given back: {error}.")
@@ -155,11 +159,15 @@ class Drive:
         line, column = self.place
         return ChainOutcome(fault=ChainFault(kind=kind, message=message, line=line, column=column))
 
-    async def _value(self, output: Any) -> Any:
+    async def _inputs(self) -> dict[str, Any]:
+        try:
+            return {name: await self._plain(value) for name, value in self._program.inputs.items()}
+        except TooBigError as error:
+            raise _EndError("size", f"The arguments of the chain cannot be given to it: {error}.") from None
+
+    async def _value(self, output: Any) -> tuple[Any, int]:
         self._at = None
-        if isinstance(output, str) and output.startswith(_UNAWAITED):
-            raise _EndError("runtime", _FORGOTTEN)
-        return await self._plain(output)
+        return await crossing(output, self._limits, refused=_UNAWAITED)
 
     async def _plain(self, value: Any) -> Any:
         return (await crossing(value, self._limits))[0]
@@ -230,12 +238,14 @@ class Drive:
             if call not in self._running:
                 self._running.add(call)
                 tasks.start_soon(self._carry_out, call, self._asked.pop(call))
-        while not self._bug:
+        while not self._bug and not self._over:
             ready = {call: self._settled.pop(call) for call in ids if call in self._settled}
             if ready:
                 return ready
             self._change = anyio.Event()
             await self._change.wait()
+        if self._over:
+            raise _EndError(self._over.kind, self._over.message)
         raise _EndError("crashed", "A call failed for a fault of the gateway.")
 
     async def _carry_out(self, call: int, asked: _Asked | float) -> None:
@@ -248,6 +258,8 @@ class Drive:
             else:
                 async with self._turn:
                     outcome = await self._result(asked)
+        except OverError as over:
+            self._over = over.fault
         except Exception as bug:  # noqa: BLE001 - it is raised where the run ends, once all calls have ended
             self._bug = bug
         finally:
@@ -257,9 +269,9 @@ class Drive:
     async def _result(self, asked: _Asked) -> ExternalSettledResult:
         try:
             return {"return_value": await self._call_tool(asked.tool, asked.arguments)}
-        except TimeoutError as error:
-            return {"exc_type": "TimeoutError", "message": tidy(str(error)) or "The call took too long."}
-        except (MaitredError, RuntimeError) as error:
+        except OverError:
+            raise
+        except RuntimeError as error:
             return {"exc_type": "RuntimeError", "message": tidy(str(error))}
 
 

@@ -24,6 +24,13 @@ _SCREEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?
 _UNSUPPORTED = "NotImplementedError: The monty syntax parser does not yet support "
 _SOURCE = "<python-input"
 _DIAGNOSTIC = re.compile(r"main\.py:(\d+):(\d+): \w+\[([\w-]+)\] (.*)")
+_GUESSES = frozenset(("possibly-missing-attribute", "possibly-unresolved-reference", "unsupported-operator"))
+_LOOSE = (
+    r"Expected `.*Literal\[.*`, found `(Literal)?[sS]tr(ing)?`",  # which one is known only when it runs
+    r"Expected `int.*found `float",  # which may be whole
+    r"Expected `_.*`, found `dict\[",  # a dict that was made step by step
+    r"attribute `\w+` .*`None`|`None` has no attribute|on `.*\| None`",  # such as what `re.search` gives
+)
 _TOP_RETURN = "`return` statement outside of a function"
 
 
@@ -49,13 +56,20 @@ def faults_of(error: MontyTypingError, program: ChainProgram, lines_before: int)
     faults = []
     for told in error.display().splitlines():
         match = _DIAGNOSTIC.match(told)
-        if match is None or match[4].strip() == _TOP_RETURN or int(match[1]) <= lines_before:
+        if match is None or int(match[1]) <= lines_before or _may_be_right(match[3], match[4].strip()):
             continue
         kind: FaultKind = "syntax" if match[3] == "invalid-syntax" else "type"
         message = advised(tidy(match[4].strip()), program)
         place = int(match[1]) - lines_before
         faults.append(ChainFault(kind=kind, message=message, line=place, column=int(match[2])))
     return faults
+
+
+def _may_be_right(rule: str, message: str) -> bool:
+    """Whether a right program may be told this: the checker knows types only as they are written down."""
+    if message == _TOP_RETURN or rule in _GUESSES:
+        return True
+    return any(re.search(pattern, message) for pattern in _LOOSE)
 
 
 def _of_crash(error: MontyCrashedError, limits: ChainLimits) -> ChainFault:

@@ -39,8 +39,10 @@ from maitred.execution.chain.bounds import mended
 from maitred.execution.chain.drive import Drive, modules_of
 from maitred.execution.chain.faults import fault_of, faults_of, tidy
 from maitred.execution.chain.jail import Jail, make_jail
+from maitred.execution.chain.plain import without_paths
 
 _KILL_GRACE_S = 0.5
+_NOT_CHECKED = ("memory", "timeout", "crashed")
 _LEAVE_S = 5.0
 _RUNS_PER_WORKER = 200
 _RECURSION = 200
@@ -149,6 +151,8 @@ class MontySandbox:
         """See `ChainSandbox`. A fault of `call_tool` that is neither ours nor a `RuntimeError` is raised."""
         if len(program.code) > limits.source_bytes or _bytes(program.code) > limits.source_bytes:
             return _failed("size", f"The program is longer than {limits.source_bytes:,} bytes.")
+        if self._pool is None:
+            return _failed("cancelled", "The gateway is being stopped.")
         log = PrintLog(limits.log_bytes)
         drive = Drive(program, call_tool, limits, log.write)
         outcome = None
@@ -177,11 +181,11 @@ class MontySandbox:
         with anyio.move_on_after(_CHECK_LIMITS.wall_s) as scope, self._counted(scope):
             try:
                 faults = await self._typed(program)
-                return (
-                    faults
-                    if any(f.kind != "type" for f in faults)
-                    else [*await self._parsed(program), *faults]
-                )
+                if any(fault.kind in _NOT_CHECKED for fault in faults):
+                    return await self._parsed(program)  # the checker itself gave up; that is no fault
+                if any(fault.kind != "type" for fault in faults):
+                    return faults
+                return [*await self._parsed(program), *faults]
             except _NoWorkerError as error:
                 return [_fault("crashed", f"No process for the check could be started: {error}")]
         return [_fault("timeout", f"The check took longer than {_CHECK_LIMITS.wall_s:g} s.")]
@@ -252,13 +256,17 @@ class MontySandbox:
             try:
                 return await (await self._renewed(pool)).checkout(**options).__aenter__()
             except (OSError, RuntimeError, TimeoutError, MontyError) as error:
-                raise _NoWorkerError(tidy(str(error), 300)) from error
+                raise _NoWorkerError(without_paths(tidy(str(error), 300))) from error
 
     async def _renewed(self, broken: AsyncMonty) -> AsyncMonty:
         """The pool after `broken`, which another chain may have replaced already."""
         async with self._renewing:
             if self._pool is broken:
-                self._pool = await self._new_pool()
+                fresh = await self._new_pool()
+                if self._pool is not broken:  # the sandbox was left meanwhile
+                    await _close(fresh)
+                    raise RuntimeError("the sandbox is closed")
+                self._pool = fresh
                 await _close(broken)
             if self._pool is None:
                 raise RuntimeError("the sandbox is closed")

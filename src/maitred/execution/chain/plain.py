@@ -13,11 +13,13 @@ from pydantic_core import from_json
 from maitred.backends.definitions import clean
 from maitred.errors import ArgumentsError, MaitredError, ProtocolError, ToolNotFoundError
 from maitred.execution.cache import CACHED
+from maitred.execution.chain.base import ChainLimits
 from maitred.execution.chain.bounds import TooBigError
 from maitred.execution.outline import compact
 
 _CACHED_TEXT = "[cached]"
 _ERROR_CHARS = 2_000
+_MOST_BLOCKS = 10_000
 _JSON_STARTS = ("{", "[")
 _PATH = re.compile(
     r"""(['"])(?:~|\.{0,2})/.*?\1|[A-Za-z]:\\[^\s'"]*|(?<![\w/:.])(?:~|\.{0,2})/[^\s'"`:,;()]*[^\s'"`:,;().]"""
@@ -29,7 +31,7 @@ class FailedError(Exception):
     """A tool said that it failed, or gave no result; the text is for the program."""
 
 
-def plain(result: Mapping[str, Any], most_bytes: int) -> Any:
+def plain(result: Mapping[str, Any], limits: ChainLimits) -> Any:
     """What a result of a tool is to a program.
 
     The structured content as it is, else one text (as the value that it holds, if it is a JSON object or
@@ -37,10 +39,12 @@ def plain(result: Mapping[str, Any], most_bytes: int) -> Any:
     is. Texts among other things give a list.
 
     Raises:
-        TooBigError: A text is longer than `most_bytes`.
+        TooBigError: Its texts are longer than one value may be, or it has too many blocks.
         FailedError: The tool failed, or asks for what a chain cannot give.
     """
     content = result.get("content")
+    if isinstance(content, list) and len(content) > _MOST_BLOCKS:
+        raise TooBigError(f"it has over {_MOST_BLOCKS:,} blocks of content")
     blocks = [one for one in content if isinstance(one, Mapping)] if isinstance(content, list) else []
     if is_cached(result) and blocks and blocks[-1].get("text") == _CACHED_TEXT:
         blocks.pop()
@@ -52,12 +56,19 @@ def plain(result: Mapping[str, Any], most_bytes: int) -> Any:
         raise FailedError("it asks for input from the user, which a chain cannot give; call it directly")
     if result.get("structuredContent") is not None:
         return result["structuredContent"]
-    if sum(map(len, texts)) > most_bytes:
-        raise TooBigError(f"it is over {most_bytes:,} bytes")
+    if sum(map(len, texts)) > limits.call_bytes:
+        raise TooBigError(f"it is over {limits.call_bytes:,} bytes")
     if texts and len(texts) == len(blocks):
         return _parsed(texts[0]) if len(texts) == 1 else "\n".join(texts)
     values = [one["text"] if _is_text(one) else _described(one) for one in blocks]
     return values if len(values) > 1 else values[0] if values else None
+
+
+def only_text(result: Mapping[str, Any]) -> str | None:
+    """The text of a result of nothing else."""
+    content = result.get("content")
+    blocks = content if isinstance(content, list) and not result.get("structuredContent") else []
+    return str(blocks[0]["text"]) if len(blocks) == 1 and _is_text(blocks[0]) else None
 
 
 def is_cached(result: Mapping[str, Any]) -> bool:
@@ -92,9 +103,14 @@ def _parsed(text: str) -> Any:
         return text
 
 
+def without_paths(text: str) -> str:
+    """The text without what looks like a path of a machine."""
+    return _PATH.sub("…", text)
+
+
 def reason(error: MaitredError, tool: str) -> str:
     """An error as a program may read it: with the tool's name, without paths of the gateway's machine."""
-    text = clean(str(error))
+    text = clean(str(error)[: 2 * _ERROR_CHARS])
     if not isinstance(error, _WITHOUT_PATHS_OF_OURS):
-        text = _PATH.sub("…", text)
+        text = without_paths(text)
     return (text if tool in text else f"{tool}: {text}")[:_ERROR_CHARS]

@@ -9,7 +9,7 @@ bounds by itself, and then tells the line; these hold whatever it does, and for 
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from maitred.backends.base import Progress
 from maitred.backends.definitions import clean
 from maitred.errors import MaitredError
-from maitred.execution.chain.account import STOPPED, Account, CallReceipt, ChainRun, OverError, Pending
+from maitred.execution.chain.account import STOPPED, Account, CallReceipt, ChainRun, Pending
 from maitred.execution.chain.base import (
     ChainFault,
     ChainLimits,
@@ -27,14 +27,30 @@ from maitred.execution.chain.base import (
     ChainProgram,
     ChainSandbox,
     FaultKind,
+    OverError,
 )
 from maitred.execution.chain.bounds import TooBigError, crossing
 from maitred.execution.chain.forms import DirectCalls
-from maitred.execution.chain.plain import FailedError, is_cached, plain, reason
+from maitred.execution.chain.plain import FailedError, is_cached, only_text, plain, reason
 from maitred.execution.outline import Estimate, compact
 
-Call = Callable[[str, Mapping[str, Any], Account], Awaitable[dict[str, Any]]]
-"""Calls a tool by its name with arguments, for a chain: the ordinary path of a call."""
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A tool that a chain calls.
+
+    `call` makes a call with arguments for a chain, by the ordinary path; `nested` is true of a saved chain,
+    which has no turn of its own among the calls in flight, since its calls have theirs; `parameters` tells
+    what it takes, for the error of one that failed.
+    """
+
+    call: Callable[[Mapping[str, Any], Account], Awaitable[dict[str, Any]]]
+    nested: bool = False
+    parameters: Callable[[], str] = lambda: ""
+
+
+Find = Callable[[str], Awaitable[Target]]
+"""Finds a tool by the name that a program has for it, or raises a `MaitredError`."""
 
 _NAME_CHARS = 200
 _COUNTED_CHARS = 20_000  # of a text whose tokens are estimated; a longer one is like its beginning
@@ -47,11 +63,9 @@ class ChainRunner:
 
     Args:
         sandbox: Runs the programs.
-        call: Makes a call.
+        find: Finds the tool of a call.
         limits: Of a chain.
         estimate: Gives the tokens of a text.
-        parameters: What a tool takes, for the error of one that failed; "" where nothing is known.
-        nests: Whether a tool is a saved chain: it has no turn of its own among the calls in flight.
         grace_s: What an engine has to end by itself after its time.
         clock: Gives seconds.
         new_id: Makes the identifier of a chain.
@@ -60,22 +74,18 @@ class ChainRunner:
     def __init__(
         self,
         sandbox: ChainSandbox,
-        call: Call,
+        find: Find,
         *,
         limits: ChainLimits,
         estimate: Estimate,
-        parameters: Callable[[str], str] = lambda _: "",
-        nests: Callable[[str], bool] = lambda _: False,
-        grace_s: float = 1.5,
+        grace_s: float = 1.0,
         clock: Callable[[], float] = time.perf_counter,
         new_id: Callable[[], str] = lambda: secrets.token_hex(4),
     ) -> None:
         self._sandbox = sandbox
-        self.call = call
+        self.find = find
         self._limits = limits
         self.estimate = estimate
-        self.parameters = parameters
-        self.nests = nests
         self._grace_s = grace_s
         self._clock = clock
         self._new_id = new_id
@@ -159,6 +169,7 @@ class _Session:
             await pending.done.wait()
         finally:
             pending.scope.cancel()
+        self._account.check()
         if pending.error:
             raise RuntimeError(pending.error)
         return pending.value
@@ -166,7 +177,9 @@ class _Session:
     def told(self, outcome: ChainOutcome) -> ChainRun:
         """The run as it ended; what ended it here counts more than what the engine made of that."""
         account = self._account
-        fault = account.fault or outcome.fault
+        fault = outcome.fault
+        if account.fault and (fault is None or fault.kind != account.fault.kind):
+            fault = account.fault
         left = list(dict.fromkeys(p.tool for p in self._own if p.error == STOPPED))
         if fault and fault.kind == "timeout" and left:
             named = ", ".join([*left[:_NAMED], *(["others"] if len(left) > _NAMED else [])])
@@ -181,15 +194,19 @@ class _Session:
     async def _carry_out(self, pending: Pending) -> None:
         with pending.scope:
             try:
-                if self._runner.nests(pending.tool):
-                    await self._make(pending)
+                try:
+                    target = await self._runner.find(pending.tool)
+                except MaitredError as error:
+                    target = Target(call=partial(_refused, error))
+                if target.nested:
+                    await self._make(pending, target)
                 else:
                     async with self._account.turn:
-                        await self._make(pending)
+                        await self._make(pending, target)
             finally:
                 pending.done.set()
 
-    async def _make(self, pending: Pending) -> None:
+    async def _make(self, pending: Pending, target: Target) -> None:
         account = self._account
         pending.started = account.clock()
         account.started.append(pending)
@@ -198,12 +215,12 @@ class _Session:
             if self._progress:
                 number = len(account.started)
                 await self._progress(number, None, f"call {number}: {pending.tool}")
-            result = await self._runner.call(pending.tool, pending.arguments, account)
+            result = await target.call(pending.arguments, account)
             pending.value, pending.error = await self._value(pending, result), ""
         except MaitredError as error:
             pending.error = reason(error, pending.tool)
         except FailedError as error:
-            takes = self._runner.parameters(pending.tool)
+            takes = target.parameters()
             pending.error = f"{pending.tool} failed: {error}" + (f"\nIt takes: {takes}" if takes else "")
         except TooBigError as error:
             pending.error = f"The result of {pending.tool} cannot be given to a chain: {error}. Ask for less."
@@ -215,7 +232,13 @@ class _Session:
     async def _value(self, pending: Pending, result: Mapping[str, Any]) -> Any:
         """What the program is given."""
         limits = self._account.limits
-        value, size = await crossing(plain(result, limits.call_bytes), limits)
+        try:
+            value, size = await crossing(plain(result, limits), limits, lenient=True)
+        except TooBigError:
+            text = only_text(result)
+            if text is None:
+                raise
+            value, size = await crossing(text, limits)  # JSON that is nested too deep is still a text
         text = compact(value)
         tokens = _tokens(text, self._runner.estimate)
         told = len(text.encode())
@@ -232,6 +255,10 @@ class _Session:
             ok=not known.get("error"),
             **known,
         )
+
+
+async def _refused(error: MaitredError, _arguments: Mapping[str, Any], _account: Account) -> dict[str, Any]:
+    raise error
 
 
 async def _one_by_one(

@@ -72,13 +72,13 @@ class SavedChain:
         Raises:
             ArgumentsError: The arguments do not fit the parameters.
         """
-        known = self.parameters.get("properties", {})
+        properties = self.parameters.get("properties", {})
         faults = ArgumentChecker().faults(self.hash, lambda _: dict(self.parameters), arguments)
-        faults += [f"{key[:80]}: there is no such parameter" for key in arguments if key not in known]
+        faults += [f"{key[:80]}: there is no such parameter" for key in arguments if key not in properties]
         if faults:
             schema = canonical(dict(self.parameters)).decode("utf-8", "replace")
             raise ArgumentsError(self.name, faults, schema=schema)
-        inputs = {key: arguments.get(key, _default(schema)) for key, schema in known.items()}
+        inputs = {key: arguments.get(key, _default(schema)) for key, schema in properties.items()}
         return ChainProgram(code=self.code, modules=modules, known=known or {}, inputs=inputs)
 
 

@@ -7,7 +7,7 @@ refuses a right call is worse than none. No text of a server but names and value
 import keyword
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from maitred.catalog.snapshot import Snapshot
@@ -45,30 +45,46 @@ class Typed:
     types: Sequence[str]
 
 
-def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -> Typed:
-    """A tool as a function of this name; `shadows` are the builtin types that functions beside it hide."""
-    schema = snapshot.schema(tool.input_hash)
-    root = schema if isinstance(schema, Mapping) else {}
-    properties, required = _members(root, root)
+def untyped(snapshot: Snapshot, tool: Tool, name: str) -> ChainFunction:
+    """A tool as a function of this name, without its types: all that a run needs."""
+    return _function(tool, name, *_read(snapshot, tool))
+
+
+def _function(
+    tool: Tool, name: str, root: Mapping[str, Any], properties: Mapping[str, Any], required: Collection[str]
+) -> ChainFunction:
     ordered = sorted(properties, key=lambda one: one not in required)[:_MAX_PARAMETERS]
     names = distinct({one: one for one in ordered}, keyword.kwlist, "argument")
-    types = _Types(name, shadows)
-    signature = []
-    for one in ordered:
-        optional = "" if one in required else " = ..."
-        signature.append(f"{names[one]}: {types.of(properties[one], root, (one,))}{optional}")
     closed = root.get("additionalProperties") is False
     more = len(properties) > len(ordered) or _is_open(root) or not (properties or closed)
-    if more:
+    parameters = [(names[one], one) for one in ordered]
+    return ChainFunction(name=name, tool=tool.name, parameters=parameters, more=more)
+
+
+def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -> Typed:
+    """The same with its types; `shadows` are the builtin types that functions beside it hide."""
+    root, properties, required = _read(snapshot, tool)
+    function = _function(tool, name, root, properties, required)
+    types = _Types(name, shadows)
+    signature = []
+    for python, one in function.parameters:
+        optional = "" if one in required else " = ..."
+        signature.append(f"{python}: {types.of(properties[one], root, (one,))}{optional}")
+    if function.more:
         signature.append("**_more: Any")
     answer = snapshot.schema(tool.output_hash)
     returned = "Any"
     if isinstance(answer, Mapping) and answer.get("type") == "object":
         returned = types.of(answer, answer, ("Result",))
     stub = f"async def {name}({', '.join(signature)}) -> {returned}: ..."
-    parameters = [(names[one], one) for one in ordered]
-    function = ChainFunction(name=name, tool=tool.name, parameters=parameters, more=more, stub=stub)
-    return Typed(function=function, types=list(types.blocks.values()))
+    return Typed(function=replace(function, stub=stub), types=list(types.blocks.values()))
+
+
+def _read(snapshot: Snapshot, tool: Tool) -> tuple[Mapping[str, Any], dict[str, Any], set[str]]:
+    """The schema of a tool's arguments, its properties, and the names of the required ones."""
+    schema = snapshot.schema(tool.input_hash)
+    root = schema if isinstance(schema, Mapping) else {}
+    return root, *_members(root, root)
 
 
 class _Types:

@@ -51,7 +51,7 @@ def chain(
     as_json: JsonOption = False,
 ) -> None:
     """Run a program that calls tools and print its answer; exits with 1 when it failed."""
-    code = sys.stdin.read() if file == "-" else _text(Path(file))
+    code = _decoded("-", sys.stdin.buffer.read()) if file == "-" else _text(Path(file))
 
     async def go() -> "ChainAnswer":
         async with known_gateway(settings_of(config)) as gateway:
@@ -132,8 +132,13 @@ def _list(settings: Settings, *, as_json: bool) -> None:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return _decoded(str(file), file.read_bytes())
     except OSError as error:
         raise ConfigError(str(file), [f"cannot be read: {error.strerror}"]) from None
+
+
+def _decoded(source: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
     except UnicodeError:
-        raise ConfigError(str(file), ["is not UTF-8"]) from None
+        raise ConfigError(source, ["is not UTF-8"]) from None

@@ -5,6 +5,7 @@ them is paid for in every conversation. Each function is a thin call on the gate
 """
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,7 @@ INSTRUCTIONS = (
 )
 
 _MAX_INTEGER = 1_000_000
+_FENCE = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.DOTALL)
 _TEXT = {"type": "string"}
 _DETAIL = {"enum": ["brief", "full"]}
 _TEXTS = {"type": "array", "items": _TEXT}
@@ -134,7 +136,7 @@ async def _search(gateway: Gateway, request: Request) -> Result:
         _texts(arguments, "phrases", "query", "queries"),
         server=_text(arguments, "server"),
         category=_text(arguments, "category"),
-        read_only=arguments.get("read_only") is True,
+        read_only=_boolean(arguments, "read_only"),
         limit=_integer(arguments, "limit", 5),
         detail=_detail(arguments),
     )
@@ -177,7 +179,7 @@ async def _relayed(gateway: Gateway, request: Request, *, read_only: bool) -> Re
 
 async def _chain(gateway: Gateway, request: Request) -> Result:
     arguments = request.arguments
-    code = _text(arguments, "code")
+    code = _code(arguments.get("code"))
     if not code.strip():
         raise _WrongArgumentError("`code` is missing: a program, or a JSON list of calls")
     made = await gateway.chains.run(
@@ -185,7 +187,7 @@ async def _chain(gateway: Gateway, request: Request) -> Result:
         principal=request.principal,
         timeout_ms=_integer(arguments, "timeout_ms", 30_000),
         max_output_size=_integer(arguments, "max_output_size", 20_000),
-        dry_run=arguments.get("dry_run") is True,
+        dry_run=_boolean(arguments, "dry_run"),
         progress=request.progress,
     )
     result = made.to_result()
@@ -278,8 +280,28 @@ def _text(arguments: Mapping[str, Any], key: str) -> str:
     return value
 
 
+def _code(value: Any) -> str:
+    """A program; calls may come as JSON values instead of as their text, a program in a fence of Markdown."""
+    if isinstance(value, dict | list):
+        return json.dumps(value)
+    code = _text({"code": value}, "code")
+    fenced = _FENCE.fullmatch(code)
+    return fenced[1] if fenced else code
+
+
+def _boolean(arguments: Mapping[str, Any], key: str) -> bool:
+    value = arguments.get(key)
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.strip().lower(), value)
+    if not isinstance(value, bool | None):
+        raise _WrongArgumentError(f"`{key}` must be true or false")
+    return value is True
+
+
 def _integer(arguments: Mapping[str, Any], key: str, default: int) -> int:
-    value = arguments.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < _MAX_INTEGER:
-        raise _WrongArgumentError(f"`{key}` must be a number from 1 up")
+    value = arguments.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _MAX_INTEGER:
+        raise _WrongArgumentError(f"`{key}` must be a number from 1 to {_MAX_INTEGER:,}")
     return int(value)
