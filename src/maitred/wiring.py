@@ -199,15 +199,17 @@ def make_backend(
     spec: "ServerSpec", settings: Settings, warden: "Warden", in_process: "Mapping[str, Server]"
 ) -> "Backend":
     """The backend of a specification, by its transport."""
+    if spec.transport == "chain":
+        from maitred.gateway.saved import SavedBackend
+
+        return SavedBackend(spec)
+
     from maitred.backends.http import HttpBackend
     from maitred.backends.memory import MemoryBackend
     from maitred.backends.stdio import StdioBackend
     from maitred.config.interpolate import resolver
-    from maitred.gateway.saved import SavedBackend
 
     resolve = resolver(os.environ)
-    if spec.transport == "chain":
-        return SavedBackend(spec)
     if spec.transport == "memory":
         return MemoryBackend(spec, in_process[spec.name], limits=settings.limits)
     if spec.transport == "stdio":

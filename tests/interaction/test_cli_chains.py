@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.interaction.harness import cli, faulty, write_settings
+from tests.interaction.harness import cli, faulty, know_as, write_settings
 from tests.interaction.test_cli import fine, read_json, refused
 
 SUM = "import counter\nawait counter.add(a=2, b=3)\n"
@@ -23,7 +23,8 @@ def make_config() -> Callable[[Path], Path]:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def own(tmp_path: Path, config: Path) -> Path:
+    know_as(config, tmp_path)
     return write_settings(tmp_path, {"counter": faulty("count")})
 
 
