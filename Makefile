@@ -13,6 +13,9 @@ NPM_SERVERS := \
 OLD_SERVERS := mcp-server-sqlite==2025.4.25 mcp-server-duckdb==1.1.0 mcp-server-calculator==0.2.1 'mcp<2'
 EXCEL_SERVER := excel-mcp-server==2.2.2
 
+# Tests start hundreds of processes: those need not compile all of it again, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test check format bench train clean servers
 .DEFAULT_GOAL := help
 
