@@ -118,7 +118,7 @@ async def test_a_chain_that_was_saved_as_reading_cannot_write(tmp_path: Path) ->
         result = await gateway.call(call, read_only=True, principal=LOCAL)
 
     assert result["isError"]
-    assert "does not mark it read-only" in result["content"][0]["text"]
+    assert "saved as read-only cannot call what may write" in result["content"][0]["text"]
 
 
 async def test_a_chain_that_is_reviewed_again_is_taken_over_at_once(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from maitred.errors import ToolWithheldError
 from maitred.execution.chain.account import Account, ChainRun
 from maitred.execution.chain.answer import MAX_OUTPUT_SIZE, ChainAnswer, Keep, answer, checked
 from maitred.execution.chain.base import ChainFault, ChainLimits, ChainProgram
-from maitred.execution.chain.forms import DirectCalls, read_form
+from maitred.execution.chain.forms import DirectCalls, read_form, unfenced
 from maitred.execution.chain.runner import ChainRunner, Target
 from maitred.execution.chain.saved import SavedChain
 from maitred.execution.chain.stubs import ModuleIndex
@@ -111,7 +111,7 @@ class Chains:
         shown is kept for the principal, unless nobody could ask for it.
         """
         size = max(max_output_size, 0)
-        tell = partial(checked, code=code, estimate=estimate, max_output_size=size)
+        tell = partial(checked, code=code, estimate=estimate, max_output_size=size, asked=dry_run)
         wait_s = min(max(timeout_ms, 1), LONGEST_MS) / 1_000
         program = await to_thread.run_sync(partial(self._read, self.modules(), code, types=dry_run))
         if isinstance(program, ChainFault):
@@ -135,6 +135,7 @@ class Chains:
         most = self._limits().source_bytes
         if len(code) > most or len(code.encode("utf-8", "surrogatepass")) > most:
             return ChainFault(kind="size", message=f"The program is longer than {most:,} bytes.")
+        code = unfenced(code)
         modules = index.used(code, types=types)
         return read_form(code, modules) or ChainProgram(code=code, modules=modules, known=index.names)
 
@@ -187,17 +188,22 @@ class Chains:
 
         async def find(name: str) -> Target:
             tool = await self._calls.found(self._named(name))
+            if reads and not tool.read_only:
+                raise ToolWithheldError(
+                    tool.name, "a chain that is saved as read-only cannot call what may write"
+                )
 
             async def call(arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
                 return await self._calls.call(
                     ToolCall(name=tool.name, arguments=arguments),
                     principal=principal,
-                    read_only=reads,
                     within=Within(account=account, saved=saved is not None),
                 )
 
             nested = self._context.is_saved(tool.server)
-            return Target(call=call, nested=nested, parameters=partial(self._calls.parameters, tool))
+            return Target(
+                name=tool.name, call=call, nested=nested, parameters=partial(self._calls.parameters, tool)
+            )
 
         engine = self._inner if saved else self._engine
         return ChainRunner(engine, find, limits=self._limits(), estimate=estimate)

@@ -52,7 +52,7 @@ class Tools:
 
     async def find(self, tool: str) -> Target:
         """Every name is a tool."""
-        return Target(call=partial(self.call, tool))
+        return Target(name=tool, call=partial(self.call, tool))
 
     async def call(self, tool: str, arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
         self.calls.append((tool, arguments, account.id))

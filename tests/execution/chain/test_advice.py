@@ -12,7 +12,11 @@ SEARCH = ChainFunction(
 PROGRAM = ChainProgram(
     code="…",
     modules=[ChainModule(name="github", server="github", functions=[SEARCH])],
-    known={"github": ["search", "close", "create_issue"], **{f"server_{n}": [] for n in range(40)}},
+    known={
+        "github": ["search", "close", "create_issue"],
+        "time_": ["now"],
+        **{f"server_{n}": [] for n in range(40)},
+    },
     inputs={"where": "/"},
 )
 
@@ -21,7 +25,7 @@ PROGRAM = ChainProgram(
     ("message", "advice"),
     [
         ("ModuleNotFoundError: No module named 'gihub'", "Did you mean `github`? The servers are github,"),
-        ("Cannot resolve imported module `server_x`", "and 29 more; beside them there are asyncio,"),
+        ("Cannot resolve imported module `server_x`", "and 30 more; beside them there are asyncio,"),
         ("Cannot resolve imported module `heapq`", "Write the few lines that you need of it."),
         ("No module named 'requests'", "There is no network here"),
         (
@@ -32,6 +36,13 @@ PROGRAM = ChainProgram(
         ("ImportError: cannot import name 'serch' from 'github' (unknown)", "Did you mean `search`?"),
         ("AttributeError: module 'asyncio' has no attribute 'create_task'", "asyncio.gather"),
         ("NameError: name 'github' is not defined", "Write `import github` first."),
+        ("module 'time' has no attribute 'now'", "write `import time_`"),
+        ("Module `asyncio` has no member `create_task`", "asyncio.gather"),
+        ("Name `open` used when not defined", "There are no files"),
+        ("NameError: name 'true' is not defined", "Write True, False or None."),
+        ("AttributeError: 'dict' object has no attribute 'x'", 'write `x["key"]`'),
+        ("TypeError: 'list' object is not an iterator", "next(iter(["),
+        ("No module named 'traceback'", "Write the few lines that you need of it."),
         ("Name `json` used when not defined", "Write `import json` first."),
         ("NameError: name 'search' is not defined", "Write `github.search`, after `import github`."),
         ("NameError: name 'cal_tool' is not defined", "Did you mean `call_tool`?"),

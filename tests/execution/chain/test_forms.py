@@ -72,7 +72,7 @@ def test_an_object_in_the_words_of_python_is_understood() -> None:
     [
         ("[]", "no call"),
         ("[1, 2]", "call 1 of 2"),
-        ('{"name": "a__b", "arguments": {}}', "`tool` must name a tool"),
+        ('{"tool": 5, "arguments": {}}', "`tool` must name a tool"),
         ('{"tool": "a__b", "arguments": [1]}', "`arguments` must be an object"),
         ('[{"tool": "a__b"}, {"tool": "a__b", "args": {}}]', "In call 2 of 2, 'args' means nothing"),
         ('{"tool": "a__b", "arguments": {"x": NaN}}', "not finite"),

@@ -147,11 +147,26 @@ async def test_a_call_that_was_cancelled_elsewhere_is_an_error_to_the_chain(sand
     assert "cancelled" in message(await run(sandbox, 'await call_tool("lost")'))
 
 
-async def test_a_call_that_is_never_awaited_is_never_made(sandbox: MontySandbox) -> None:
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ('x = 1\ncall_tool("a")\nreturn 1', 2),
+        ('return call_tool("a")', 1),
+        ('import asyncio\nasyncio.gather(call_tool("a"))\nreturn 1', 2),
+        ("async def f():\n    return 1\n\nreturn [f()]", 0),
+        ("import asyncio\nasync def f():\n    return 1\n\nreturn asyncio.gather(f())", 0),
+    ],
+)
+async def test_a_call_that_is_never_awaited_is_never_made_and_said_to_be_forgotten(
+    sandbox: MontySandbox, code: str, line: int
+) -> None:
+    """Or a program that changes nothing would seem to have done so."""
     tools = Tools()
-    assert (await run(sandbox, 'call_tool("a")\nreturn 1', tools)).value == 1
+    outcome = await run(sandbox, code, tools)
     assert tools.calls == []
-    assert "await" in message(await run(sandbox, 'return call_tool("a")'))
+    assert "`await`" in message(outcome)
+    assert outcome.fault is not None
+    assert outcome.fault.line == line
 
 
 async def test_inputs_stand_as_variables(sandbox: MontySandbox) -> None:

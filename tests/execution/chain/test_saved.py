@@ -82,6 +82,10 @@ def test_all_faults_of_a_file_are_told_at_once_by_key() -> None:
         ({"type": "object", "properties": {"class": {}}}, "'class' cannot be"),
         ({"type": "object", "properties": {"x": {"type": "strin"}}}, "not a valid JSON Schema"),
         ({"type": "object", "properties": {}, "required": ["x"]}, "names 'x'"),
+        (
+            {"type": "object", "properties": {"x": {"type": "integer", "default": "a"}}},
+            'default of "a" is not',
+        ),
         ({"type": "object", "properties": []}, "`properties` must be a mapping"),
         ([1], "type: object"),
     ],

@@ -19,12 +19,16 @@ _SHORT_ERROR_CHARS = 200  # in a receipt; there may be many
 
 @dataclass(frozen=True, kw_only=True)
 class CallReceipt:
-    """A call that was started, `started_ms` after the chain; the size is that of the result as JSON."""
+    """A call that was started, `started_ms` after the chain; the size is that of the result as JSON.
+
+    `made` is false of one that was refused before it reached a server.
+    """
 
     tool: str
     started_ms: float
     ms: float
     ok: bool
+    made: bool = True
     cached: bool = False
     bytes: int = 0
     tokens: int = 0
@@ -65,6 +69,7 @@ class Pending:
     done: anyio.Event = field(default_factory=anyio.Event)
     started: float = 0.0
     receipt: CallReceipt | None = None
+    made: bool = True
     value: Any = None
     error: str = STOPPED
 

@@ -5,6 +5,7 @@ the names of tools. So an error of either kind comes with what would be right.
 """
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
@@ -62,8 +63,12 @@ _ADVICE: Sequence[tuple[str, str]] = (
         r"'asyncio' has no attribute '(\w*Semaphore|Lock|Queue)",
         "Leave it out: calls in flight are bounded already.",
     ),
-    (r"'asyncio' has no attribute", _GATHER),
-    ("'coroutine' object", "Write `await` before the call."),
+    (r"'asyncio' has no attribute '(create_task|ensure_future|as_completed|wait|TaskGroup)'", _GATHER),
+    ("'coroutine' object|CoroutineType", "Write `await` before the call."),
+    ("object is not an iterator", "Write `next(iter([...]), None)`: comprehensions give lists here."),
+    (r"'dict' object has no attribute", 'Results are dicts: write `x["key"]`.'),
+    (r"name 'open' is not defined|name 'input' is not defined", _NO_MACHINE),
+    (r"name '(true|false|null)' is not defined", "Write True, False or None."),
     (r"Permission denied|'(os\.|Path\.|open)\S* is not supported|is not supported in this env", _NO_MACHINE),
     ("too deeply nested", "Write it in several statements, or pass the data as JSON text."),
 )
@@ -78,11 +83,13 @@ def advised(message: str, program: ChainProgram) -> str:
         named = member.groupdict()
         module, name = named.get("module", member[1]), named.get("name", member[2])
         if module in known:
-            return f"{message}. {_of_member(module, name, known[module])}"
-        message = _around(message)
+            return f"{message}. {_of_member(name, known[module])}"
+        if f"{module}_" in known:
+            return f"{message}. The server of this name is the module `{module}_`: write `import {module}_`."
+        message = _around(message, f"'{module}' has no attribute '{name}'")
     elif found := _NAME.match(message):
         advice = _of_name(found[1], known, program)
-        message = f"{message}. {advice}" if advice else message
+        message = f"{message}. {advice}" if advice else _around(message, f"name '{found[1]}' is not defined")
     elif found := _ARGUMENT.search(message):
         stubs = [f.stub for one in program.modules for f in one.functions if f.name == found[1] and f.stub]
         message = f"{message}. It takes: {stubs[0].removesuffix(': ...')}" if stubs else message
@@ -91,8 +98,9 @@ def advised(message: str, program: ChainProgram) -> str:
     return message
 
 
-def _around(message: str) -> str:
-    advice = next((advice for pattern, advice in _ADVICE if re.search(pattern, message)), "")
+def _around(message: str, meant: str = "") -> str:
+    """The message with a way around what it tells; `meant` is that in the words of the table."""
+    advice = next((advice for pattern, advice in _ADVICE if re.search(pattern, meant or message)), "")
     return f"{message}. {advice}" if advice else message
 
 
@@ -100,12 +108,14 @@ def _of_module(name: str, known: Mapping[str, Sequence[str]]) -> str:
     """Where a module is missing: what does its work, the one that was meant, or which there are."""
     if advice := next((advice for names, advice in _INSTEAD.items() if name in names.split()), ""):
         return advice
+    if name in sys.stdlib_module_names and name not in MODULES:
+        return _BY_HAND
     near = _near(name, [*known, *MODULES])
     servers = f"The servers are {_some(known)}; beside them there are " if known else "There are "
     return f"{near}{servers}{', '.join(MODULES)}."
 
 
-def _of_member(module: str, name: str, functions: Sequence[str]) -> str:
+def _of_member(name: str, functions: Sequence[str]) -> str:
     near = _near(name, functions)
     return f"{near}It has {_some(functions)}." if functions else "It has no functions."
 

@@ -23,13 +23,17 @@ _LOG_SHARE = 4  # of what may be shown, a quarter at most is for what was printe
 _MESSAGE_CHARS = 2_000
 _LINE_CHARS = 160
 _FAULTS = 10
+_THAT_LINE = "Correct that line."
+_SLIPS = ("NameError", "AttributeError", "ModuleNotFoundError", "ImportError", "RecursionError")
+"""Errors of the author, which nobody would catch."""
+_COMPUTED = "computed for more than"
 _SECOND_MS = 1_000
 _ADVICE: Mapping[FaultKind, tuple[str, str]] = {
     "syntax": (
         "Syntax error",
-        "Correct that line. Chains are a subset of Python, without inheritance, `yield`, `async with`.",
+        "Correct that line. `maitred://chains/guide` tells which part of Python there is.",
     ),
-    "type": ("Type error", "Correct that line; `tool_info` shows the parameters of a tool."),
+    "type": ("Type error", "Correct that line."),
     "runtime": ("Runtime error", "Correct that line, or catch the error with try/except."),
     "timeout": (
         "Time limit",
@@ -40,7 +44,7 @@ _ADVICE: Mapping[FaultKind, tuple[str, str]] = {
         "Call limit",
         "Have a tool select or count by its own parameters, or divide the work among chains.",
     ),
-    "size": ("Size limit", "Ask the tools for less at a time, or return less."),
+    "size": ("Size limit", "Ask the tools for less at a time, send less, or return less."),
     "crashed": ("Crash", "Write it more simply: not so deeply nested, not so long."),
     "cancelled": ("Cancelled", "It was cancelled from outside; start it again if it is still wanted."),
 }
@@ -139,9 +143,14 @@ def answer(
 
 
 def checked(
-    faults: Sequence[ChainFault], code: str, *, estimate: Estimate, max_output_size: int = MAX_OUTPUT_SIZE
+    faults: Sequence[ChainFault],
+    code: str,
+    *,
+    estimate: Estimate,
+    max_output_size: int = MAX_OUTPUT_SIZE,
+    asked: bool = True,
 ) -> ChainAnswer:
-    """Tell what a look at a chain has found, without running it."""
+    """Tell what a look at a chain has found; `asked` says whether only a look was wanted."""
     found = [_readable(fault) for fault in faults]
     told = [_fault_text(fault, code) for fault in found[:_FAULTS]]
     many = f"{counted(len(found), 'fault')} found" if found else "no fault found"
@@ -149,7 +158,7 @@ def checked(
     made = ChainAnswer(
         ok=not found,
         result=None,
-        summary=f"The chain was checked and not run: {many}. No tool was called.",
+        summary=f"The chain was {'checked and ' if asked else ''}not run: {many}. No tool was called.",
         details=details,
         truncated=cut_off or len(found) > _FAULTS,
         fault=found[0] if found else None,
@@ -171,7 +180,8 @@ def _status(run: ChainRun, fault: ChainFault | None) -> str:
     ended = f"failed ({fault.kind}) after" if fault else "done in"
     told = f"Chain {run.chain_id} {ended} {taken}: {', '.join(made)}"
     told += f", {counted(gave, 'byte')} of results." if gave else "."
-    return told + (" What the calls changed stays changed." if fault and run.calls else "")
+    changed = fault and any(receipt.made for receipt in run.calls)
+    return told + (" What the calls changed stays changed." if changed else "")
 
 
 def _whole(value: Any, uri: str, estimate: Estimate) -> list[str]:
@@ -241,7 +251,14 @@ def _readable(fault: ChainFault) -> ChainFault:
 def _fault_text(fault: ChainFault, code: str) -> str:
     where = f" in line {fault.line}" if fault.line else ""
     title, advice = _ADVICE[fault.kind]
-    return "\n".join([f"{title}{where}: {fault.message}", *_quoted(fault, code), advice])
+    if fault.message.startswith(_SLIPS) and fault.line:
+        advice = _THAT_LINE
+    if not fault.line and advice.startswith("Correct"):
+        advice = ""
+    if fault.kind == "timeout" and _COMPUTED in fault.message:
+        advice = ""
+    told = [f"{title}{where}: {fault.message}", *_quoted(fault, code), advice]
+    return "\n".join(line for line in told if line)
 
 
 def _quoted(fault: ChainFault, code: str) -> list[str]:

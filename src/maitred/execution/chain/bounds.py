@@ -52,7 +52,7 @@ def bounded(value: Any, limits: ChainLimits) -> Any:
 
 
 async def crossing(
-    value: Any, limits: ChainLimits, *, lenient: bool = False, refused: str = ""
+    value: Any, limits: ChainLimits, *, lenient: bool = False, refused: tuple[str, ...] = ()
 ) -> tuple[Any, int]:
     """As `bounded`, giving others a turn now and then; with the bytes as JSON, to within a few percent.
 
@@ -60,7 +60,7 @@ async def crossing(
         value: What crosses.
         limits: What it must keep to.
         lenient: Give whole numbers of over 64 bits as text, and `None` for those that are not finite.
-        refused: A text that begins like this cannot cross; `UnawaitedError` says so.
+        refused: A text that begins like one of these cannot cross; `UnawaitedError` says so.
     """
     walk = _Walk(value, limits, lenient=lenient, refused=refused)
     while walk.step():
@@ -76,10 +76,12 @@ def mended(text: str) -> str:
 class _Walk:
     """One copy in the making: containers wait on a stack, each with its copy, which is filled in place."""
 
-    def __init__(self, value: Any, limits: ChainLimits, *, lenient: bool = False, refused: str = "") -> None:
+    def __init__(
+        self, value: Any, limits: ChainLimits, *, lenient: bool = False, refused: tuple[str, ...] = ()
+    ) -> None:
         self._limits = limits
         self._lenient = lenient
-        self._refused = refused or None
+        self._refused = refused
         self._nodes = 0
         self.bytes = 0
         self._root: list[Any] = []

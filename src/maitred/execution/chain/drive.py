@@ -44,7 +44,7 @@ CALL_TOOL = "call_tool"
 _Snapshot = AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot | MontyComplete
 _SLEEP, _ASYNC_SLEEP = "system.sleep", "system.async_sleep"
 _SERVED = frozenset({"import", "import_stubs"})
-_UNAWAITED = "<coroutine external_future("
+_UNAWAITED = ("<coroutine external_future(", "<coroutine object ", "<gather(")
 _FORGOTTEN = "The value is or holds a call that was not awaited. Write `await` before it."
 _USAGE = 'write `await call_tool("server__tool", {"name": value})`'
 _NAMES_TOLD = 20
@@ -57,6 +57,7 @@ class _Asked:
 
     tool: str
     arguments: Mapping[str, Any]
+    at: SourceRange | None
 
 
 class _EndError(Exception):
@@ -143,6 +144,7 @@ class Drive:
             while not isinstance(snapshot, MontyComplete):
                 self._at = snapshot.position
                 snapshot = await self._answer(snapshot, tasks)
+            self._none_forgotten()
             value, size = await self._value(snapshot.output)
             return ChainOutcome(value=value, bytes=size)
         except MontyError as error:
@@ -158,6 +160,13 @@ class Drive:
     def _ended(self, kind: FaultKind, message: str) -> ChainOutcome:
         line, column = self.place
         return ChainOutcome(fault=ChainFault(kind=kind, message=message, line=line, column=column))
+
+    def _none_forgotten(self) -> None:
+        """A call that nobody awaited was never made, which its author surely did not mean."""
+        asked = next((one for one in self._asked.values() if isinstance(one, _Asked)), None)
+        if asked:
+            self._at = asked.at
+            raise _EndError("runtime", f"{tidy(asked.tool, 100)} was not called: write `await` before it.")
 
     async def _inputs(self) -> dict[str, Any]:
         try:
@@ -226,7 +235,7 @@ class Drive:
         args, more = snapshot.args, snapshot.kwargs
         tool, arguments = _mapped(function, args, more) if function else _told(args, more)
         try:
-            return _Asked(tool=tool, arguments=await self._plain(arguments))
+            return _Asked(tool=tool, arguments=await self._plain(arguments), at=self._at)
         except NotPlainError as error:
             raise TypeError(f"the arguments of {tidy(tool, 100)} cannot be sent: {error}") from None
         except TooBigError as error:

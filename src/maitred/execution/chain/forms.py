@@ -22,6 +22,7 @@ _MOST_CHARS = 64_000
 _CALL = re.compile(r"(?:await\s+)?(?P<name>[\w.-]{1,200})\s*(?P<rest>\(.*\))", re.ASCII | re.DOTALL)
 _CALL_TOOL = "call_tool"
 _SHAPE = '{"tool": "server__tool", "arguments": {…}}'
+_FENCE = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.DOTALL)
 _KEYS = frozenset({"tool", "arguments"})
 _WORDS = {"true": True, "false": False, "null": None}
 
@@ -44,6 +45,12 @@ class DirectCalls:
 
 class _FormError(Exception):
     """What was written is a short form, but a faulty one."""
+
+
+def unfenced(code: str) -> str:
+    """A program without the fence of Markdown that it may be written in."""
+    found = _FENCE.fullmatch(code)
+    return found[1] if found else code
 
 
 def read_form(code: str, modules: Sequence[ChainModule] = ()) -> DirectCalls | ChainFault | None:
@@ -90,6 +97,8 @@ def _calls(text: str) -> DirectCalls | None:
 
 
 def _call(value: Any, which: str) -> DirectCall:
+    if isinstance(value, dict) and "tool" not in value and "name" in value:
+        value = {"tool" if key == "name" else key: item for key, item in value.items()}
     if not isinstance(value, dict) or not isinstance(value.get("tool"), str):
         raise _FormError(f"In {which}, `tool` must name a tool. Write {_SHAPE}.")
     arguments = value.get("arguments")

@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from maitred.backends.base import Progress
 from maitred.backends.definitions import clean
-from maitred.errors import MaitredError
+from maitred.errors import ArgumentsError, MaitredError, NotFoundError, ToolWithheldError
 from maitred.execution.chain.account import STOPPED, Account, CallReceipt, ChainRun, Pending
 from maitred.execution.chain.base import (
     ChainFault,
@@ -37,13 +37,14 @@ from maitred.execution.outline import Estimate, compact
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A tool that a chain calls.
+    """A tool that a chain calls, under its full name.
 
     `call` makes a call with arguments for a chain, by the ordinary path; `nested` is true of a saved chain,
     which has no turn of its own among the calls in flight, since its calls have theirs; `parameters` tells
     what it takes, for the error of one that failed.
     """
 
+    name: str
     call: Callable[[Mapping[str, Any], Account], Awaitable[dict[str, Any]]]
     nested: bool = False
     parameters: Callable[[], str] = lambda: ""
@@ -52,6 +53,7 @@ class Target:
 Find = Callable[[str], Awaitable[Target]]
 """Finds a tool by the name that a program has for it, or raises a `MaitredError`."""
 
+_NOT_MADE = (ArgumentsError, NotFoundError, ToolWithheldError)
 _NAME_CHARS = 200
 _COUNTED_CHARS = 20_000  # of a text whose tokens are estimated; a longer one is like its beginning
 _NAMED = 3
@@ -197,7 +199,8 @@ class _Session:
                 try:
                     target = await self._runner.find(pending.tool)
                 except MaitredError as error:
-                    target = Target(call=partial(_refused, error))
+                    target = Target(name=pending.tool, call=partial(_refused, error))
+                pending.tool = target.name
                 if target.nested:
                     await self._make(pending, target)
                 else:
@@ -219,6 +222,7 @@ class _Session:
             pending.value, pending.error = await self._value(pending, result), ""
         except MaitredError as error:
             pending.error = reason(error, pending.tool)
+            pending.made = not isinstance(error, _NOT_MADE)
         except FailedError as error:
             takes = target.parameters()
             pending.error = f"{pending.tool} failed: {error}" + (f"\nIt takes: {takes}" if takes else "")
@@ -253,6 +257,7 @@ class _Session:
             started_ms=(pending.started - account.begun) * 1_000,
             ms=account.since(pending.started),
             ok=not known.get("error"),
+            made=pending.made,
             **known,
         )
 

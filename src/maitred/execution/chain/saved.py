@@ -21,6 +21,7 @@ from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
 from maitred.execution.arguments import ArgumentChecker
 from maitred.execution.chain.base import ChainLimits, ChainModule, ChainProgram
 from maitred.execution.chain.bounds import TooBigError, bounded
+from maitred.execution.chain.forms import read_form, unfenced
 from maitred.model.tools import canonical
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}", re.ASCII)
@@ -29,6 +30,7 @@ _MOST_CHARS = 200_000
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _RESERVED = frozenset({*keyword.kwlist, "call_tool"})
 _SHOWN = 12
+_JSON_STARTS = ("{", "[")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,8 @@ class SavedChain:
             what = "was changed since it was reviewed" if reviewed else "was not reviewed yet"
             raise ToolWithheldError(
                 self.name,
-                f"this saved chain {what} (its hash is now {self.hash[:_SHOWN]}…); somebody must review it",
+                f"this saved chain {what} (its hash is now {self.hash[:_SHOWN]}…); its operator must read it"
+                f" and save it again: `maitred chains add {self.name} FILE --replace`",
             )
 
     def program(
@@ -104,6 +107,8 @@ def parse_saved(name: str, text: str) -> SavedChain:
             faults.append(f"{key}: is longer than {ChainLimits().source_bytes:,} bytes")
     if not isinstance(tree.get("read_only", False), bool):
         faults.append("read_only: must be true or false")
+    if not faults and tree["code"].lstrip()[:1] in _JSON_STARTS and read_form(tree["code"]) is not None:
+        faults.append("code: must be a program; calls in a short form cannot be saved")
     parameters = tree.get("parameters") or dict(_NO_PARAMETERS)
     faults += [f"parameters: {fault}" for fault in _schema_faults(parameters)]
     if faults:
@@ -111,7 +116,7 @@ def parse_saved(name: str, text: str) -> SavedChain:
     return SavedChain(
         name=name,
         description=tree["description"].strip(),
-        code=tree["code"],
+        code=unfenced(tree["code"]),
         parameters=parameters,
         read_only=tree.get("read_only", False),
     )
@@ -174,9 +179,20 @@ def _schema_faults(parameters: Any) -> list[str]:
         ]
     try:
         jsonschema_rs.meta.validate(parameters)
+        given = {key: schema["default"] for key, schema in properties.items() if _has_default(schema)}
+        defaults = {**parameters, "required": []}
+        faults += [f"default of {error.message[:200]}" for error in _misfits(defaults, given)]
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         faults.append(f"is not a valid JSON Schema: {str(error).splitlines()[0][:200]}")
     return faults
+
+
+def _has_default(schema: Any) -> bool:
+    return isinstance(schema, dict) and "default" in schema
+
+
+def _misfits(schema: Mapping[str, Any], value: Any) -> list[Any]:
+    return list(jsonschema_rs.validator_for(dict(schema)).iter_errors(value))
 
 
 def _default(schema: Any) -> Any:

@@ -5,7 +5,6 @@ them is paid for in every conversation. Each function is a thin call on the gate
 """
 
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +34,6 @@ INSTRUCTIONS = (
 )
 
 _MAX_INTEGER = 1_000_000
-_FENCE = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.DOTALL)
 _TEXT = {"type": "string"}
 _DETAIL = {"enum": ["brief", "full"]}
 _TEXTS = {"type": "array", "items": _TEXT}
@@ -281,12 +279,8 @@ def _text(arguments: Mapping[str, Any], key: str) -> str:
 
 
 def _code(value: Any) -> str:
-    """A program; calls may come as JSON values instead of as their text, a program in a fence of Markdown."""
-    if isinstance(value, dict | list):
-        return json.dumps(value)
-    code = _text({"code": value}, "code")
-    fenced = _FENCE.fullmatch(code)
-    return fenced[1] if fenced else code
+    """A program; calls may come as JSON values instead of as their text."""
+    return json.dumps(value) if isinstance(value, dict | list) else _text({"code": value}, "code")
 
 
 def _boolean(arguments: Mapping[str, Any], key: str) -> bool:
