@@ -13,6 +13,9 @@ NPM_SERVERS := \
 OLD_SERVERS := mcp-server-sqlite==2025.4.25 mcp-server-duckdb==1.1.0 mcp-server-calculator==0.2.1 'mcp<2'
 EXCEL_SERVER := excel-mcp-server==2.2.2
 
+# Tests start hundreds of processes: those need not compile all of it again, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test check format bench train clean servers
 .DEFAULT_GOAL := help
 
@@ -41,6 +44,11 @@ $(SERVERS)/npm/made: Makefile
 	npm install --prefix $(SERVERS)/npm --ignore-scripts --no-audit --no-fund --save-exact --loglevel=error $(NPM_SERVERS)
 	@touch $@
 
+# bubblewrap, in which chains run where it is installed
+$(SERVERS)/jail:
+	@command -v bwrap >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q bubblewrap) )
+	@mkdir -p $(SERVERS) && touch $@
+
 $(SERVERS)/old/made: Makefile
 	$(PYTHON) -m venv $(SERVERS)/old
 	$(SERVERS)/old/bin/pip install -q --disable-pip-version-check $(OLD_SERVERS)
@@ -62,7 +70,7 @@ format: $(VENV)/dev ## put the code in order
 	$(BIN)/ruff format src tests bench training
 	$(BIN)/ruff check --fix src tests bench training
 
-test: $(VENV)/dev servers ## everything: checks, then all tests
+test: $(VENV)/dev servers $(SERVERS)/jail ## everything: checks, then all tests
 	$(MAKE) check
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import ablation, calls, machine, memory, quality, scale, search, start, tiers, tokens
+from bench import ablation, calls, chains, machine, memory, quality, scale, search, start, tiers, tokens
 from bench.logs import quiet
 from bench.processes import adopt_orphans, end_all
 from bench.report import SHOW, show_failures, show_machine
@@ -34,6 +34,7 @@ BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "quality": quality.measure,
     "ablation": ablation.measure,
     "tiers": tiers.measure,
+    "chains": chains.measure,
 }
 
 _WIDTH = 150

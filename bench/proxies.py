@@ -1,8 +1,9 @@
-"""FastMCP's proxy as a program, in the two variants that keep its servers running between calls.
+"""FastMCP's proxy as a program, in the variants that keep its servers running between calls.
 
 Run as `python -P bench/proxies.py VARIANT FILE`, FILE holding `{server: [program, argument, ...]}` as JSON.
 `mount` mounts one proxy per server, as FastMCP's documentation shows. `shared` gives each server one client
 that stays connected: the fastest way known to us, which that documentation warns of (contexts may mix).
+`code` is the same with its code mode, whose tool `execute` runs programs, as its defaults have it.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any
 import anyio
 from fastmcp import Client, FastMCP
 from fastmcp.client.transports import StdioTransport
+from fastmcp.experimental.transforms.code_mode import CodeMode
 from fastmcp.server import create_proxy
 from fastmcp.server.providers.proxy import ProxyProvider
 
@@ -25,6 +27,8 @@ def _always(client: Client[Any]) -> ProxyProvider:
 async def serve(variant: str, servers: dict[str, list[str]]) -> None:
     """Serve the servers over standard streams; their tools are named `server_tool`."""
     proxy: FastMCP[Any] = FastMCP("proxy")
+    if variant == "code":
+        proxy.add_transform(CodeMode())
     async with AsyncExitStack() as clients:
         for name, (program, *arguments) in servers.items():
             transport = StdioTransport(program, arguments, keep_alive=True)

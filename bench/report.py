@@ -8,6 +8,7 @@ from rich.table import Table
 
 from bench.ablation import Ablation
 from bench.calls import Calls
+from bench.chains import INNER, OURS, PEER, Chains
 from bench.machine import Machine
 from bench.memory import Memory
 from bench.probe import CHANGED, Took
@@ -227,6 +228,29 @@ def _figures(found: Found) -> str:
     return f"{_share(found.recall_at_5)} / {_share(found.ndcg_at_10)}"
 
 
+def show_chains(console: Console, chains: Chains) -> None:
+    caption = (
+        f"{chains.rounds} rounds in turn, each program {chains.runs} times; p50 is the median of the rounds"
+        " (lowest-highest), p95 that of all runs; x = ratio of p50 within a round\n"
+        f"a plain call_tool: p50 {_ranged(chains.direct.p50_ms, 2)}, p95 {chains.direct.p95_ms:.2f} ms;"
+        f" each of {INNER} calls inside: {_ranged(chains.inner_ms, 2)} ms, x call_tool"
+        f" {_times(chains.inner_ratio)}"
+    )
+    if chains.peer_inner_ms:
+        caption += f"; {PEER}: {_ranged(chains.peer_inner_ms, 2)} ms"
+    rows = [
+        (
+            row.name, _ranged(row.ours.p50_ms, 2), f"{row.ours.p95_ms:.2f}",
+            _ranged(row.peer.p50_ms, 2) if row.peer else "-", f"{row.peer.p95_ms:.2f}" if row.peer else "-",
+            _times(row.ratio) if row.ratio else "-",
+        )
+        for row in chains.rows
+    ]  # fmt: skip
+    heads = ("program", f"{OURS} p50 ms", "p95 ms", f"{PEER} p50 ms", "p95 ms", "x")
+    console.print(_table("chains", heads, rows, caption))
+    show_failures(console, chains.failures)
+
+
 SHOW: Mapping[str, Callable[[Console, Any], None]] = {
     "calls": show_calls,
     "start": show_start,
@@ -237,6 +261,7 @@ SHOW: Mapping[str, Callable[[Console, Any], None]] = {
     "quality": show_quality,
     "ablation": show_ablation,
     "tiers": show_tiers,
+    "chains": show_chains,
 }
 
 

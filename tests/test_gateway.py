@@ -22,6 +22,7 @@ from maitred.errors import (
 )
 from maitred.gateway import Gateway
 from maitred.gateway.finder import MAX_LIMIT
+from maitred.model.principals import LOCAL
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
@@ -29,6 +30,7 @@ from maitred.wiring import open_gateway
 pytestmark = pytest.mark.anyio
 
 SOON_S = 30.0
+LOG = ToolCall(name="git__log", arguments={"path": "/"})
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = {
     "files": {"read_file": "Read a file from disk.", "write_file": "Write a file to disk."},
@@ -249,7 +251,7 @@ async def test_info_on_too_many_tools_says_which_were_left_out(gateway: Gateway)
 @pytest.mark.parametrize("name", ["files__read_file", "read_file"])
 async def test_a_call_reaches_the_tool(gateway: Gateway, name: str) -> None:
     """By its published name, or by a raw name that only one server has."""
-    result = await gateway.call(ToolCall(name=name, arguments={"path": "/x"}))
+    result = await gateway.call(ToolCall(name=name, arguments={"path": "/x"}), principal=LOCAL)
 
     assert text_of(result) == "files/read_file {'path': '/x'}"
 
@@ -257,19 +259,19 @@ async def test_a_call_reaches_the_tool(gateway: Gateway, name: str) -> None:
 async def test_wrong_arguments_are_answered_with_the_parameters(gateway: Gateway) -> None:
     """So that the next try succeeds."""
     with pytest.raises(ArgumentsError, match=r'Its parameters: .*"required":\["path"\]'):
-        await gateway.call(ToolCall(name="read_file", arguments={}))
+        await gateway.call(ToolCall(name="read_file", arguments={}), principal=LOCAL)
 
 
 async def test_an_unknown_tool_is_answered_with_the_nearest(gateway: Gateway) -> None:
     """A slip in the name is corrected at once."""
     with pytest.raises(ToolNotFoundError, match="Did you mean files__read_file"):
-        await gateway.call(ToolCall(name="files__read_files", arguments={}))
+        await gateway.call(ToolCall(name="files__read_files", arguments={}), principal=LOCAL)
 
 
 async def test_a_read_only_call_of_another_tool_is_refused(gateway: Gateway) -> None:
     """Its server has not marked it."""
     with pytest.raises(ToolWithheldError, match="read-only"):
-        await gateway.call(ToolCall(name="git__log", arguments={"path": "/"}), read_only=True)
+        await gateway.call(LOG, read_only=True, principal=LOCAL)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------
@@ -310,7 +312,7 @@ async def test_a_disabled_server_is_withheld_with_the_reason(tmp_path: Path) -> 
         assert (mode, [tool.name for tool in definitions]) == ("all", ["svn__log"])
         assert gateway.browse("server/git").text.startswith("(disabled in the configuration)\n")
         with pytest.raises(ToolWithheldError, match="'git' is disabled"):
-            await gateway.call(ToolCall(name="git__log", arguments={"path": "/"}))
+            await gateway.call(LOG, principal=LOCAL)
 
 
 async def test_listeners_hear_that_a_server_was_disabled(tmp_path: Path) -> None:
@@ -331,10 +333,10 @@ async def test_a_tool_of_a_server_that_is_not_known_yet_is_never_unknown(tmp_pat
     """While it starts, a call waits a while and says so; search names it; once known, it answers."""
     gate = anyio.Event()
     settings = settings_of(tmp_path, "git", first_list_wait_s=0.05)
-    call = ToolCall(name="git__log", arguments={"path": "/"})
+    call = LOG
     async with opened(settings, {"git": gate}) as gateway:
         with pytest.raises(ToolWithheldError, match="'git' is still starting"):
-            await gateway.call(call)
+            await gateway.call(call, principal=LOCAL)
         answer = await gateway.search(["history"])
         assert answer.unread == {"git": "still starting"}
         assert gateway.browse("server/git").text.startswith("(still starting)")
@@ -342,7 +344,7 @@ async def test_a_tool_of_a_server_that_is_not_known_yet_is_never_unknown(tmp_pat
 
         gate.set()
         assert await gateway.settled(SOON_S)
-        assert text_of(await gateway.call(call)) == "git/log {'path': '/'}"
+        assert text_of(await gateway.call(call, principal=LOCAL)) == "git/log {'path': '/'}"
         assert (await gateway.listing())[0] == "all"
 
 
@@ -353,7 +355,7 @@ async def test_a_call_waits_for_a_server_that_is_just_starting(tmp_path: Path) -
     async with opened(settings_of(tmp_path, "git", first_list_wait_s=SOON_S), {"git": gate}) as gateway:
 
         async def call() -> None:
-            results.append(await gateway.call(ToolCall(name="git__log", arguments={"path": "/"})))
+            results.append(await gateway.call(LOG, principal=LOCAL))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
@@ -391,4 +393,4 @@ async def test_a_server_that_is_configured_no_more_is_forgotten(tmp_path: Path) 
         assert [status.name for status in gateway.servers()] == ["svn"]
         assert list(gateway.snapshot.by_name) == ["svn__log"]
         with pytest.raises(ToolNotFoundError):
-            await gateway.call(ToolCall(name="git__commit", arguments={}))
+            await gateway.call(ToolCall(name="git__commit", arguments={}), principal=LOCAL)

@@ -5,7 +5,7 @@ What is slow to import is imported here when it is needed, so that `maitred --he
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,11 +23,13 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from sqlalchemy import Connection
 
     from maitred.backends.base import Backend
+    from maitred.backends.pool import BackendPool
     from maitred.backends.process import Warden
     from maitred.catalog.live import LiveCatalog, Store
     from maitred.catalog.placing import Placer
     from maitred.catalog.sqlite import SqliteStore
     from maitred.catalog.store import SqlStore
+    from maitred.execution.chain.base import CagedSandbox
     from maitred.execution.results import ResultStore, Shortener
     from maitred.gateway import Gateway
     from maitred.gateway.core import Parts
@@ -59,6 +61,7 @@ async def open_gateway(
         gateway = Gateway(settings, parts)
         await gateway.configure(settings)
         await gateway.figures.update_if_due()
+        await stack.enter_async_context(gateway.chains.serving())
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(gateway.figures.keep_up)
         yield gateway
@@ -69,21 +72,15 @@ async def _make_parts(
     stack: AsyncExitStack, settings: Settings, in_process: "Mapping[str, Server]"
 ) -> "Parts":
     """Open all that a gateway is made of, in the order in which it is not to be closed."""
-    from maitred.backends.pool import BackendPool
-    from maitred.backends.process import Warden
     from maitred.catalog.keeper import Keeper
     from maitred.catalog.tokens import TokenWorker
     from maitred.catalog.usage import UsageRecorder
+    from maitred.execution.cache import ResultCache
     from maitred.execution.subscriptions import Subscriptions
     from maitred.gateway.core import Parts
     from maitred.gateway.events import Events
 
-    warden = Warden()
-    pool = BackendPool(
-        lambda spec: make_backend(spec, settings, warden, in_process),
-        max_starting=settings.limits.max_starting,
-        on_close=warden.close,
-    )
+    pool = _make_pool(settings, in_process)
     catalog = await _load_catalog(await stack.enter_async_context(open_store(catalog_path(settings))))
     usage = await stack.enter_async_context(UsageRecorder(catalog_path(settings)))
     await stack.enter_async_context(pool)
@@ -101,10 +98,24 @@ async def _make_parts(
         usage=usage,
         results=results,
         shortener=shortener,
+        cache=ResultCache(max_bytes=settings.cache.max_bytes),
         subscriptions=await stack.enter_async_context(Subscriptions(pool, on_updated=events.updated)),
         events=events,
         make_placer=make_placer,
         open_writer=open_writer,
+        make_sandbox=make_sandbox,
+    )
+
+
+def _make_pool(settings: Settings, in_process: "Mapping[str, Server]") -> "BackendPool":
+    from maitred.backends.pool import BackendPool
+    from maitred.backends.process import Warden
+
+    warden = Warden()
+    return BackendPool(
+        lambda spec: make_backend(spec, settings, warden, in_process),
+        max_starting=settings.limits.max_starting,
+        on_close=warden.close,
     )
 
 
@@ -129,6 +140,13 @@ async def open_writer(settings: Settings) -> "AsyncIterator[Writer | None]":
     finally:
         if writer is not None:
             await writer.aclose()
+
+
+def make_sandbox(settings: Settings) -> "AbstractAsyncContextManager[CagedSandbox]":
+    """The engine of chains; it is loaded with the first one."""
+    from maitred.execution.chain.monty import MontySandbox
+
+    return MontySandbox(processes=settings.chain.processes, jail=settings.chain.jail)
 
 
 @cache
@@ -181,6 +199,11 @@ def make_backend(
     spec: "ServerSpec", settings: Settings, warden: "Warden", in_process: "Mapping[str, Server]"
 ) -> "Backend":
     """The backend of a specification, by its transport."""
+    if spec.transport == "chain":
+        from maitred.gateway.saved import SavedBackend
+
+        return SavedBackend(spec)
+
     from maitred.backends.http import HttpBackend
     from maitred.backends.memory import MemoryBackend
     from maitred.backends.stdio import StdioBackend

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 import anyio.lowlevel
+import bpe_openai  # type: ignore[import-untyped, unused-ignore]
 import psutil
 import pytest
 
@@ -15,6 +16,11 @@ pytestmark = pytest.mark.anyio
 HALF = "half \ud800 a character"
 TEXTS = ["hello world", "", '{"type":"object"}', "天気予報 🎉", "line\nbreak", HALF, "word " * 500]
 WAIT_S = 30.0
+
+
+@pytest.fixture
+def count_here() -> None:
+    """Here the worker itself is tested, which all other tests do without."""
 
 
 @pytest.fixture
@@ -36,6 +42,14 @@ async def test_the_worker_counts_what_this_process_would_count(worker: TokenWork
     assert list(await worker.count(plain)) == count_tokens(plain)
     assert len(await worker.count(TEXTS)) == len(TEXTS)
     assert list(await worker.count(plain)) == count_tokens(plain)
+
+
+def test_counts_are_those_of_the_whole_package() -> None:
+    """We use its compiled part alone, which is private: it has to be there, and to count the same."""
+    encoding = bpe_openai.get_encoding("o200k_base")
+    texts = [*TEXTS, "<|endoftext|>", "\ud83d\ude00 \udc00", "x" * 10_000]
+
+    assert count_tokens(texts) == [len(encoding.encode_ordinary(text)) for text in texts]
 
 
 async def test_nothing_to_count_starts_nothing(worker: TokenWorker) -> None:

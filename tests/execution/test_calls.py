@@ -67,6 +67,21 @@ def caller(server: Server, call_s: float = 7.0) -> Caller:
     return Caller(server, lambda name: ServerSpec(name=name, timeouts=Timeouts(call_s=call_s)))
 
 
+async def made(
+    server: Server,
+    snapshot: Snapshot,
+    tool: Tool,
+    call: ToolCall,
+    *,
+    read_only: bool = False,
+    progress: Any = None,
+) -> dict[str, Any]:
+    """A call as the gateway makes it: checked, then relayed."""
+    calls = caller(server)
+    calls.check(snapshot, tool, call.arguments, read_only=read_only)
+    return await calls.call(tool, call, progress=progress)
+
+
 def call_of(tool: Tool, **arguments: Any) -> ToolCall:
     return ToolCall(name=tool.name, arguments=arguments)
 
@@ -83,7 +98,7 @@ async def test_a_call_reaches_the_server_by_its_raw_name_and_the_answer_comes_ba
 
     async def progress(*_: object) -> None: ...
 
-    assert await caller(server).call(snapshot, tool, call, progress=progress) is RESULT
+    assert await made(server, snapshot, tool, call, progress=progress) is RESULT
     assert server.lent == ["s"]
     assert server.sent == [("read file", call, 7.0, progress)]
 
@@ -97,7 +112,7 @@ async def test_a_read_only_call_refuses_a_tool_that_is_not_marked_so(hints: dict
     server = Server(RESULT)
 
     with pytest.raises(ToolWithheldError, match="`call_tool`"):
-        await caller(server).call(snapshot, tool, call_of(tool), read_only=True)
+        await made(server, snapshot, tool, call_of(tool), read_only=True)
     assert server.lent == []
 
 
@@ -105,14 +120,14 @@ async def test_a_read_only_call_reaches_a_tool_that_is_marked_so() -> None:
     """The same call that `call_tool` would make."""
     snapshot, tool = marked(readOnlyHint=True)
 
-    assert await caller(Server(RESULT)).call(snapshot, tool, call_of(tool), read_only=True) is RESULT
+    assert await made(Server(RESULT), snapshot, tool, call_of(tool), read_only=True) is RESULT
 
 
 async def test_a_tool_that_is_not_read_only_is_called_when_nobody_asked_for_that() -> None:
     """Hints are for the caller to weigh; without the wish for read-only they stop nothing."""
     snapshot, tool = marked(destructiveHint=True)
 
-    assert await caller(Server(RESULT)).call(snapshot, tool, call_of(tool)) is RESULT
+    assert await made(Server(RESULT), snapshot, tool, call_of(tool)) is RESULT
 
 
 async def test_wrong_arguments_are_refused_before_anything_is_sent() -> None:
@@ -121,7 +136,7 @@ async def test_wrong_arguments_are_refused_before_anything_is_sent() -> None:
     server = Server(RESULT)
 
     with pytest.raises(ArgumentsError, match="it was not called") as caught:
-        await caller(server).call(snapshot, tool, call_of(tool, pfad="/x"))
+        await made(server, snapshot, tool, call_of(tool, pfad="/x"))
     assert server.lent == []
     assert "path" in caught.value.faults[0]
 
@@ -130,7 +145,7 @@ async def test_a_tool_without_a_usable_schema_gets_whatever_is_given() -> None:
     """Its server knows what it takes."""
     snapshot, tool = one(input_schema={"type": 5})
 
-    assert await caller(Server(RESULT)).call(snapshot, tool, call_of(tool, a=1)) is RESULT
+    assert await made(Server(RESULT), snapshot, tool, call_of(tool, a=1)) is RESULT
 
 
 async def test_a_call_that_was_never_read_is_sent_again() -> None:
@@ -138,7 +153,7 @@ async def test_a_call_that_was_never_read_is_sent_again() -> None:
     snapshot, tool = one(server="s")
     server = Server(ConnectionLostError("s", "it ended", unread=True), RESULT)
 
-    assert await caller(server).call(snapshot, tool, call_of(tool)) is RESULT
+    assert await made(server, snapshot, tool, call_of(tool)) is RESULT
     assert server.lent == ["s", "s"]
 
 
@@ -148,7 +163,7 @@ async def test_a_call_is_sent_again_only_once() -> None:
     server = Server(*[ConnectionLostError("s", f"end {n}", unread=True) for n in range(3)])
 
     with pytest.raises(ConnectionLostError, match="end 1"):
-        await caller(server).call(snapshot, tool, call_of(tool))
+        await made(server, snapshot, tool, call_of(tool))
     assert len(server.sent) == 2
 
 
@@ -167,7 +182,7 @@ async def test_a_call_that_may_have_taken_effect_is_never_sent_again(error: Mait
     server = Server(error, RESULT)
 
     with pytest.raises(type(error)) as caught:
-        await caller(server).call(snapshot, tool, call_of(tool))
+        await made(server, snapshot, tool, call_of(tool))
     assert caught.value is error
     assert len(server.sent) == 1
 
@@ -179,5 +194,5 @@ async def test_a_server_that_is_not_available_is_asked_for_once() -> None:
     server.unavailable = ServerUnavailableError("s", "no such program")
 
     with pytest.raises(ServerUnavailableError):
-        await caller(server).call(snapshot, tool, call_of(tool))
+        await made(server, snapshot, tool, call_of(tool))
     assert server.lent == ["s"]

@@ -21,6 +21,7 @@ from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway
 from maitred.gateway.context import Context as GatewayContext
 from maitred.gateway.menu import Menu
+from maitred.model.principals import LOCAL
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
@@ -50,6 +51,7 @@ class Upstream:
         self.prompts = list(prompts)
         self.values = values
         self.meta: dict[str, Any] | None = None
+        self.hints: types.ToolAnnotations | None = None
         self.well = True
         self.starts = 0
 
@@ -81,7 +83,10 @@ class Upstream:
         yield
 
     async def _list_tools(self, _: Context, __: object) -> types.ListToolsResult:
-        listed = [types.Tool(name=n, description=d, input_schema=SCHEMA) for n, d in self.tools.items()]
+        listed = [
+            types.Tool(name=n, description=d, input_schema=SCHEMA, annotations=self.hints)
+            for n, d in self.tools.items()
+        ]
         return types.ListToolsResult(tools=listed)
 
     async def _call(self, _: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -155,7 +160,7 @@ async def until(gateway: Gateway, true: Callable[[], bool]) -> None:
 async def call(gateway: Gateway, name: str, times: int = 1) -> dict[str, Any]:
     """Call a tool so often; the last answer."""
     for _ in range(times):
-        answer = await gateway.call(ToolCall(name=name, arguments={"path": "/"}))
+        answer = await gateway.call(ToolCall(name=name, arguments={"path": "/"}), principal=LOCAL)
     return answer
 
 

@@ -11,12 +11,12 @@ from maitred.backends.pool import BackendPool
 from maitred.catalog.keeper import Keeper
 from maitred.catalog.live import LiveCatalog
 from maitred.errors import ServerUnavailableError
-from maitred.gateway.events import OVERVIEW, SERVERS, TOOLS, Events
+from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, Events
 from maitred.model.servers import State
 
 pytestmark = pytest.mark.anyio
 
-WHOLE = [OVERVIEW, SERVERS, TOOLS]
+WHOLE = [OVERVIEW, SERVERS, TOOLS, GUIDE]
 
 
 class Ear:

@@ -5,6 +5,7 @@ It knows nothing of what a test claims. Nothing here polls: output is waited for
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -354,6 +355,11 @@ def write_settings(folder: Path, servers: Mapping[str, Json], **sections: Any) -
     fresh.write_text(json.dumps(settings, indent=2), encoding="utf-8")  # JSON is YAML
     fresh.replace(path)
     return path
+
+
+def know_as(config: Path, folder: Path) -> None:
+    """Have a configuration in a folder know the servers that another one knows, without starting them."""
+    shutil.copy(config.with_name("catalog.db"), folder)
 
 
 def faulty(mode: str, *arguments: str) -> Json:

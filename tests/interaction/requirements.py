@@ -28,7 +28,7 @@ REQUIREMENTS: Mapping[str, Requirement] = (
         "issue 2",
         {
             "front:era": "A client is answered in its own protocol era, over either transport.",
-            "menu:tools": "Above the break-even a client is shown the five meta-tools and nothing else.",
+            "menu:tools": "Above the break-even a client is shown the six meta-tools and nothing else.",
             "search:phrases": "Several phrases are searched at once.",
             "search:server": "A search can be kept to one server.",
             "search:limit": "`limit` bounds the results of each phrase.",
@@ -128,6 +128,18 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "listen:token": "An address beyond loopback is refused without a token.",
             "listen:any": "With a token, the gateway may listen on all addresses.",
             "listen:taken": "A port that is taken is named.",
+        },
+    )
+    | _of(
+        "issue 5",
+        {
+            "chain:run": "`call_tool_chain` runs a program, which may call what is not marked read-only.",
+            "chain:progress": "Each call of a chain is told by a progress notice.",
+            "chain:errors": "A wrong call inside a chain is an error that names the tool and its parameters.",
+            "chain:dry-run": "A dry run finds faults and calls nothing.",
+            "chain:long": "A result that is too long is cut, and can be read whole as a resource.",
+            "chain:cancel": "Cancelling a chain cancels its calls at their servers.",
+            "chain:withheld": "A disabled server is refused inside a chain, with the reason.",
         },
     )
     | _of(

@@ -189,7 +189,7 @@ async def test_behind_the_menu_a_new_server_can_be_found_and_called(tmp_path: Pa
     with serving(config) as gateway:
         async with both_eras(gateway) as watchers:
             write_settings(tmp_path, TWO, disclosure={"mode": "menu"})
-            await all_told(watchers, lambda names: len(names) == 5)
+            await all_told(watchers, lambda names: len(names) == 6)
             for watcher in watchers:
                 await until_found(watcher, "second__add_tool")
             assert text_of(await call(watchers[1].client, "second__echo", {"text": "hello"})) == "hello"

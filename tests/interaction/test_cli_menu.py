@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.interaction.harness import Json, cli, faulty, write_settings
+from tests.interaction.harness import Json, cli, faulty, know_as, write_settings
 from tests.interaction.test_cli import fine, read_json, refused
 
 from maitred.config.load import load
@@ -22,9 +22,10 @@ def make_config() -> Callable[[Path], Path]:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
-    """A configuration with a remark, which the test may change."""
+def own(tmp_path: Path, config: Path) -> Path:
+    """A configuration with a remark, which the test may change; its server is known."""
     path = tmp_path / "maitred.yaml"
+    know_as(config, tmp_path)
     entry = json.dumps(faulty("count"))
     path.write_text(f"servers:\n  counter: {entry}  {REMARK}\ncatalog: {{path: catalog.db}}\n")
     return path

@@ -32,7 +32,14 @@ from tests.support.real_servers import require
 
 pytestmark = pytest.mark.anyio
 
-MENU = {"search_tools", "list_tools_meta", "tool_info", "call_tool", "call_read_only_tool"}
+MENU = {
+    "search_tools",
+    "list_tools_meta",
+    "tool_info",
+    "call_tool",
+    "call_read_only_tool",
+    "call_tool_chain",
+}
 MODES: list[Mode] = ["legacy", "auto"]
 PATIENT: Json = {"first_list_wait_s": 60}
 

@@ -13,11 +13,9 @@ import os
 import random
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import bpe_openai  # type: ignore[import-untyped, unused-ignore]
 from tests.support.corpus_plan import Planner, fold
 from tests.support.corpus_words import (
     BAD_SCHEMAS,
@@ -28,6 +26,8 @@ from tests.support.corpus_words import (
     REAL_TOOLS,
 )
 from tests.support.corpus_write import Writer, list_facts
+
+from maitred.catalog.counting import count_tokens
 
 __all__ = [
     "BAD_SCHEMAS", "CHARS_PER_TOKEN", "DIALECTS", "ODD_NAMES", "fold", "generate", "offsets", "read",
@@ -96,13 +96,7 @@ def replay_command(path: Path, server: str, offset: int, *options: str) -> list[
     ]
 
 
-@cache
-def _encoding() -> Any:
-    """Built once: it takes about 0.1 s and the library keeps none."""
-    return bpe_openai.get_encoding("o200k_base")
-
-
 def tokens(tool: Record) -> int:
     """The o200k tokens of a definition as compact JSON."""
     text = json.dumps(tool, ensure_ascii=False, separators=(",", ":"))
-    return len(_encoding().encode(text))
+    return count_tokens([text])[0]

@@ -45,9 +45,16 @@ class Owner:
     """One backend: its owner task, its connection while it is open, and its record of failures."""
 
     def __init__(
-        self, pool: "BackendPool", backend: Backend, era: EraChoice, predecessor: "Owner | None" = None
+        self,
+        pool: "BackendPool",
+        spec: ServerSpec,
+        make: BackendFactory,
+        era: EraChoice,
+        predecessor: "Owner | None" = None,
     ) -> None:
-        self.backend = backend
+        self.spec = spec
+        self._make = make
+        self.backend: Backend | None = None
         self._predecessor = predecessor
         self._removed = False
         self.era = era
@@ -64,11 +71,6 @@ class Owner:
         self._in_flight = 0
         self._idle_since = time.monotonic()
         self._retry_at = 0.0
-
-    @property
-    def spec(self) -> ServerSpec:
-        """The specification it was made from."""
-        return self.backend.spec
 
     @property
     def refuses(self) -> bool:
@@ -94,7 +96,7 @@ class Owner:
             self.health,
             retry_in_s=wait if wait > 0 and self.refuses else None,
             in_flight=self._in_flight,
-            pid=self.backend.pid,
+            pid=self.backend.pid if self.backend else None,
         )
 
     @asynccontextmanager
@@ -146,6 +148,8 @@ class Owner:
                     await self._predecessor.retire()
                     self._predecessor = None
                 self._fares(replace(self.health, state=State.STARTING))
+                if self.backend is None:  # what speaks MCP is slow to import, and many a run needs no server
+                    self.backend = self._make(self.spec)
                 await self._pool.starting.acquire()
                 slot.callback(self._pool.starting.release)
                 self._scope.deadline = anyio.current_time() + self.spec.timeouts.start_s
@@ -316,7 +320,7 @@ class BackendPool:
         for name, spec in specs.items():
             if name not in self._owners:
                 era = spec.era if spec.era != "auto" else eras.get(name, "auto")
-                self._owners[name] = Owner(self, self._make(spec), era, gone.get(name))
+                self._owners[name] = Owner(self, spec, self._make, era, gone.get(name))
         await self._retire(list(gone.values()))
 
     @staticmethod
@@ -350,7 +354,8 @@ class BackendPool:
 
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines of a server's standard error."""
-        return self.owner(server).backend.last_output()
+        backend = self.owner(server).backend
+        return backend.last_output() if backend else ()
 
     def is_open(self, server: str) -> bool:
         """Whether a connection to a server is open now."""

@@ -1,6 +1,6 @@
 """Count tokens exactly, in the process that calls it, or as a program for other processes.
 
-Loading the vocabulary takes a second and a hundred megabytes. The gateway therefore runs this module as a
+The vocabulary takes a tenth of a second and sixty megabytes. The gateway therefore runs this module as a
 program (`python -m maitred.catalog.counting`, see `maitred.catalog.tokens`): a line with a JSON list of texts
 in, a line with the list of their counts out, until standard input ends.
 """
@@ -9,20 +9,45 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from typing import Any, Final
 
-
-@cache
-def _encoding() -> Any:
-    import bpe_openai  # noqa: PLC0415  # so heavy that merely importing this module must not load it
-
-    return bpe_openai.get_encoding("o200k_base")
+_PACKAGE: Final = "bpe_openai"
+_PART: Final = f"{_PACKAGE}._bindings"
 
 
 def count_tokens(texts: Sequence[str]) -> list[int]:
     """The o200k tokens of each text."""
-    encoding = _encoding()
-    return [len(encoding.encode_ordinary(text)) for text in texts]
+    tokenizer = _tokenizer()
+    return [tokenizer.count(_whole(text)) for text in texts]
+
+
+@cache
+def _tokenizer() -> Any:
+    """The tokenizer of bpe-openai's compiled part, which brings its vocabulary along.
+
+    The package around it would read three more in Python when it is imported: ten times the work, and twice
+    the memory, for what counting does not use.
+    """
+    if _PART not in sys.modules:
+        package = find_spec(_PACKAGE)
+        spec = PathFinder.find_spec(_PART, package.submodule_search_locations) if package else None
+        if spec is None or spec.loader is None:
+            raise ModuleNotFoundError(f"{_PART} is missing", name=_PART)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[_PART] = module  # whoever imports the package later needs this one: it loads only once
+    return sys.modules[_PART].tokenizer_for_encoding("o200k_base")
+
+
+def _whole(text: str) -> str:
+    """The text with halves of surrogate pairs replaced, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def main() -> None:

@@ -103,23 +103,31 @@ class Snapshot:
         gone = set(change.removed_servers)
         servers = {name: record for name, record in self.servers.items() if name not in gone}
         servers |= {record.name: record for record in change.servers}
-        tools = {tool.key: tool for tool in self.tools if tool.server not in gone}
-        for key in change.removed_tools:
-            tools.pop(key, None)
-        tools |= {tool.key: tool for tool in change.tools}
-        used = {digest for tool in tools.values() for digest in (tool.input_hash, tool.output_hash)}
-        schemas = {k: v for k, v in (*self.schemas.items(), *change.schemas.items()) if k in used}
+        tools, schemas = self.tools, self.schemas
+        if gone or change.removed_tools or change.tools or change.schemas:  # most changes are of no tool
+            tools, schemas = self._tools_after(change)
         offers = self.offers if change.offers is None else change.offers
         return Snapshot(
             generation=generation,
             servers=servers,
-            tools=tuple(sorted(tools.values(), key=lambda tool: tool.name)),
+            tools=tools,
             schemas=schemas,
             offers=tuple(sorted((o for o in offers if o.server not in gone), key=lambda o: o.name)),
             standings=self.standings if change.standings is None else change.standings,
             placed_by=change.placed_by or self.placed_by,
             tiers_at=change.tiers_at or self.tiers_at,
         )
+
+    def _tools_after(self, change: Change) -> tuple[tuple[Tool, ...], Mapping[str, bytes]]:
+        """The tools by name, and the schemas that any of them has."""
+        gone = set(change.removed_servers)
+        tools = {tool.key: tool for tool in self.tools if tool.server not in gone}
+        for key in change.removed_tools:
+            tools.pop(key, None)
+        tools |= {tool.key: tool for tool in change.tools}
+        used = {digest for tool in tools.values() for digest in (tool.input_hash, tool.output_hash)}
+        schemas = {k: v for k, v in (*self.schemas.items(), *change.schemas.items()) if k in used}
+        return tuple(sorted(tools.values(), key=lambda tool: tool.name)), schemas
 
     def schema(self, digest: str) -> Any:
         """A parsed schema by its hash; `None` when the server gave none."""

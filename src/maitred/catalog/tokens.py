@@ -1,6 +1,6 @@
 """Counts tokens in a worker process, which is started when there is something to count and ended when idle.
 
-The vocabulary would cost the gateway a hundred megabytes for good and a second of standstill; in a worker it
+The vocabulary would cost the gateway sixty megabytes for good and a moment of standstill; in a worker it
 costs nothing once the catalog is known. (A pool of the standard library or of anyio would run the main module
 of whatever program embeds maitred once more; this does not.)
 """

@@ -10,12 +10,22 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
 
 from maitred.config.document import Document, Keys, read_document, read_text
-from maitred.config.settings import CategoryEntry, Limits, Seconds, Settings, ToolEntry
+from maitred.config.saved import saved_spec
+from maitred.config.settings import (
+    SAVED,
+    CategoryEntry,
+    Limits,
+    SavedEntry,
+    Seconds,
+    Settings,
+    ToolEntry,
+)
 from maitred.config.tags import check_tags
 from maitred.config.vocabulary import check_categories, merged
 from maitred.errors import ConfigError
@@ -57,16 +67,17 @@ class ServerEntry:
     list_timeout_s: Seconds | None = None
     call_timeout_s: Seconds | None = None
     idle_stop_s: Seconds | None = None
+    cache_s: Annotated[float, Ge(0)] = 0.0
 
 
 _SECTIONS: Mapping[str, Any] = {
     f.name: f.default_factory for f in fields(Settings) if is_dataclass(f.default_factory)
 }
-_KINDS = (ServerEntry, CategoryEntry, ToolEntry, *_SECTIONS.values())
+_KINDS = (ServerEntry, CategoryEntry, ToolEntry, SavedEntry, *_SECTIONS.values())
 for _kind in _KINDS:
     _kind.__pydantic_config__ = _STRICT
 _ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
-_MAPPINGS = ("servers", "categories", "tools")
+_MAPPINGS = ("servers", "categories", "tools", "chains")
 _PLAIN: Mapping[str, str] = {
     "string": "must be text",
     "tuple": "must be a list",
@@ -120,13 +131,19 @@ def parse(path: Path, text: str) -> Settings:
     categories = {} if document.is_foreign else dict(check.categories())
     choices = {} if document.is_foreign else dict(check.choices())
     written = document.tree.get(document.servers_key)
-    check.places(categories, choices, written if isinstance(written, dict) else {})
+    chains = {} if document.is_foreign else dict(check.chains(entries))
+    servers = written if isinstance(written, dict) else {}
+    check.places(categories, choices, {**servers, SAVED: None} if chains else servers)
     sections = {name: check.value(kind, [name], document.tree.get(name)) for name, kind in _SECTIONS.items()}
     check.strangers()
     if check.faults:
         raise ConfigError(str(path), [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
     specs = {name: to_spec(name, entry, sections["limits"]) for name, entry in entries.items()}
-    return Settings(source=path, servers=specs, categories=categories, tools=choices, **sections)
+    if chains:
+        specs[SAVED] = saved_spec(path, chains, Timeouts(call_s=sections["limits"].call_timeout_s))
+    return Settings(
+        source=path, servers=specs, categories=categories, tools=choices, chains=chains, **sections
+    )
 
 
 class _Check:
@@ -157,6 +174,15 @@ class _Check:
                 entry = self.value(ToolEntry, [key, server, name], raw)
                 if entry is not None:
                     yield ToolKey(server=server, name=name), ToolChoice(**vars(entry))
+
+    def chains(self, servers: Mapping[str, Any]) -> Iterator[tuple[str, SavedEntry]]:
+        found = self._entries([SAVED], self._document.tree.get(SAVED), "names to saved chains")
+        for name, raw in found:
+            entry = self.value(SavedEntry, [SAVED, name], raw)
+            if entry is not None:
+                yield name, entry
+        if found and SAVED in servers:
+            self._add(["servers", SAVED], "is the server of the saved chains; give this one another name")
 
     def places(
         self,
@@ -299,6 +325,7 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         headers=dict(entry.headers),
         era=entry.era,
         enabled=entry.enabled and not entry.disabled,
+        cache_s=entry.cache_s,
         timeouts=timeouts,
     )
 

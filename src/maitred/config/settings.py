@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, MinLen
 
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import ServerSpec
@@ -18,6 +18,8 @@ from maitred.model.tools import ToolKey
 Seconds = Annotated[float, Gt(0)]
 Mode = Literal["auto", "menu", "all"]
 Family = Literal["gpt", "claude", "claude-4.7"]
+SAVED = "chains"
+"""The server whose tools are the saved chains."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,29 @@ class Results:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Chain:
+    """What one chain may take, and in what it runs.
+
+    `processes` is how many may run at once, saved ones besides; `jail` says whether their processes run in
+    bubblewrap where that is installed.
+    """
+
+    max_calls: Annotated[int, Ge(1)] = 100
+    max_in_flight: Annotated[int, Ge(1)] = 8
+    cpu_s: Seconds = 10.0
+    memory_bytes: Annotated[int, Ge(16_000_000)] = 64_000_000
+    processes: Annotated[int, Ge(1)] = 4
+    jail: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """How much memory the answers may take that servers' `cache_s` says to keep."""
+
+    max_bytes: Annotated[int, Ge(0)] = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
 class UseCases:
     """The language model that writes use cases of tools when it is asked to; see `maitred categories`."""
 
@@ -107,6 +132,15 @@ class ToolEntry:
     tags: tuple[str, ...] = ()
     use_cases: tuple[str, ...] = ()
     pinned: bool = False
+    cache_s: Annotated[float, Ge(0)] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedEntry:
+    """A saved chain: its file, counted from the configuration's folder, and its hash when it was reviewed."""
+
+    file: Annotated[str, MinLen(1)]
+    hash: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +165,10 @@ class Settings:
     catalog: Catalog = field(default_factory=Catalog)
     search: Search = field(default_factory=Search)
     results: Results = field(default_factory=Results)
+    chain: Chain = field(default_factory=Chain)
+    cache: Cache = field(default_factory=Cache)
     use_cases: UseCases = field(default_factory=UseCases)
     categories: Mapping[str, Category] = field(default_factory=dict)
     tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)
+    chains: Mapping[str, SavedEntry] = field(default_factory=dict)
     http: Http = field(default_factory=Http)

@@ -56,6 +56,8 @@ def within(budget_tokens: int, family: str) -> int:
 def estimate(text: str) -> int:
     """An upper estimate of the o200k tokens of a text, in microseconds."""
     pieces = _PIECE.findall(text)
+    if max(map(len, pieces), default=0) <= _LONGEST_WORD:
+        return int(sum(map(_piece, pieces)) + 0.999)  # the same in half the time
     return int(sum(_piece(p) if len(p) <= _LONGEST_WORD else _long(p) for p in pieces) + 0.999)
 
 

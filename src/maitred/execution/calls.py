@@ -1,6 +1,6 @@
-"""Route one call: check its arguments, reach its server, bring back the answer."""
+"""One call: whether its arguments fit, and the way to its server and back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from maitred.backends.base import Connections, Progress
@@ -12,48 +12,46 @@ from maitred.model.tools import Tool, ToolCall
 
 
 class Caller:
-    """Makes calls for a gateway. `spec_of` tells the present specification of a server."""
+    """Checks and relays calls for a gateway. `spec_of` tells the present specification of a server."""
 
     def __init__(self, connections: Connections, spec_of: Callable[[str], ServerSpec]) -> None:
         self._connections = connections
         self._spec_of = spec_of
         self._checker = ArgumentChecker()
 
-    async def call(
-        self,
-        snapshot: Snapshot,
-        tool: Tool,
-        call: ToolCall,
-        *,
-        progress: Progress | None = None,
-        read_only: bool = False,
-    ) -> dict[str, Any]:
-        """Check and relay one call; the result is what the server answered.
-
-        Args:
-            snapshot: The catalog that `tool` comes from.
-            tool: What to call.
-            call: The caller's arguments and what else is relayed.
-            progress: Gets the server's progress notices.
-            read_only: Refuse a tool that its server does not call read-only.
+    async def call(self, tool: Tool, call: ToolCall, *, progress: Progress | None = None) -> dict[str, Any]:
+        """Relay one call; the result is what the server answered. `progress` gets the server's notices.
 
         Raises:
-            ToolWithheldError: Not read-only though `read_only` was asked for.
-            ArgumentsError: The arguments do not fit the tool's schema.
             ServerError: The server could not be reached, or did not answer.
         """
-        if read_only and not tool.read_only:
-            reason = "its server does not mark it read-only; use `call_tool` if changing something is meant"
-            raise ToolWithheldError(tool.name, reason)
-        faults = self._checker.faults(tool.input_hash, snapshot.schema, call.arguments)
-        if faults:
-            raise ArgumentsError(tool.name, faults)
         try:
             return await self._relay(tool, call, progress)
         except ConnectionLostError as error:
             if not error.unread:
                 raise
             return await self._relay(tool, call, progress)
+
+    def check(
+        self, snapshot: Snapshot, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False
+    ) -> None:
+        """Whether a tool may be called with these arguments, by what the catalog knows of it.
+
+        Args:
+            snapshot: The catalog that `tool` comes from.
+            tool: What would be called.
+            arguments: What it would be called with.
+            read_only: Whether a tool is refused that its server does not call read-only.
+
+        Raises:
+            ToolWithheldError: Not read-only though that was asked for.
+            ArgumentsError: The arguments do not fit the tool's schema.
+        """
+        if read_only and not tool.read_only:
+            reason = "its server does not mark it read-only; use `call_tool` if changing something is meant"
+            raise ToolWithheldError(tool.name, reason)
+        if faults := self._checker.faults(tool.input_hash, snapshot.schema, arguments):
+            raise ArgumentsError(tool.name, faults)
 
     async def _relay(self, tool: Tool, call: ToolCall, progress: Progress | None) -> dict[str, Any]:
         timeout_s = self._spec_of(tool.server).timeouts.call_s

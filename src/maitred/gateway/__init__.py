@@ -2,11 +2,12 @@
 
 from maitred.backends.base import Progress
 from maitred.disclosure.answers import ServerStatus
-from maitred.gateway.core import LOCAL, Gateway, Parts
+from maitred.gateway.core import Gateway, Parts
 from maitred.gateway.ledger import LEDGER_KEY
 from maitred.gateway.menu import Detail
 from maitred.gateway.offers import Offers
 from maitred.model.offers import Offer
+from maitred.model.principals import LOCAL
 
 __all__ = [
     "LEDGER_KEY",

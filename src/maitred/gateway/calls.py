@@ -1,23 +1,44 @@
 """Calls as the gateway makes them: found by name, checked, relayed, counted, cut where they are too long."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import structlog
 
 from maitred.backends.base import Progress
 from maitred.catalog.names import prefix
 from maitred.catalog.usage import UsageRecorder
 from maitred.disclosure import views
 from maitred.errors import ArgumentsError, ServerError, ToolWithheldError
+from maitred.execution.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached, unmarked
 from maitred.execution.calls import Caller
+from maitred.execution.chain.account import Account
 from maitred.execution.results import Shortener
 from maitred.gateway.context import Context
 from maitred.gateway.menu import Menu
 from maitred.model.tools import Tool, ToolCall, ToolKey
 
+log = structlog.get_logger(__name__)
+
+Send = Callable[[], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Within:
+    """The chain that makes a call, and whether it is a saved one."""
+
+    account: Account
+    saved: bool
+
 
 class Calls:
-    """Makes calls. `warm` readies the index, which names the nearest tools; `used` hears of every success."""
+    """Makes calls. `warm` readies the index, which names the nearest tools; `used` hears of every success.
+
+    `run_saved` runs a saved chain: `(raw name, call, principal=, within=, progress=)`.
+    """
 
     def __init__(
         self,
@@ -26,56 +47,133 @@ class Calls:
         *,
         usage: UsageRecorder,
         shortener: Shortener,
+        cache: ResultCache,
         used: Callable[[ToolKey], None],
         warm: Callable[[], Any],
+        run_saved: Callable[..., Awaitable[dict[str, Any]]],
     ) -> None:
         self._context = context
         self._menu = menu
         self._usage = usage
         self._shortener = shortener
+        self._cache = cache
         self._used = used
         self._warm = warm
         self.watchers: list[Callable[[str, bool, float], None]] = []
+        self._run_saved = run_saved
         self._caller = Caller(context.pool, context.spec)
 
     async def call(
         self,
         call: ToolCall,
         *,
+        principal: str,
         read_only: bool = False,
         progress: Progress | None = None,
-        shorten_for: str | None = None,
+        shorten: bool = False,
+        within: Within | None = None,
     ) -> dict[str, Any]:
-        """Call a tool; see `Gateway.call`."""
-        if call.name not in self._context.snapshot.by_name:
-            await self._await_server(call.name)
-        tool = self._menu.find(call.name)
+        """Call a tool; see `Gateway.call`. `within` is the chain that calls, if one does."""
+        tool = await self.found(call.name)
+        self.check(tool, call.arguments, read_only=read_only)
+        relay: Callable[..., Awaitable[dict[str, Any]]] = partial(self._caller.call, tool)
+        if self._context.is_saved(tool.server):
+            if within and within.saved:
+                raise ToolWithheldError(tool.name, "a saved chain cannot call another saved chain")
+            relay = partial(self._run_saved, tool.key.name, principal=principal, within=within)
+        send = partial(self._sent, tool, partial(relay, call, progress=progress), within)
+        answer, cached = await self._asked(tool, call, principal, send, within)
+        if shorten:
+            answer = self._shortener.shorten(principal, answer)
+        return mark_cached(answer) if cached else answer
+
+    async def found(self, name: str) -> Tool:
+        """The tool that a name means, which may have to be waited for.
+
+        Raises:
+            ToolNotFoundError: There is none.
+            ToolWithheldError: It cannot be called now; the text says why.
+        """
+        if name not in self._context.snapshot.by_name:
+            await self._await_server(name)
+        tool = self._menu.find(name)
         if not self._context.is_enabled(tool.server):
             raise ToolWithheldError(tool.name, f"its server {tool.server!r} is disabled in the configuration")
-        answer = await self._relay(tool, call, read_only=read_only, progress=progress)
-        return answer if shorten_for is None else self._shortener.shorten(shorten_for, answer)
+        return tool
 
-    async def _relay(
-        self, tool: Tool, call: ToolCall, *, read_only: bool, progress: Progress | None
-    ) -> dict[str, Any]:
-        snapshot = self._context.snapshot
+    async def _asked(
+        self, tool: Tool, call: ToolCall, principal: str, send: Send, within: Within | None
+    ) -> tuple[dict[str, Any], bool]:
+        """The kept answer or a new one, and whether it was kept. What may have written makes others old."""
+        ttl_s = self._kept_s(tool, call)
+        key = self._key(tool, call, principal, within) if ttl_s > 0 else None
+        cached = False
+        started = time.perf_counter()
+        try:
+            if key is None:
+                answer = await send()
+            else:
+                answer, cached = await self._cache.get_or_call(key, ttl_s, send)
+        finally:
+            if not tool.read_only and not cached:  # also if it failed or was given up: it may have been done
+                self._cache.clear(tool.server, but=key)
+        if cached:
+            self._usage.called(tool.key, ok=True, elapsed_ms=(time.perf_counter() - started) * 1_000)
+        return answer, cached
+
+    def _key(self, tool: Tool, call: ToolCall, principal: str, within: Within | None) -> CacheKey:
+        record = self._context.snapshot.servers[tool.server]
+        version = f"{self._context.spec(tool.server).fingerprint}/{record.facts.version}"
+        if within and self._context.is_saved(tool.server):
+            version += "/value"  # what a saved chain gives to a chain has another form
+        return cache_key(version, tool, call.arguments, principal)
+
+    def _kept_s(self, tool: Tool, call: ToolCall) -> float:
+        """For how long an answer may be given again: only if an operator said so, and the call only reads.
+
+        A tool that writes is kept if it is named itself and its server calls it repeatable.
+        """
+        if call.input_responses is not None or call.request_state is not None or not cacheable(tool):
+            return 0.0
+        choice = self._context.settings.tools.get(tool.key)
+        if choice is not None and choice.cache_s is not None:
+            return choice.cache_s
+        return self._context.spec(tool.server).cache_s if tool.read_only else 0.0
+
+    def check(self, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False) -> None:
+        """Whether a tool may be called with these arguments.
+
+        Raises:
+            ToolWithheldError: Not read-only though that was asked for.
+            ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
+        """
+        try:
+            self._caller.check(self._context.snapshot, tool, arguments, read_only=read_only)
+        except ArgumentsError as error:
+            raise ArgumentsError(tool.name, error.faults, schema=self.parameters(tool)) from error
+
+    def parameters(self, tool: Tool) -> str:
+        """What a tool takes, in short."""
+        return views.compact_schema(self._context.snapshot, tool)
+
+    async def _sent(self, tool: Tool, relay: Send, within: Within | None) -> dict[str, Any]:
+        """Make the call, and count it if its server had to do with it."""
         started = time.perf_counter()
         ok = False
         try:
-            answer = await self._caller.call(snapshot, tool, call, read_only=read_only, progress=progress)
+            answer = unmarked(await relay())
             ok = not answer.get("isError")
-        except ArgumentsError as error:
-            schema = views.compact_schema(snapshot, tool)
-            raise ArgumentsError(tool.name, error.faults, schema=schema) from error
         except ServerError:
-            self._count(tool.key, ok=False, elapsed_s=time.perf_counter() - started)
+            self._count(tool.key, within, ok=False, elapsed_s=time.perf_counter() - started)
             raise
-        self._count(tool.key, ok=ok, elapsed_s=time.perf_counter() - started)
+        self._count(tool.key, within, ok=ok, elapsed_s=time.perf_counter() - started)
         if ok:
             self._used(tool.key)
         return answer
 
-    def _count(self, key: ToolKey, *, ok: bool, elapsed_s: float) -> None:
+    def _count(self, key: ToolKey, within: Within | None, *, ok: bool, elapsed_s: float) -> None:
+        if within:
+            log.debug("called", tool=f"{key.server}/{key.name}", ok=ok, chain=within.account.id)
         self._usage.called(key, ok=ok, elapsed_ms=elapsed_s * 1_000)
         for watcher in self.watchers:
             watcher(key.server, ok, elapsed_s)

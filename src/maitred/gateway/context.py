@@ -8,11 +8,12 @@ from maitred.catalog.live import LiveCatalog
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.interpolate import references
-from maitred.config.settings import Settings
+from maitred.config.settings import SAVED, Settings
 from maitred.config.vocabulary import merged
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.budget import within
 from maitred.errors import ServerUnavailableError
+from maitred.gateway.saved import why_not_saved
 from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec
 from maitred.model.tools import Tool
@@ -93,6 +94,11 @@ class Context:
         wanted = name.casefold()
         return [f"server/{n}" for n in self.settings.servers if wanted and wanted in n.casefold()][:3]
 
+    def is_saved(self, server: str) -> bool:
+        """Whether a server's tools are the saved chains."""
+        spec = self.settings.servers.get(server)
+        return spec is not None and spec.transport == "chain"
+
     def needs(self, server: str) -> Sequence[str]:
         """The names of the variables and files that a server's configuration refers to."""
         spec = self.settings.servers.get(server)
@@ -147,6 +153,9 @@ class Context:
 
     def why_unknown(self, name: str) -> str:
         """Why the server that a name seems to be of has no known tools; empty if it has, or there is none."""
+        saved = prefix(SAVED)
+        if self.is_saved(SAVED) and name.startswith(saved) and name[len(saved) :] in self.settings.chains:
+            return why_not_saved(self.spec(SAVED), name[len(saved) :])
         for status in self.servers():
             if name.startswith(prefix(status.name)) and not status.facts.era:
                 return f"its server {status.name!r} is {status.withheld or self.why_not_known(status.name)}"

@@ -6,6 +6,7 @@ by the parts beside this module; here stands what they come to.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,9 +20,12 @@ from maitred.config.settings import Mode, Settings
 from maitred.disclosure import menu as pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.menu import Categories, HotList, Page, ToolPage
+from maitred.execution.cache import ResultCache
+from maitred.execution.chain.base import CagedSandbox
 from maitred.execution.results import ResultPage, ResultStore, Shortener
 from maitred.execution.subscriptions import Subscriptions
 from maitred.gateway.calls import Calls
+from maitred.gateway.chains import Chains
 from maitred.gateway.context import Context
 from maitred.gateway.events import Events
 from maitred.gateway.figures import Figures, Stats
@@ -37,8 +41,6 @@ from maitred.search.engine import SearchEngine
 from maitred.search.found import Semantics
 
 _PAGE_TOOLS = 100
-LOCAL = "local"
-"""The principal who is not told apart: the user of this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +54,19 @@ class Parts:
     usage: UsageRecorder
     results: ResultStore
     shortener: Shortener
+    cache: ResultCache
     subscriptions: Subscriptions
     events: Events
     make_placer: Callable[[Settings], Placer]
     open_writer: OpenWriter
+    make_sandbox: Callable[[Settings], AbstractAsyncContextManager[CagedSandbox]]
 
 
 class Gateway:
     """Everything behind the surfaces. `maitred.wiring.open_gateway` makes one and keeps it open.
 
     `ledger` writes down what principals are given; `figures` tells how tools were used, and computes tiers;
-    `use_cases` has a language model write some.
+    `use_cases` has a language model write some; `chains` runs programs that call tools.
     """
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
@@ -78,14 +82,26 @@ class Gateway:
             self._menu,
             usage=parts.usage,
             shortener=parts.shortener,
+            cache=parts.cache,
             used=self._search.used,
             warm=self.warm,
+            run_saved=self._run_saved,
+        )
+        self.chains = Chains(
+            self._context,
+            self._menu,
+            self._calls,
+            results=parts.results,
+            open_sandbox=lambda: parts.make_sandbox(self.settings),
         )
         self._offers = Offers(self._context, parts.subscriptions)
         self.ledger = Ledger(self._context, self._menu, parts.usage)
         self.figures = Figures(self._context, parts.usage)
         self.use_cases = UseCaseWriting(self._context, parts.open_writer)
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
+
+    async def _run_saved(self, name: str, call: ToolCall, **how: Any) -> dict[str, Any]:
+        return await self.chains.run_saved(name, call, **how)  # which is made after what calls it
 
     # --- configuration ------------------------------------------------------------------------------------
 
@@ -289,13 +305,14 @@ class Gateway:
         self,
         call: ToolCall,
         *,
+        principal: str,
         read_only: bool = False,
         progress: Progress | None = None,
-        shorten_for: str | None = None,
+        shorten: bool = False,
     ) -> dict[str, Any]:
-        """Call a tool and return its server's answer as it came.
+        """Call a tool for somebody and return its server's answer as it came.
 
-        With `shorten_for`, a principal, an answer over `results.max_tokens` is cut, and kept whole for them.
+        With `shorten`, an answer over `results.max_tokens` is cut, and kept whole for the principal.
 
         Raises:
             ToolNotFoundError: There is no such tool; the text names the nearest.
@@ -303,7 +320,9 @@ class Gateway:
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
-        return await self._calls.call(call, read_only=read_only, progress=progress, shorten_for=shorten_for)
+        return await self._calls.call(
+            call, principal=principal, read_only=read_only, progress=progress, shorten=shorten
+        )
 
     def result(self, principal: str, result_id: str, cursor: str = "") -> ResultPage:
         """A page of an answer that was too long.

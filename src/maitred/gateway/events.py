@@ -14,6 +14,7 @@ from maitred.catalog.names import resource_uri
 OVERVIEW: Final = "maitred://overview"
 SERVERS: Final = "maitred://servers"
 TOOLS: Final = "maitred://tools"
+GUIDE: Final = "maitred://chains/guide"
 
 
 def server_uri(name: str) -> str:
@@ -41,7 +42,7 @@ class Events:
         """What clients list may have changed, and so has what describes the whole."""
         for listener in self._on_lists:
             listener()
-        for uri in (OVERVIEW, SERVERS, TOOLS):
+        for uri in (OVERVIEW, SERVERS, TOOLS, GUIDE):
             self._resource(uri)
 
     def _resource(self, uri: str) -> None:

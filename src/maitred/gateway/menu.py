@@ -154,7 +154,7 @@ class Menu:
 
     def _overview(self) -> str:
         found = self.categories()
-        budget = self._context.budget(menu.OVERVIEW_TOKENS) - 260
+        budget = self._context.budget(menu.OVERVIEW_TOKENS) - 290
         tops = [line for line in found.lines if not line.category.parent]
         packed = pack([f"{line.category.name} ({line.tools})" for line in tops], budget)
         left = [f"{packed.left} more"] if packed.left else []
@@ -355,7 +355,8 @@ Categories (tools): {categories}.
 1. Know what you need: `search_tools` with short phrases, one capability each. It answers with signatures.
 2. Call what you found by its full name: `call_tool`, or `call_read_only_tool` for what only reads.
 3. Unsure about a parameter: `tool_info`, with detail full for the schema, or read `maitred://tool/NAME`.
-4. Just looking: `list_tools_meta`, then its paths `category/NAME`, `server/NAME` or `servers`.
+4. Many calls, or long results of which you need little: `call_tool_chain`; read `maitred://chains/guide`.
+5. Just looking: `list_tools_meta`, then its paths `category/NAME`, `server/NAME` or `servers`.
 
 Resources: `maitred://servers`, `maitred://tools`, `maitred://tool/NAME`, `maitred://server/NAME`,
 `maitred://server/NAME/tools`, `maitred://category/NAME`; an answer that is too long names a

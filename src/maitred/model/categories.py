@@ -37,9 +37,13 @@ UNPLACED = Placement()
 
 @dataclass(frozen=True, kw_only=True)
 class ToolChoice:
-    """What a person decided about one tool; what is empty is left to the rules."""
+    """What a person decided about one tool; what is empty is left to the rules.
+
+    `cache_s` is for how long its answers may be given again, `None` what is said for its server.
+    """
 
     category: str = ""
     tags: tuple[str, ...] = ()
     use_cases: tuple[str, ...] = ()
     pinned: bool = False
+    cache_s: float | None = None

@@ -8,7 +8,7 @@ from typing import Literal
 
 from maitred.model.tools import canonical, content_hash
 
-Transport = Literal["stdio", "http", "sse", "memory"]
+Transport = Literal["stdio", "http", "sse", "memory", "chain"]
 EraChoice = Literal["auto", "handshake", "stateless"]
 
 
@@ -36,12 +36,13 @@ class ServerSpec:
     headers: Mapping[str, str] = field(default_factory=dict)
     era: EraChoice = "auto"
     enabled: bool = True
+    cache_s: float = 0.0
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     @cached_property
     def fingerprint(self) -> str:
         """Changes when the server that the specification reaches may be another one."""
-        reach = {k: v for k, v in asdict(self).items() if k not in ("enabled", "timeouts", "era")}
+        reach = {k: v for k, v in asdict(self).items() if k not in ("enabled", "timeouts", "era", "cache_s")}
         return content_hash(canonical(reach))
 
     @property

@@ -73,11 +73,11 @@ async def ask(gateway: Gateway, name: str, arguments: Any) -> tuple[bool, str]:
     return bool(result.get("isError")), str(result["content"][0]["text"])
 
 
-def test_the_menu_costs_at_most_400_tokens() -> None:
+def test_the_menu_costs_at_most_500_tokens() -> None:
     """It is paid for in every conversation. Source: DESIGN 5, menu."""
     compact = json.dumps(DEFINITIONS, ensure_ascii=False, separators=(",", ":"))
 
-    assert count_tokens([compact])[0] <= 400
+    assert count_tokens([compact])[0] <= 500
 
 
 def test_the_instructions_name_only_tools_that_exist() -> None:
@@ -95,13 +95,14 @@ def test_the_menu_shows_exactly_the_tools_that_are_answered() -> None:
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: str(definition["name"]))
 def test_every_tool_of_the_menu_is_valid_and_annotated(definition: Mapping[str, Any]) -> None:
-    """Clients ask the user, or do not, by these hints; only `call_tool` may change anything."""
+    """Clients ask the user, or do not, by these hints; calls of any tool may change anything."""
     tool = types.Tool.model_validate(definition)
     jsonschema_rs.validator_for(dict(definition["inputSchema"]))
 
     assert tool.annotations is not None
-    assert tool.annotations.read_only_hint is (None if tool.name == "call_tool" else True)
-    assert tool.annotations.destructive_hint is (True if tool.name == "call_tool" else None)
+    changes = tool.name in ("call_tool", "call_tool_chain")
+    assert tool.annotations.read_only_hint is (None if changes else True)
+    assert tool.annotations.destructive_hint is (True if changes else None)
     assert definition["annotations"].get("openWorldHint") is tool.name.startswith("call_")
 
 
@@ -136,6 +137,15 @@ def test_every_tool_of_the_menu_is_valid_and_annotated(definition: Mapping[str, 
         ("call_tool", {"name": "read_file", "arguments": {}}, '"required":["path"]'),
         ("call_tool", {"name": "files__red_file"}, "Did you mean files__read_file"),
         ("call_read_only_tool", {"arguments": {}}, "`name` is missing"),
+        ("call_tool_chain", {}, "`code` is missing"),
+        ("call_tool_chain", {"code": " \n"}, "`code` is missing"),
+        ("call_tool_chain", {"code": 5}, "`code` must be a text"),
+        ("call_tool_chain", {"code": ["1"]}, "`tool` must name a tool"),
+        ("call_tool_chain", {"code": "1", "dry_run": "yes"}, "`dry_run` must be true or false"),
+        ("call_tool_chain", {"code": "1", "timeout_ms": 0}, "`timeout_ms` must be a number"),
+        ("call_tool_chain", {"code": "1", "max_output_size": "all"}, "`max_output_size` must be a number"),
+        ("call_tool_chain", {"code": "return (", "dry_run": True}, "Syntax error"),
+        ("call_tool_chain", {"code": 'await call_tool("files__red_file", {})'}, "Did you mean"),
         ("call_read_only_tool", {"name": "write_file", "arguments": {"path": "/"}}, "use `call_tool`"),
     ],
 )

@@ -19,6 +19,8 @@ _MODULES = {
     "search": "tools",
     "info": "tools",
     "call": "tools",
+    "chain": "chains",
+    "chains": "chains",
     "menu": "menu",
     "categories": "menu",
     "stats": "stats",

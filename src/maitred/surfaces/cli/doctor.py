@@ -53,22 +53,31 @@ def doctor(
     if unknown := sorted(set(servers or []) - set(settings.servers)):
         raise ConfigError(str(settings.source), [f"there is no server {name!r}" for name in unknown])
 
-    findings, semantics, elapsed_s = run(lambda: _examine(settings, servers or []))
+    findings, semantics, cage, elapsed_s = run(lambda: _examine(settings, servers or []))
     if as_json:
         print_json(
-            {"config": str(settings.source), "servers": findings, "search": dataclasses.asdict(semantics)}
+            {
+                "config": str(settings.source),
+                "servers": findings,
+                "search": dataclasses.asdict(semantics),
+                "chains": {"jailed": not cage, "why_not": cage},
+            }
         )
     else:
         out.print(Text(f"configuration {settings.source}: fine, {len(settings.servers)} servers"))
         out.print(Text(f"catalog {catalog_path(settings)}: fine"))
         out.print(Text(f"search: {_about(semantics)}"))
+        jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
+        out.print(Text(f"chains: {jail}"))
         _show(findings, elapsed_s)
     if not all(finding["ok"] for finding in findings):
         raise typer.Exit(1)
 
 
-async def _examine(settings: Settings, names: Sequence[str]) -> tuple[list[dict[str, Any]], Semantics, float]:
-    """Start the servers (all enabled ones by default); what was found of each, of search, and the seconds."""
+async def _examine(
+    settings: Settings, names: Sequence[str]
+) -> tuple[list[dict[str, Any]], Semantics, str, float]:
+    """Start the servers (all enabled ones by default); what was found of each, of search, of chains' cage."""
     async with open_gateway(settings) as gateway:
         wanted = names or [name for name, spec in settings.servers.items() if spec.enabled]
         started = time.perf_counter()
@@ -88,7 +97,7 @@ async def _examine(settings: Settings, names: Sequence[str]) -> tuple[list[dict[
             findings.append(finding)
         elapsed_s = time.perf_counter() - started
         await warmed(gateway)
-        return findings, gateway.semantics, elapsed_s
+        return findings, gateway.semantics, await gateway.chains.cage(), elapsed_s
 
 
 def _about(semantics: Semantics) -> str:

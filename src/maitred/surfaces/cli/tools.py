@@ -10,6 +10,7 @@ import typer
 from maitred.config.tags import check_tags
 from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
+from maitred.model.principals import LOCAL
 from maitred.model.tools import ToolCall
 from maitred.surfaces.cli.common import (
     ConfigOption,
@@ -128,7 +129,8 @@ def call(
             tool = gateway.find(name)
             schema = gateway.schema_of(tool.name) or {}
             arguments = _parse_object(args) | _parse_pairs(values or [], schema)
-            return await gateway.call(ToolCall(name=tool.name, arguments=arguments), read_only=read_only)
+            call = ToolCall(name=tool.name, arguments=arguments)
+            return await gateway.call(call, principal=LOCAL, read_only=read_only)
 
     result = run(go)
     if as_json:

@@ -172,7 +172,7 @@ class Server(BaseModel):
 
     name: str
     target: str = Field(description="Its command line or address.")
-    transport: Literal["stdio", "http", "sse", "memory"]
+    transport: Literal["stdio", "http", "sse", "memory", "chain"]
     enabled: bool
     tools: Count
     tokens: Count

@@ -46,8 +46,8 @@ _CALL = {
 DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     {
         "name": "search_tools",
-        "description": "Find tools by what they do. Give short phrases, one capability each."
-        " Answers with signatures ready for call_tool.",
+        "description": "Find tools by what they do. Short phrases, one capability each."
+        " Answers with signatures to call.",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -64,8 +64,7 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     },
     {
         "name": "list_tools_meta",
-        "description": "Browse: no path gives often used tools and categories; category/<name> or"
-        " server/<name> a page of tools.",
+        "description": "Browse: hot tools and categories, or by path category/<name> or server/<name>.",
         "inputSchema": {
             "type": "object",
             "properties": {"path": _TEXT, "cursor": _TEXT, "page_size": {"type": "integer"}},
@@ -94,6 +93,23 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
         "inputSchema": _CALL,
         "annotations": {"readOnlyHint": True, "openWorldHint": True},
     },
+    {
+        "name": "call_tool_chain",
+        "description": "Run Python that calls tools; only its result returns:"
+        ' `await call_tool("server__tool", {...})` or `import server; await server.tool(x=1)`;'
+        " asyncio.gather; `return`. No files or network.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "code": _TEXT,
+                "timeout_ms": {"type": "integer"},
+                "max_output_size": {"type": "integer"},
+                "dry_run": {"type": "boolean"},
+            },
+            "required": ["code"],
+        },
+        "annotations": {"destructiveHint": True, "openWorldHint": True},
+    },
 )
 
 
@@ -118,7 +134,7 @@ async def _search(gateway: Gateway, request: Request) -> Result:
         _texts(arguments, "phrases", "query", "queries"),
         server=_text(arguments, "server"),
         category=_text(arguments, "category"),
-        read_only=arguments.get("read_only") is True,
+        read_only=_boolean(arguments, "read_only"),
         limit=_integer(arguments, "limit", 5),
         detail=_detail(arguments),
     )
@@ -151,11 +167,29 @@ async def _relayed(gateway: Gateway, request: Request, *, read_only: bool) -> Re
         _inner(request.arguments, request.call),
         read_only=read_only,
         progress=request.progress,
-        shorten_for=request.principal,
+        principal=request.principal,
+        shorten=True,
     )
     entry = gateway.ledger.relayed(request.principal, result)
     meta = result.get("_meta")
     return result | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), LEDGER_KEY: entry}}
+
+
+async def _chain(gateway: Gateway, request: Request) -> Result:
+    arguments = request.arguments
+    code = _code(arguments.get("code"))
+    if not code.strip():
+        raise _WrongArgumentError("`code` is missing: a program, or a JSON list of calls")
+    made = await gateway.chains.run(
+        code,
+        principal=request.principal,
+        timeout_ms=_integer(arguments, "timeout_ms", 30_000),
+        max_output_size=_integer(arguments, "max_output_size", 20_000),
+        dry_run=_boolean(arguments, "dry_run"),
+        progress=request.progress,
+    )
+    result = made.to_result()
+    return result | {"_meta": {LEDGER_KEY: gateway.ledger.relayed(request.principal, result)}}
 
 
 HANDLERS: Mapping[str, Handler] = {
@@ -164,6 +198,7 @@ HANDLERS: Mapping[str, Handler] = {
     "tool_info": _info,
     "call_tool": _call_tool,
     "call_read_only_tool": _call_read_only_tool,
+    "call_tool_chain": _chain,
 }
 
 
@@ -243,8 +278,24 @@ def _text(arguments: Mapping[str, Any], key: str) -> str:
     return value
 
 
+def _code(value: Any) -> str:
+    """A program; calls may come as JSON values instead of as their text."""
+    return json.dumps(value) if isinstance(value, dict | list) else _text({"code": value}, "code")
+
+
+def _boolean(arguments: Mapping[str, Any], key: str) -> bool:
+    value = arguments.get(key)
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.strip().lower(), value)
+    if not isinstance(value, bool | None):
+        raise _WrongArgumentError(f"`{key}` must be true or false")
+    return value is True
+
+
 def _integer(arguments: Mapping[str, Any], key: str, default: int) -> int:
-    value = arguments.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < _MAX_INTEGER:
-        raise _WrongArgumentError(f"`{key}` must be a number from 1 up")
+    value = arguments.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _MAX_INTEGER:
+        raise _WrongArgumentError(f"`{key}` must be a number from 1 to {_MAX_INTEGER:,}")
     return int(value)

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from maitred.errors import CursorError, PathNotFoundError, ResourceNotFoundError, ToolNotFoundError
 from maitred.gateway import Gateway, ServerStatus
-from maitred.gateway.events import OVERVIEW, SERVERS, TOOLS, server_uri
+from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, server_uri
 from maitred.gateway.offers import is_ours
 from maitred.model.tools import Tool
 
@@ -28,6 +28,7 @@ TEMPLATES: Final = {
 
 ANNOTATIONS_KEY: Final = "maitred/annotations"
 """Where the annotations of contents stand in their `_meta`: the protocol gives contents no field for them."""
+
 
 _MARKDOWN, _JSON, _PLAIN = "text/markdown", "application/json", "text/plain"
 _AGENT: Final = ("assistant",)
@@ -118,6 +119,14 @@ class OwnResources:
                 "mimeType": _PLAIN,
                 "annotations": tools,
             },
+            {
+                "uri": GUIDE,
+                "name": "chains-guide",
+                "title": "How to write a chain",
+                "description": "The Python of call_tool_chain, its limits, and the modules that there are.",
+                "mimeType": _MARKDOWN,
+                "annotations": self._guide().annotations,
+            },
         ]
 
     def templates(self) -> list[dict[str, Any]]:
@@ -188,6 +197,8 @@ class OwnResources:
                 return self._overview()
             case "servers", []:
                 return self._servers()
+            case "chains", ["guide"]:
+                return self._guide()
             case "tool", [str(name)] if name:
                 return replace(self.tool(await self._find(name)), uri=uri)
             case "server", [str(name)] if name:
@@ -197,6 +208,10 @@ class OwnResources:
     def _overview(self) -> Content:
         text = self._gateway.overview()
         return Content(uri=OVERVIEW, mime_type=_MARKDOWN, text=text, modified=self._newest(), audience=_BOTH)
+
+    def _guide(self) -> Content:
+        text = self._gateway.chains.guide()
+        return Content(uri=GUIDE, mime_type=_MARKDOWN, text=text, modified=self._newest())
 
     def _servers(self) -> Content:
         entries = [

@@ -167,7 +167,7 @@ class McpSurface:
     async def _answer(self, name: str, call: ToolCall, progress: Progress | None) -> dict[str, Any]:
         """The answer of a meta-tool, or of a tool that is called by its published name, whole."""
         if name not in metatools.HANDLERS:
-            return await self._gateway.call(call, progress=progress)
+            return await self._gateway.call(call, principal=self._principal, progress=progress)
         request = metatools.Request(
             arguments=call.arguments, principal=self._principal, call=call, progress=progress
         )

@@ -1,0 +1,95 @@
+"""Puts bubblewrap around the worker that runs chains, where the machine has it and allows it.
+
+The worker keeps a program in by its language alone: it runs under our own user, with our network. Should it
+have a fault in its native code, the jail leaves it no files, no network, no other process and no privileges.
+Containers often forbid it, so it is tried once; without it chains still run, and the reason is kept.
+"""
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic_monty import Monty, MontyError
+
+_TRY_S = 10
+_REASON_CHARS = 200
+_GUEST = "/worker"
+_ADDRESS_SPACE_KIB = 2 * 1024 * 1024
+_STRICT = ("--unshare-user", "--disable-userns")
+"""No further user namespaces inside, which open much of the kernel; older versions know no such option."""
+
+_OPTIONS = (
+    *("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
+    *("--uid", "65534", "--gid", "65534", "--ro-bind", "/usr/lib", "/usr/lib"),
+    *("--ro-bind-try", "/lib", "/lib", "--ro-bind-try", "/lib64", "/lib64"),
+    *("--ro-bind-try", "/usr/lib64", "/usr/lib64"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jail:
+    """The program to start as a worker; `why_not` is empty where it is jailed."""
+
+    program: Path
+    jailed: bool
+    why_not: str = ""
+
+
+def make_jail(worker: Path, folder: Path, *, bwrap: str | None = None, why_not: str = "") -> Jail:
+    """Write a program into `folder`, private to us, that starts `worker` inside bubblewrap, and try it.
+
+    `bwrap` is the program to use, else the one on the path; a `why_not` is a reason not to try at all.
+    Blocks for as long as the trial takes.
+    """
+    found = None if why_not else shutil.which(bwrap or "bwrap")
+    if found:
+        for extra in (_STRICT, ()):
+            jailed = _written(folder / "jailed", [found, *_OPTIONS, *extra, *_inside(worker)])
+            refused = _trial(jailed)
+            if not refused:
+                return Jail(program=jailed, jailed=True)
+            why_not = why_not or refused
+    why_not = why_not or "bubblewrap (bwrap) is not installed"
+    bare = _written(folder / "bare", [str(worker)])
+    return Jail(program=worker if _trial(bare) else bare, jailed=False, why_not=why_not)
+
+
+def _inside(worker: Path) -> tuple[str, ...]:
+    return ("--ro-bind", str(worker.resolve()), _GUEST, "--remount-ro", "/", "--chdir", "/", "--", _GUEST)
+
+
+def _written(path: Path, command: Sequence[str]) -> Path:
+    """A script that starts a command without core dumps and with bounded memory.
+
+    What the worker writes to its standard error about each program that it stops would fill our log.
+    """
+    quiet = 'if [ "$1" != --version ]; then exec 2>/dev/null; fi'
+    lines = ["#!/bin/sh", "ulimit -c 0", f"ulimit -v {_ADDRESS_SPACE_KIB}", quiet]
+    path.write_text("\n".join([*lines, f'exec {shlex.join(command)} "$@"', ""]))
+    path.chmod(0o700)
+    return path
+
+
+def _trial(wrapper: Path) -> str:
+    """Why the jail cannot be used, or empty: a program must run in it, and must answer."""
+    try:
+        with (
+            Monty(binary_path=wrapper, max_processes=1, request_timeout=_TRY_S) as pool,
+            pool.checkout() as s,
+        ):
+            return "" if s.feed_run("1 + 1") == 1 + 1 else "the worker answered wrongly"
+    except (OSError, RuntimeError, MontyError) as error:
+        return f"bubblewrap does not work here: {_complaint(wrapper) or str(error)[:_REASON_CHARS]}"
+
+
+def _complaint(wrapper: Path) -> str:
+    try:
+        done = subprocess.run(
+            [wrapper, "--version"], capture_output=True, text=True, timeout=_TRY_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)[:_REASON_CHARS]
+    return done.stderr.strip()[:_REASON_CHARS] if done.returncode else ""

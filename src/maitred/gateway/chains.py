@@ -1,0 +1,252 @@
+"""Chains as the gateway runs them: a program, or calls written down, behind one answer.
+
+Every call inside takes the way of a call from outside, with the same checks, counts and limits. The engine
+is made with the first program and ends with the gateway; calls that are only written down need none.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import structlog
+from anyio import from_thread, to_thread
+
+from maitred.backends.base import Progress
+from maitred.config.settings import SAVED
+from maitred.disclosure.budget import estimate
+from maitred.disclosure.guide import GUIDE_TOKENS, chain_guide
+from maitred.errors import ToolWithheldError
+from maitred.execution.chain.account import Account, ChainRun
+from maitred.execution.chain.answer import MAX_OUTPUT_SIZE, ChainAnswer, Keep, answer, checked
+from maitred.execution.chain.base import ChainFault, ChainLimits, ChainProgram
+from maitred.execution.chain.forms import DirectCalls, read_form, unfenced
+from maitred.execution.chain.runner import ChainRunner, Target
+from maitred.execution.chain.saved import SavedChain
+from maitred.execution.chain.stubs import ModuleIndex
+from maitred.execution.results import ResultStore
+from maitred.gateway.calls import Calls, Within
+from maitred.gateway.context import Context
+from maitred.gateway.dryrun import DryRun
+from maitred.gateway.engine import LazyEngine, Open
+from maitred.gateway.menu import Menu
+from maitred.gateway.saved import read_saved
+from maitred.model.tools import Tool, ToolCall
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_MS: Final = 30_000
+LONGEST_MS: Final = 60_000
+_LARGE_BYTES = 50_000
+
+
+class Chains:
+    """Runs chains for a gateway, while it is `serving`."""
+
+    def __init__(
+        self,
+        context: Context,
+        menu: Menu,
+        calls: Calls,
+        *,
+        results: ResultStore,
+        open_sandbox: Open,
+    ) -> None:
+        self._context = context
+        self._menu = menu
+        self._calls = calls
+        self._results = results
+        self._dry = DryRun(context, calls, named=self._named, limits=self._limits)
+        self._engine = LazyEngine(open_sandbox)
+        self._inner = LazyEngine(open_sandbox)  # a chain may wait for a saved one, and must not starve it
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Run chains until the context is left, which ends every one and all processes."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._engine.keep)
+            tasks.start_soon(self._inner.keep)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def cage(self) -> str:
+        """Why chains run outside of bubblewrap; empty if they run inside. Makes the engine."""
+        return await self._engine.why_not_caged()
+
+    def modules(self) -> ModuleIndex:
+        """The modules that a program may import, one for each server whose tools may be shown."""
+        snapshot = self._context.snapshot
+        return self._menu.kept("modules", lambda: ModuleIndex(snapshot, self._context.visible_tools()))
+
+    def path(self, tool: Tool) -> str:
+        """How a program names a tool: `module.function`."""
+        return self.modules().path(tool)
+
+    def guide(self) -> str:
+        """How to write a chain, for agents, with the modules that there are now."""
+        settings = self._context.settings.chain
+        return chain_guide(
+            self.modules().servers,
+            calls=settings.max_calls,
+            in_flight=settings.max_in_flight,
+            cpu_s=settings.cpu_s,
+            budget_tokens=self._context.budget(GUIDE_TOKENS),
+        )
+
+    async def run(
+        self,
+        code: str,
+        *,
+        principal: str,
+        timeout_ms: int = DEFAULT_MS,
+        max_output_size: int = MAX_OUTPUT_SIZE,
+        dry_run: bool = False,
+        keep: bool = True,
+        progress: Progress | None = None,
+    ) -> ChainAnswer:
+        """Run a program, or calls in a short form; with `dry_run` say what is wrong, and call nothing.
+
+        Only a bug of ours raises: whatever is wrong with a chain, the answer says it. What of a result is not
+        shown is kept for the principal, unless nobody could ask for it.
+        """
+        size = max(max_output_size, 0)
+        tell = partial(checked, code=code, estimate=estimate, max_output_size=size, asked=dry_run)
+        wait_s = min(max(timeout_ms, 1), LONGEST_MS) / 1_000
+        program = await to_thread.run_sync(partial(self._read, self.modules(), code, types=dry_run))
+        if isinstance(program, ChainFault):
+            return tell([program])
+        if dry_run:
+            return tell(await self._looked_at(program, wait_s))
+        run = await self._runner(principal).run(program, timeout_s=wait_s, progress=progress)
+        _note(run, principal)
+        store = partial(self._results.keep, principal) if keep else _kept_nowhere
+        return await _told(run, code, store, size)
+
+    async def _looked_at(self, program: ChainProgram | DirectCalls, most_s: float) -> Sequence[ChainFault]:
+        with anyio.move_on_after(most_s):
+            if isinstance(program, DirectCalls):
+                return await self._dry.of_calls(program)
+            return await self._dry.of_program(program, await self._engine.check(program))
+        return [ChainFault(kind="timeout", message=f"The check took longer than {most_s:g} s.")]
+
+    def _read(self, index: ModuleIndex, code: str, *, types: bool) -> ChainProgram | DirectCalls | ChainFault:
+        """What is meant by a text, whose size is looked at before anything else is."""
+        most = self._limits().source_bytes
+        if len(code) > most or len(code.encode("utf-8", "surrogatepass")) > most:
+            return ChainFault(kind="size", message=f"The program is longer than {most:,} bytes.")
+        code = unfenced(code)
+        modules = index.used(code, types=types)
+        return read_form(code, modules) or ChainProgram(code=code, modules=modules, known=index.names)
+
+    async def run_saved(
+        self, name: str, call: ToolCall, *, principal: str, progress: Progress | None, within: Within | None
+    ) -> dict[str, Any]:
+        """Run a saved chain. One that only reads may only call what does.
+
+        The result is that of a tool: for a caller from outside an answer like that of any chain, and `within`
+        a chain, whose limits it shares, the plain value.
+
+        Raises:
+            ToolWithheldError: It is not what was reviewed.
+            ArgumentsError: The arguments do not fit its parameters.
+        """
+        spec = self._context.spec(SAVED)
+        async with self._context.pool.connection(SAVED):  # so that the list is looked at again
+            try:
+                chain = await to_thread.run_sync(read_saved, spec, name)
+            except ToolWithheldError:
+                self._context.keeper.tools_changed(SAVED)
+                raise
+            index = self.modules()
+            modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
+            program = chain.program(call.arguments, modules, known=index.names)
+            runner = self._runner(principal, saved=chain)
+            run = await runner.run(
+                program,
+                timeout_s=min(spec.timeouts.call_s, LONGEST_MS / 1_000),
+                progress=progress,
+                within=within.account if within else None,
+            )
+        if within:
+            return _value(run)
+        _note(run, principal, name)
+        keep = partial(self._results.keep, principal)
+        return (await _told(run, chain.code, keep, MAX_OUTPUT_SIZE)).to_result()
+
+    def _limits(self) -> ChainLimits:
+        settings = self._context.settings.chain
+        return ChainLimits(
+            cpu_s=settings.cpu_s,
+            memory_bytes=settings.memory_bytes,
+            calls=settings.max_calls,
+            in_flight=settings.max_in_flight,
+        )
+
+    def _runner(self, principal: str, saved: SavedChain | None = None) -> ChainRunner:
+        reads = saved is not None and saved.read_only
+
+        async def find(name: str) -> Target:
+            tool = await self._calls.found(self._named(name))
+            if reads and not tool.read_only:
+                raise ToolWithheldError(
+                    tool.name, "a chain that is saved as read-only cannot call what may write"
+                )
+
+            async def call(arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
+                return await self._calls.call(
+                    ToolCall(name=tool.name, arguments=arguments),
+                    principal=principal,
+                    within=Within(account=account, saved=saved is not None),
+                )
+
+            nested = self._context.is_saved(tool.server)
+            return Target(
+                name=tool.name, call=call, nested=nested, parameters=partial(self._calls.parameters, tool)
+            )
+
+        engine = self._inner if saved else self._engine
+        return ChainRunner(engine, find, limits=self._limits(), estimate=estimate)
+
+    def _named(self, name: str) -> str:
+        """The published name of a tool that may be written as `server.tool`."""
+        module, dot, function = name.partition(".")
+        if not dot or name in self._context.snapshot.by_name:
+            return name
+        tool = self.modules().tool(module, function)
+        return tool.name if tool else name
+
+
+async def _told(run: ChainRun, code: str, keep: Keep, size: int) -> ChainAnswer:
+    """The answer; that to a large result is put together beside the event loop."""
+    tell = partial(answer, run, code, estimate=estimate, max_output_size=size)
+    if max(run.outcome.bytes, sum(receipt.bytes for receipt in run.calls)) < _LARGE_BYTES:
+        return tell(keep=keep)
+    return await to_thread.run_sync(partial(tell, keep=lambda whole: from_thread.run_sync(keep, whole)))
+
+
+def _value(run: ChainRun) -> dict[str, Any]:
+    """What a chain gets of a saved one: its value, or why there is none."""
+    fault = run.outcome.fault
+    if fault is None:
+        return {"content": [], "structuredContent": run.outcome.value}
+    where = f"line {fault.line}: " if fault.line else ""
+    return {"content": [{"type": "text", "text": f"{where}{fault.message}"}], "isError": True}
+
+
+def _note(run: ChainRun, principal: str, saved: str = "") -> None:
+    """Write down that a chain ran."""
+    fault = run.outcome.fault
+    log.info(
+        "chain ended",
+        chain=run.chain_id,
+        saved=saved,
+        principal=principal,
+        calls=len(run.calls),
+        ms=round(run.ms),
+        fault=fault.kind if fault else "",
+    )
+
+
+def _kept_nowhere(_: dict[str, Any]) -> str:
+    return ""
