@@ -1,10 +1,13 @@
 """The catalog on disk: read as it was written, migrated, safe with two writers, and clear in its errors."""
 
+import asyncio
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -280,3 +283,22 @@ async def test_a_store_that_is_not_open_cannot_be_used() -> None:
     """A mistake in the program, and told as one."""
     with pytest.raises(RuntimeError, match="not open"):
         await open_full_store(":memory:").generation()
+
+
+async def test_a_write_that_is_given_up_leaves_nothing_that_runs_on(tmp_path: Path) -> None:
+    """Wherever it is given up: what runs on would keep the program from ending."""
+    async with open_full_store(tmp_path / "c.db") as store:
+        known = await store.load()
+        change = await plan(known, found("s", raw("s", "a")), Counter())
+        before = asyncio.all_tasks()
+
+        async def attempt() -> None:
+            await store.write(change, planned_on=known.generation)
+
+        for steps in range(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(attempt)
+                for _ in range(steps):
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+            assert asyncio.all_tasks() <= before

@@ -54,10 +54,11 @@ class SqlStore:
         sa.event.listen(engine.sync_engine, "begin", _begin)
         self._engine = engine
         try:
-            async with engine.connect() as connection:
-                revision = await connection.run_sync(_revision)
-            if revision != rows.HEAD:
-                await self._migrate()
+            with anyio.CancelScope(shield=True):  # see `_told`
+                async with engine.connect() as connection:
+                    revision = await connection.run_sync(_revision)
+                if revision != rows.HEAD:
+                    await self._migrate()
         except sa.exc.DatabaseError as error:
             await engine.dispose()
             fault = f"the catalog cannot be opened ({error.orig}); move it away to have it made anew"
@@ -97,9 +98,14 @@ class SqlStore:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn what the database raises into what a user can read."""
+        """Turn what the database raises into what a user can read; end what was begun.
+
+        Where a task is cancelled in the middle, the driver closes its connection twice, and the second time
+        never comes to an end: the whole program would not.
+        """
         try:
-            yield
+            with anyio.CancelScope(shield=True):
+                yield
         except sa.exc.SQLAlchemyError as error:
             raise StoreError(self._path, str(getattr(error, "orig", error))) from error
 
