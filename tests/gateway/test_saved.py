@@ -223,6 +223,9 @@ async def test_a_saved_chain_may_be_kept_and_has_its_form_for_each_caller(tmp_pa
     async with opened(settings, files) as gateway:
         outside = [said(await called(gateway, "loop")) for _ in range(2)]
         inside = [await gateway.chains.run(INSIDE, principal=LOCAL) for _ in range(2)]
+        (tmp_path / "loop.yaml").write_text(text_of("1", more="read_only: true\n"))
+        with pytest.raises(ToolWithheldError, match="changed since it was reviewed"):
+            await called(gateway, "loop")
 
     assert outside == [["files/read_file"]] * 2
     assert [answer.result for answer in inside] == [["files/read_file"]] * 2

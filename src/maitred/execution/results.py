@@ -102,7 +102,7 @@ class ResultStore:
         The oldest make room. A result that is one text is kept as that text, any other as indented JSON.
         """
         self._expire()
-        text = _only_text(result)
+        text = only_text(result)
         shown = compact(result, indent=2) if text is None else text
         data = shown.encode("utf-8", "surrogatepass")
         if len(data) > self.max_bytes:
@@ -298,7 +298,7 @@ def _at_most(text: str) -> int:
     return len(text) if text.isascii() else 2 * len(text)
 
 
-def _only_text(result: Mapping[str, Any]) -> str | None:
+def only_text(result: Mapping[str, Any]) -> str | None:
     """The text of a result that is nothing but one text."""
     blocks = _blocks(result)
     alone = len(blocks) == 1 and _type(blocks[0]) == "text"

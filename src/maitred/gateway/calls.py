@@ -19,6 +19,7 @@ from maitred.execution.chain.account import Account
 from maitred.execution.results import Shortener
 from maitred.gateway.context import Context
 from maitred.gateway.menu import Menu
+from maitred.gateway.saved import why_not_saved
 from maitred.model.tools import Tool, ToolCall, ToolKey
 
 log = structlog.get_logger(__name__)
@@ -135,10 +136,13 @@ class Calls:
         """
         if call.input_responses is not None or call.request_state is not None or not cacheable(tool):
             return 0.0
+        spec = self._context.spec(tool.server)
+        if self._context.is_saved(tool.server) and why_not_saved(spec, tool.key.name):
+            return 0.0  # it is not what was reviewed: the call says so
         choice = self._context.settings.tools.get(tool.key)
         if choice is not None and choice.cache_s is not None:
             return choice.cache_s
-        return self._context.spec(tool.server).cache_s if tool.read_only else 0.0
+        return spec.cache_s if tool.read_only else 0.0
 
     def check(self, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False) -> None:
         """Whether a tool may be called with these arguments.

@@ -32,7 +32,7 @@ from maitred.gateway.dryrun import DryRun
 from maitred.gateway.engine import LazyEngine, Open
 from maitred.gateway.menu import Menu
 from maitred.gateway.saved import read_saved
-from maitred.model.tools import Tool, ToolCall
+from maitred.model.tools import ToolCall
 
 log = structlog.get_logger(__name__)
 
@@ -78,10 +78,6 @@ class Chains:
         """The modules that a program may import, one for each server whose tools may be shown."""
         snapshot = self._context.snapshot
         return self._menu.kept("modules", lambda: ModuleIndex(snapshot, self._context.visible_tools()))
-
-    def path(self, tool: Tool) -> str:
-        """How a program names a tool: `module.function`."""
-        return self.modules().path(tool)
 
     def guide(self) -> str:
         """How to write a chain, for agents, with the modules that there are now."""

@@ -50,8 +50,9 @@ def whole(snapshot: Snapshot) -> list[ChainModule]:
 def paths(*tools: tuple[str, str]) -> dict[str, str]:
     """How a program names each tool: its name on its server -> `module.function`."""
     index = index_of(*tools)
-    snapshot = snapshot_of([raw(server, name) for server, name in tools])
-    return {tool.key.name: index.path(tool) for tool in snapshot.tools}
+    found = [(module, name) for module, functions in index.names.items() for name in functions]
+    named = {f"{module}.{name}": index.tool(module, name) for module, name in found}
+    return {tool.key.name: path for path, tool in named.items() if tool}
 
 
 def function(**fields: Any) -> ChainFunction:
@@ -143,7 +144,8 @@ def test_the_name_of_a_tool_is_the_same_whoever_sees_it() -> None:
 
     part = ModuleIndex(snapshot, seen)
 
-    assert part.path(seen[0]) == whole.path(seen[0])
+    (name,) = part.names["s"]
+    assert part.tool("s", name) == whole.tool("s", name) == seen[0]
     assert list(part.servers) == ["s"]
     assert [one.tool for one in part.module("s").functions] == [seen[0].name]
 

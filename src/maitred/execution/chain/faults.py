@@ -24,12 +24,13 @@ _SCREEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?
 _UNSUPPORTED = "NotImplementedError: The monty syntax parser does not yet support "
 _SOURCE = "<python-input"
 _DIAGNOSTIC = re.compile(r"main\.py:(\d+):(\d+): \w+\[([\w-]+)\] (.*)")
-_GUESSES = frozenset(("possibly-missing-attribute", "possibly-unresolved-reference", "unsupported-operator"))
+_GUESSES = frozenset(("possibly-missing-attribute", "possibly-unresolved-reference"))
 _LOOSE = (
     r"Expected `.*Literal\[.*`, found `(Literal)?[sS]tr(ing)?`",  # which one is known only when it runs
     r"Expected `int.*found `float",  # which may be whole
     r"Expected `_.*`, found `dict\[",  # a dict that was made step by step
     r"attribute `\w+` .*`None`|`None` has no attribute|on `.*\| None`",  # such as what `re.search` gives
+    r"is not supported between .*\bNone\b",  # the same
 )
 _TOP_RETURN = "`return` statement outside of a function"
 

@@ -64,13 +64,6 @@ def plain(result: Mapping[str, Any], limits: ChainLimits) -> Any:
     return values if len(values) > 1 else values[0] if values else None
 
 
-def only_text(result: Mapping[str, Any]) -> str | None:
-    """The text of a result of nothing else."""
-    content = result.get("content")
-    blocks = content if isinstance(content, list) and not result.get("structuredContent") else []
-    return str(blocks[0]["text"]) if len(blocks) == 1 and _is_text(blocks[0]) else None
-
-
 def is_cached(result: Mapping[str, Any]) -> bool:
     """Whether a result came from the cache."""
     meta = result.get("_meta")

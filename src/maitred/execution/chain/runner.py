@@ -31,8 +31,9 @@ from maitred.execution.chain.base import (
 )
 from maitred.execution.chain.bounds import TooBigError, crossing
 from maitred.execution.chain.forms import DirectCalls
-from maitred.execution.chain.plain import FailedError, is_cached, only_text, plain, reason
+from maitred.execution.chain.plain import FailedError, is_cached, plain, reason
 from maitred.execution.outline import Estimate, compact
+from maitred.execution.results import only_text
 
 
 @dataclass(frozen=True, kw_only=True)

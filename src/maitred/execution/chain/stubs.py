@@ -74,10 +74,6 @@ class ModuleIndex:
         """The tool behind a function of a module, if there is one."""
         return self._functions(self.servers[module]).get(function) if module in self.servers else None
 
-    def path(self, tool: Tool) -> str:
-        """How a program names a tool: `module.function`."""
-        return f"{self._module_of[tool.server]}.{self._names(tool.server)[tool.name]}"
-
     def used(self, code: str, *, types: bool = True) -> list[ChainModule]:
         """Those modules that a program names, with the functions that it names and the types they need.
 
