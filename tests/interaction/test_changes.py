@@ -21,7 +21,6 @@ from tests.interaction.harness import (
     cli,
     faulty,
     listed,
-    menu,
     over_stdio,
     serving,
     text_of,
@@ -220,7 +219,8 @@ async def until_found(watcher: Watcher, name: str) -> None:
     with anyio.fail_after(WAIT_S):
         while True:
             ring = watcher.bell.next()
-            if name in await menu(watcher.client, "search_tools", phrases=["add a tool"], server="second"):
+            asked = {"phrases": ["add a tool"], "server": "second"}  # refused until the server is known
+            if name in text_of(await watcher.client.call_tool("search_tools", asked)):
                 return
             await ring.wait()
 
