@@ -7,6 +7,7 @@ import anyio.lowlevel
 import bpe_openai  # type: ignore[import-untyped, unused-ignore]
 import psutil
 import pytest
+from tests.support.processes import below
 
 from maitred.catalog.counting import count_tokens
 from maitred.catalog.tokens import TokenWorker
@@ -32,7 +33,7 @@ async def worker() -> AsyncIterator[TokenWorker]:
 
 def workers() -> list[psutil.Process]:
     """The worker processes that this process has now."""
-    return [child for child in psutil.Process().children() if "maitred.catalog.counting" in child.cmdline()]
+    return [process for process, _, command in below() if "maitred.catalog.counting" in command]
 
 
 async def test_the_worker_counts_what_this_process_would_count(worker: TokenWorker) -> None:

@@ -18,11 +18,11 @@ from typing import IO, Any, Literal
 import anyio
 import anyio.abc
 import httpx2
-import psutil
 from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from tests.support.processes import below
 
 Json = dict[str, Any]
 Mode = Literal["legacy", "auto"]
@@ -94,15 +94,8 @@ class HttpGateway:
 
 def server_processes(pid: int) -> list[str]:
     """The command lines of the programs below a gateway, without its warden and its token counter."""
-    found = []
-    for child in psutil.Process(pid).children(recursive=True):
-        try:
-            line = " ".join(child.cmdline())
-        except psutil.NoSuchProcess:
-            continue
-        if "warden.py" not in line and "anyio.to_process" not in line:
-            found.append(line)
-    return found
+    lines = [" ".join(command) for _, _, command in below(pid)]
+    return [line for line in lines if "warden.py" not in line and "anyio.to_process" not in line]
 
 
 def serve_command(config: Path, *options: str) -> list[str]:

@@ -6,7 +6,6 @@ the language also to the engine alone, without a jail around it.
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from mcp.server.lowlevel import Server
 from tests.execution.chain.attacks import ALL, filled
 from tests.gateway.rig import settings_of
+from tests.support.processes import named
 
 from maitred.config.settings import Chain, Search
 from maitred.execution.chain.answer import MAX_OUTPUT_SIZE
@@ -230,8 +230,7 @@ async def no_process_left() -> None:
 
 
 def workers() -> list[psutil.Process]:
-    names = {"monty", "bwrap", "worker"}
-    return [p for p in psutil.Process(os.getpid()).children(recursive=True) if p.name() in names]
+    return named({"monty", "bwrap", "worker"})
 
 
 WAITING = {

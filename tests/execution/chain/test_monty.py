@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import psutil
 import pytest
+from tests.support.processes import kill_named, named
 
 from maitred.execution.chain.base import (
     ChainFunction,
@@ -285,18 +285,14 @@ async def test_nothing_of_one_chain_is_left_for_the_next(sandbox: MontySandbox) 
 
 async def test_a_killed_worker_is_replaced(sandbox: MontySandbox) -> None:
     for _ in range(3):
-        for child in psutil.Process().children(recursive=True):
-            if child.name() in WORKERS:
-                child.kill()
+        kill_named(WORKERS)
         outcomes = [await run(sandbox, "1") for _ in range(2)]
         assert outcomes[-1].value == 1
 
 
 async def test_a_worker_that_is_killed_in_the_middle_is_a_crash(sandbox: MontySandbox) -> None:
     async def call(_tool: str, _arguments: Mapping[str, Any]) -> None:
-        for child in psutil.Process().children(recursive=True):
-            if child.name() in WORKERS:
-                child.kill()
+        kill_named(WORKERS)
 
     outcome = await sandbox.run(ChainProgram(code='await call_tool("a")\nreturn 1'), call, LIMITS)
     assert outcome.fault is not None
@@ -333,7 +329,7 @@ async def test_leaving_while_a_chain_runs_ends_every_process() -> None:
             tasks.start_soon(sandbox.run, ChainProgram(code=code), call, ChainLimits(cpu_s=30))
             await begun.wait()
             tasks.cancel_scope.cancel()
-        while [p for p in psutil.Process().children(recursive=True) if p.name() in {*WORKERS, "bwrap"}]:
+        while named({*WORKERS, "bwrap"}):
             await anyio.lowlevel.checkpoint()
 
 
