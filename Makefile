@@ -64,15 +64,15 @@ check: $(VENV)/dev ## format, lint, types, import contracts, docs
 	$(BIN)/ruff check src tests bench training
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/docs
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/docs
 
 format: $(VENV)/dev ## put the code in order
 	$(BIN)/ruff format src tests bench training
 	$(BIN)/ruff check --fix src tests bench training
 
-test: $(VENV)/dev servers $(SERVERS)/jail ## everything: checks, then all tests
+test: $(VENV)/dev servers $(SERVERS)/jail ## everything: checks, the tests of the docs among them, then all other tests
 	$(MAKE) check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore=tests/docs
 
 bench: $(VENV)/dev ## measure against a direct connection and against FastMCP's proxy
 	$(BIN)/python -m bench $(ARGS)

@@ -22,7 +22,7 @@ from maitred.errors import (
 )
 from maitred.gateway import Gateway
 from maitred.gateway.finder import MAX_LIMIT
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
@@ -251,7 +251,7 @@ async def test_info_on_too_many_tools_says_which_were_left_out(gateway: Gateway)
 @pytest.mark.parametrize("name", ["files__read_file", "read_file"])
 async def test_a_call_reaches_the_tool(gateway: Gateway, name: str) -> None:
     """By its published name, or by a raw name that only one server has."""
-    result = await gateway.call(ToolCall(name=name, arguments={"path": "/x"}), principal=LOCAL)
+    result = await gateway.call(ToolCall(name=name, arguments={"path": "/x"}), viewer=LOCAL_USER)
 
     assert text_of(result) == "files/read_file {'path': '/x'}"
 
@@ -259,19 +259,19 @@ async def test_a_call_reaches_the_tool(gateway: Gateway, name: str) -> None:
 async def test_wrong_arguments_are_answered_with_the_parameters(gateway: Gateway) -> None:
     """So that the next try succeeds."""
     with pytest.raises(ArgumentsError, match=r'Its parameters: .*"required":\["path"\]'):
-        await gateway.call(ToolCall(name="read_file", arguments={}), principal=LOCAL)
+        await gateway.call(ToolCall(name="read_file", arguments={}), viewer=LOCAL_USER)
 
 
 async def test_an_unknown_tool_is_answered_with_the_nearest(gateway: Gateway) -> None:
     """A slip in the name is corrected at once."""
     with pytest.raises(ToolNotFoundError, match="Did you mean files__read_file"):
-        await gateway.call(ToolCall(name="files__read_files", arguments={}), principal=LOCAL)
+        await gateway.call(ToolCall(name="files__read_files", arguments={}), viewer=LOCAL_USER)
 
 
 async def test_a_read_only_call_of_another_tool_is_refused(gateway: Gateway) -> None:
     """Its server has not marked it."""
     with pytest.raises(ToolWithheldError, match="read-only"):
-        await gateway.call(LOG, read_only=True, principal=LOCAL)
+        await gateway.call(LOG, read_only=True, viewer=LOCAL_USER)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ async def test_a_disabled_server_is_withheld_with_the_reason(tmp_path: Path) -> 
         assert (mode, [tool.name for tool in definitions]) == ("all", ["svn__log"])
         assert gateway.browse("server/git").text.startswith("(disabled in the configuration)\n")
         with pytest.raises(ToolWithheldError, match="'git' is disabled"):
-            await gateway.call(LOG, principal=LOCAL)
+            await gateway.call(LOG, viewer=LOCAL_USER)
 
 
 async def test_listeners_hear_that_a_server_was_disabled(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ async def test_a_tool_of_a_server_that_is_not_known_yet_is_never_unknown(tmp_pat
     call = LOG
     async with opened(settings, {"git": gate}) as gateway:
         with pytest.raises(ToolWithheldError, match="'git' is still starting"):
-            await gateway.call(call, principal=LOCAL)
+            await gateway.call(call, viewer=LOCAL_USER)
         answer = await gateway.search(["history"])
         assert answer.unread == {"git": "still starting"}
         assert gateway.browse("server/git").text.startswith("(still starting)")
@@ -344,7 +344,7 @@ async def test_a_tool_of_a_server_that_is_not_known_yet_is_never_unknown(tmp_pat
 
         gate.set()
         assert await gateway.settled(SOON_S)
-        assert text_of(await gateway.call(call, principal=LOCAL)) == "git/log {'path': '/'}"
+        assert text_of(await gateway.call(call, viewer=LOCAL_USER)) == "git/log {'path': '/'}"
         assert (await gateway.listing())[0] == "all"
 
 
@@ -355,7 +355,7 @@ async def test_a_call_waits_for_a_server_that_is_just_starting(tmp_path: Path) -
     async with opened(settings_of(tmp_path, "git", first_list_wait_s=SOON_S), {"git": gate}) as gateway:
 
         async def call() -> None:
-            results.append(await gateway.call(LOG, principal=LOCAL))
+            results.append(await gateway.call(LOG, viewer=LOCAL_USER))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
@@ -376,7 +376,7 @@ async def test_a_list_is_cut_into_pages_that_follow_each_other(tmp_path: Path) -
         names: list[str] = []
         cursor = ""
         while not sizes or cursor:
-            _, definitions, cursor = await gateway.listing(cursor)
+            _, definitions, cursor = await gateway.listing(after=cursor)
             sizes.append(len(definitions))
             names += [tool.name for tool in definitions]
 
@@ -393,4 +393,4 @@ async def test_a_server_that_is_configured_no_more_is_forgotten(tmp_path: Path) 
         assert [status.name for status in gateway.servers()] == ["svn"]
         assert list(gateway.snapshot.by_name) == ["svn__log"]
         with pytest.raises(ToolNotFoundError):
-            await gateway.call(ToolCall(name="git__commit", arguments={}), principal=LOCAL)
+            await gateway.call(ToolCall(name="git__commit", arguments={}), viewer=LOCAL_USER)

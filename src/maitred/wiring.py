@@ -7,9 +7,9 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import structlog
@@ -29,11 +29,16 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.catalog.placing import Placer
     from maitred.catalog.sqlite import SqliteStore
     from maitred.catalog.store import SqlStore
+    from maitred.disclosure.rules import RuleFunction
+    from maitred.disclosure.visibility import VisibilityTable
     from maitred.execution.chain.base import CagedSandbox
     from maitred.execution.results import ResultStore, Shortener
     from maitred.gateway import Gateway
-    from maitred.gateway.core import Parts
+    from maitred.gateway.menders import Menders
+    from maitred.gateway.parts import Parts
     from maitred.gateway.use_cases import Writer
+    from maitred.mediation.base import Middleware
+    from maitred.mediation.proof import Ranker
     from maitred.model.servers import ServerSpec
     from maitred.search.base import Embedder
     from maitred.search.engine import SearchEngine
@@ -43,42 +48,59 @@ log = structlog.get_logger(__name__)
 
 @asynccontextmanager
 async def open_gateway(
-    settings: Settings, *, in_process: "Mapping[str, Server] | None" = None
+    settings: Settings,
+    *,
+    in_process: "Mapping[str, Server] | None" = None,
+    rules: "Mapping[str, RuleFunction] | None" = None,
+    tool_middleware: "Middleware | None" = None,
+    asks_models: bool = True,
 ) -> "AsyncIterator[Gateway]":
     """Open a gateway: its catalog is loaded, its servers are started when they are needed.
 
     Args:
         settings: What `maitred.config.load` made of a file, or built by hand.
         in_process: SDK server objects by name, for specifications with transport `memory`.
+        rules: Visibility rules in Python, by the name that configurations use.
+        tool_middleware: Has the last word on the tools of each server when they are read: an async function,
+            tools -> tools, that changes names, titles, descriptions or schemas and drops or moves nothing.
+        asks_models: Whether a language model that mediation is to ask is asked in the background.
 
     Raises:
-        ConfigError: The catalog cannot be opened.
+        ConfigError: The catalog cannot be opened, or what the settings refer to has faults.
     """
     from maitred.gateway import Gateway
 
     async with plainly(), AsyncExitStack() as stack:
-        parts = await _make_parts(stack, settings, in_process or {})
+        parts = await _make_parts(
+            stack,
+            settings,
+            in_process or {},
+            make_mender=make_menders(settings, tool_middleware).make,
+            make_tables=partial(make_tables, rules=rules or {}),
+        )
         gateway = Gateway(settings, parts)
         await gateway.configure(settings)
         await gateway.figures.update_if_due()
         await stack.enter_async_context(gateway.chains.serving())
+        await stack.enter_async_context(gateway.mediation.serving(asks=asks_models))
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(gateway.figures.keep_up)
+        tasks.start_soon(gateway.visibility.keep_time)
         yield gateway
         tasks.cancel_scope.cancel()
 
 
 async def _make_parts(
-    stack: AsyncExitStack, settings: Settings, in_process: "Mapping[str, Server]"
+    stack: AsyncExitStack, settings: Settings, in_process: "Mapping[str, Server]", **made: Any
 ) -> "Parts":
-    """Open all that a gateway is made of, in the order in which it is not to be closed."""
+    """Open all that a gateway is made of but what is `made`, in the order in which it is not to be closed."""
     from maitred.catalog.keeper import Keeper
     from maitred.catalog.tokens import TokenWorker
     from maitred.catalog.usage import UsageRecorder
     from maitred.execution.cache import ResultCache
     from maitred.execution.subscriptions import Subscriptions
-    from maitred.gateway.core import Parts
     from maitred.gateway.events import Events
+    from maitred.gateway.parts import Parts
 
     pool = _make_pool(settings, in_process)
     catalog = await _load_catalog(await stack.enter_async_context(open_store(catalog_path(settings))))
@@ -104,6 +126,7 @@ async def _make_parts(
         make_placer=make_placer,
         open_writer=open_writer,
         make_sandbox=make_sandbox,
+        **made,
     )
 
 
@@ -171,6 +194,48 @@ def make_placer(settings: Settings) -> "Placer":
         embed_tools=lambda tools, schema: bundled().documents(documents(tools, schema)),
         embed_texts=lambda texts: bundled().queries(texts),
     )
+
+
+def make_tables(
+    settings: Settings, *, rules: "Mapping[str, RuleFunction]"
+) -> "Mapping[str, VisibilityTable]":
+    """What servers declare about visibility, with rules in Python from a program and from plug-ins.
+
+    Raises:
+        ConfigError: A declaration has faults; all are listed.
+    """
+    if not any(spec.visibility for spec in settings.servers.values()):
+        return {}
+    from maitred.disclosure.rules import RuleRegistry
+    from maitred.gateway.tables import read_tables
+
+    return read_tables(settings, RuleRegistry({**_plugged_rules(), **rules}))
+
+
+def _plugged_rules() -> "Mapping[str, RuleFunction]":
+    """The rules of installed packages, which name them as entry points; one that cannot be loaded is told."""
+    from importlib.metadata import entry_points
+
+    found = {}
+    for entry in entry_points(group="maitred.visibility_rules"):
+        try:
+            found[entry.name] = entry.load()
+        except Exception:  # a plug-in may fail in any way
+            log.exception("a visibility rule cannot be loaded", rule=entry.name)
+    return found
+
+
+def make_menders(settings: Settings, middleware: "Middleware | None") -> "Menders":
+    """What makes menders, with the memory of what models answered and of what was proven."""
+    from maitred.catalog.memos import SqliteMemos
+    from maitred.gateway.menders import Menders
+
+    def make_ranker() -> "Ranker":
+        from maitred.gateway.proving import SearchRanker
+
+        return SearchRanker(bundled())
+
+    return Menders(SqliteMemos(catalog_path(settings)), make_ranker, middleware=middleware)
 
 
 @asynccontextmanager
@@ -270,28 +335,39 @@ def _migrate(connection: "Connection", revision: str | None) -> None:
 
 
 async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
-    """Reload the configuration whenever its file changes; a file with faults is reported and not used.
+    """Reload the configuration whenever its file, or that of overrides, changes; faulty ones are not used.
 
     The `http` section keeps what the gateway was started with: the address cannot change while it listens.
     """
     from watchfiles import awatch
 
-    wanted = settings.source.absolute()
+    from maitred.gateway.menders import overrides_path
+
+    source = settings.source.absolute()
     applied = settings
-    async for changes in awatch(wanted.parent, recursive=False, step=100):
-        if not any(Path(changed) == wanted for _, changed in changes):
-            continue
-        try:
-            fresh = replace(load(settings.source), http=settings.http)
-        except ConfigError as error:
-            log.warning("the changed configuration is not used", reason=str(error))
-            continue
-        if fresh == applied:
-            continue
-        try:
-            await gateway.configure(fresh)
-        except StoreError as error:
-            log.warning("the changed configuration is taken over only in part", reason=error.reason)
-        else:
-            applied = fresh
-            log.info("configuration reloaded", path=str(settings.source))
+    while True:
+        overrides = overrides_path(applied)
+        folders = {path.parent for path in (source, overrides) if path and path.parent.is_dir()}
+        async for changes in awatch(*folders, recursive=False, step=100):
+            changed = {Path(path) for _, path in changes}
+            if source in changed or overrides in changed:
+                applied = await _reloaded(gateway, applied, again=overrides in changed)
+            if overrides_path(applied) != overrides:
+                break
+
+
+async def _reloaded(gateway: "Gateway", applied: Settings, *, again: bool) -> Settings:
+    """The settings in force after a change; `again` takes over what they refer to even if they are equal."""
+    try:
+        fresh = replace(load(applied.source), http=applied.http)
+        if fresh == applied and not again:
+            return applied
+        await gateway.configure(fresh)
+    except ConfigError as error:
+        log.warning("the changed configuration is not used", reason=str(error))
+    except StoreError as error:
+        log.warning("the changed configuration is taken over only in part", reason=error.reason)
+    else:
+        log.info("configuration reloaded", path=str(applied.source))
+        return fresh
+    return applied

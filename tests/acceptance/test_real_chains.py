@@ -19,7 +19,7 @@ from maitred.config.load import parse
 from maitred.errors import MaitredError
 from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 
@@ -133,7 +133,7 @@ class Direct:
         """The text of the answer, or of the error."""
         try:
             call = ToolCall(name=name, arguments=arguments)
-            result = await self._gateway.call(call, principal=LOCAL)
+            result = await self._gateway.call(call, viewer=LOCAL_USER)
             text = "\n".join(block.get("text", "") for block in result["content"])
         except MaitredError as error:
             result, text = {"isError": True}, str(error)
@@ -260,7 +260,7 @@ async def run(gateway: Gateway, code: str, **values: Any) -> ChainAnswer:
     """Run a program with some values written before it; it must not fail."""
     head = "".join(f"{name} = {value!r}\n" for name, value in values.items())
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(head + code, principal="tester")
+        answer = await gateway.chains.run(head + code, viewer=Viewer(principal="tester"))
     assert answer.ok, answer.text
     return answer
 

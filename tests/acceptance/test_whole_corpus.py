@@ -22,7 +22,7 @@ from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.errors import ArgumentsError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import Tool, ToolCall
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
@@ -132,7 +132,7 @@ async def _check_calls(gateway: Gateway, servers: list[dict[str, Any]]) -> None:
         async with limit:
             for tool in gateway.snapshot.by_server[server]:
                 try:
-                    result = await gateway.call(_call(gateway, tool), principal=LOCAL)
+                    result = await gateway.call(_call(gateway, tool), viewer=LOCAL_USER)
                 except ArgumentsError as error:
                     refused.extend([tool.name] if error.schema else [])
                     continue

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maitred.config.choices import set_category, unset_category
+from maitred.config.choices import set_choice, unset_choice
 from maitred.config.edit import remove_server
 from maitred.config.load import load, parse
 from maitred.errors import ConfigError
@@ -51,7 +51,7 @@ def test_a_choice_is_written_whatever_the_layout(tmp_path: Path, layout: str) ->
     path = write(tmp_path, text)
     before = parse(path, text)
 
-    set_category(path, ADD, "data")
+    set_choice(path, ADD, "category", "data")
 
     after = load(path)
     changed = path.read_bytes().decode()
@@ -70,11 +70,11 @@ def test_a_choice_that_is_taken_back_leaves_the_others(tmp_path: Path, layout: s
     """A second time there is none, and the file stays as it is."""
     path = write(tmp_path, LAYOUTS[layout])
     before = load(path).tools
-    set_category(path, ADD, "data")
+    set_choice(path, ADD, "category", "data")
 
-    assert unset_category(path, ADD)
+    assert unset_choice(path, ADD, "category")
     left = path.read_bytes()
-    assert not unset_category(path, ADD)
+    assert not unset_choice(path, ADD, "category")
 
     assert path.read_bytes() == left
     after = load(path).tools
@@ -86,7 +86,7 @@ def test_a_second_choice_replaces_the_first(tmp_path: Path) -> None:
     """Only the value changes: the remark behind it stays."""
     path = write(tmp_path, LAYOUTS["chosen"])
 
-    set_category(path, ADD, "data")
+    set_choice(path, ADD, "category", "data")
 
     assert path.read_text() == LAYOUTS["chosen"].replace("'ai'", '"data"')
 
@@ -99,10 +99,10 @@ def test_names_of_any_kind_can_be_chosen_for(tmp_path: Path) -> None:
     ]
 
     for key in odd:
-        set_category(path, key, "data")
+        set_choice(path, key, "category", "data")
 
     assert {key: choice.category for key, choice in load(path).tools.items()} == dict.fromkeys(odd, "data")
-    assert all(unset_category(path, key) for key in odd)
+    assert all(unset_choice(path, key, "category") for key in odd)
     assert load(path).tools == {}
 
 
@@ -111,7 +111,7 @@ def test_a_category_that_does_not_exist_is_not_written(tmp_path: Path) -> None:
     path = write(tmp_path, SERVERS)
 
     with pytest.raises(ConfigError, match="is no category"):
-        set_category(path, ADD, "datta")
+        set_choice(path, ADD, "category", "datta")
 
     assert path.read_text() == SERVERS
 
@@ -122,7 +122,7 @@ def test_a_clients_file_holds_no_choices(tmp_path: Path) -> None:
     path.write_text(json.dumps({"mcpServers": {"counter": {"command": "counter"}}}))
 
     with pytest.raises(ConfigError, match="cannot hold choices for tools"):
-        set_category(path, ADD, "data")
+        set_choice(path, ADD, "category", "data")
 
 
 def test_a_server_is_removed_with_what_was_chosen_for_its_tools(tmp_path: Path) -> None:

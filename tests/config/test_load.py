@@ -104,7 +104,7 @@ disclosure: {mode: some}
         "line 12: limits.call_timeout_s: must be a number",
         "line 13: limits.max_pages: must be a whole number",
         "line 14: limits.max_tools: must be at least 1",
-        "line 15: disclosure.mode: must be 'auto', 'menu' or 'all'",
+        "line 15: disclosure.mode: must be 'auto', 'menu', 'all' or 'categories'",
     )
 
 

@@ -14,7 +14,7 @@ from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import ServerStatus
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 
@@ -43,7 +43,7 @@ class House:
         self.gateway = gateway
 
     async def call(self, name: str, /, **arguments: Any) -> dict[str, Any]:
-        return await self.gateway.call(ToolCall(name=name, arguments=arguments), principal=LOCAL)
+        return await self.gateway.call(ToolCall(name=name, arguments=arguments), viewer=LOCAL_USER)
 
     async def text(self, name: str, /, **arguments: Any) -> str:
         """The text that a call answers."""

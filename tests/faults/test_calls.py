@@ -10,7 +10,7 @@ from tests.backends.rig import SOON_S, eventually, is_gone
 from tests.faults.house import House, faulty, open_house
 
 from maitred.errors import CallTimeoutError, ConnectionLostError, MaitredError, ServerError
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -149,7 +149,7 @@ async def test_progress_reaches_the_caller_and_a_cancelled_call_is_cancelled_on_
 
     async def wait(seconds: float) -> None:
         call = ToolCall(name="s__wait", arguments={"seconds": seconds})
-        await house.gateway.call(call, progress=report, principal=LOCAL)
+        await house.gateway.call(call, progress=report, viewer=LOCAL_USER)
 
     async with open_house(tmp_path, {"s": faulty("slow-call", str(mark))}) as house:
         await wait(0.1)

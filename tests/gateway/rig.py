@@ -21,7 +21,7 @@ from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway
 from maitred.gateway.context import Context as GatewayContext
 from maitred.gateway.menu import Menu
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
@@ -160,7 +160,7 @@ async def until(gateway: Gateway, true: Callable[[], bool]) -> None:
 async def call(gateway: Gateway, name: str, times: int = 1) -> dict[str, Any]:
     """Call a tool so often; the last answer."""
     for _ in range(times):
-        answer = await gateway.call(ToolCall(name=name, arguments={"path": "/"}), principal=LOCAL)
+        answer = await gateway.call(ToolCall(name=name, arguments={"path": "/"}), viewer=LOCAL_USER)
     return answer
 
 

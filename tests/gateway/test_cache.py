@@ -12,7 +12,7 @@ from tests.gateway.rig import Upstream, opened, settings_of
 
 from maitred.errors import ArgumentsError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL, LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp.server import McpSurface
 
@@ -51,7 +51,7 @@ async def test_a_kept_answer_says_so_to_models_and_to_programs(tmp_path: Path) -
     """In a last text and in `_meta`; the answer before it says neither."""
     call = ToolCall(name="desk__read", arguments={"path": "/"})
     async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, _):
-        fresh, kept = await gateway.call(call, principal=LOCAL), await gateway.call(call, principal=LOCAL)
+        fresh, kept = await gateway.call(call, viewer=LOCAL_USER), await gateway.call(call, viewer=LOCAL_USER)
 
     assert "maitred/cached" not in (fresh.get("_meta") or {})
     assert kept["_meta"]["maitred/cached"] is True
@@ -75,11 +75,11 @@ async def test_a_call_that_may_write_forgets_what_its_server_told(tmp_path: Path
     other = ToolCall(name="other__read", arguments={"path": "/"})
     async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, _):
         await told(gateway, "read")
-        await gateway.call(other, principal=LOCAL)
+        await gateway.call(other, viewer=LOCAL_USER)
         await told(gateway, tool)
 
         assert await told(gateway, "read") == ["read / 2"]
-        assert (await gateway.call(other, principal=LOCAL))["content"][-1]["text"] == "[cached]"
+        assert (await gateway.call(other, viewer=LOCAL_USER))["content"][-1]["text"] == "[cached]"
 
 
 async def test_a_kept_call_that_writes_forgets_too_when_it_is_made(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_kept_answer_of_a_tool_that_writes_is_refused_to_a_reader(tmp_pa
         await told(gateway, "put")
         call = ToolCall(name="desk__put", arguments={"path": "/"})
         with pytest.raises(ToolWithheldError, match="read-only"):
-            await gateway.call(call, read_only=True, principal="ann")
+            await gateway.call(call, read_only=True, viewer=Viewer(principal="ann"))
 
 
 async def test_a_server_that_is_configured_otherwise_is_asked_again_at_once(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ async def test_a_server_cannot_call_its_answer_a_kept_one(tmp_path: Path) -> Non
     files.meta = {"maitred/cached": True, "theirs": 1}
     async with opened(settings_of(tmp_path, "files"), files) as gateway:
         call = ToolCall(name="files__read_file", arguments={"path": "/"})
-        direct = await gateway.call(call, principal="ann")
-        chain = await gateway.chains.run("files.read_file(path='/')", principal="ann")
+        direct = await gateway.call(call, viewer=Viewer(principal="ann"))
+        chain = await gateway.chains.run("files.read_file(path='/')", viewer=Viewer(principal="ann"))
 
     assert direct["_meta"]["theirs"] == 1
     assert "maitred/cached" not in direct["_meta"]
@@ -181,7 +181,7 @@ async def test_wrong_arguments_are_refused_before_the_cache(tmp_path: Path) -> N
     """With the parameters, as without a cache; nothing reaches the server."""
     async with at_desk(keeping(tmp_path, KEPT_S)) as (gateway, desk):
         with pytest.raises(ArgumentsError, match=r'Its parameters: .*"required":\["path"\]'):
-            await gateway.call(ToolCall(name="desk__read", arguments={}), principal=LOCAL)
+            await gateway.call(ToolCall(name="desk__read", arguments={}), viewer=LOCAL_USER)
 
         assert desk.made == {}
 
@@ -241,4 +241,17 @@ async def asked(
         """Nobody follows it."""
 
     surface = McpSurface(gateway, principal=principal)
-    return dict(await surface.call_tool({"name": name, "arguments": arguments}, "2025-11-25", report))
+    call = {"name": name, "arguments": arguments}
+    return dict(await surface.call_tool(call, "2025-11-25", report, surface.viewers.stateless))
+
+
+async def test_a_call_that_changes_facts_forgets_what_its_server_told(tmp_path: Path) -> None:
+    """It changes the state that others were asked about, whatever its server says of it."""
+    declared = {"facts": {"read": False}, "on_success": {"read": {"read": True}}}
+    settings = keeping(tmp_path, put=KEPT_S)
+    changing = replace(settings.servers["desk"], visibility=declared)
+    async with at_desk(replace(settings, servers={**settings.servers, "desk": changing})) as (gateway, _):
+        await told(gateway, "put")
+        assert await told(gateway, "put") == ["put / 1", "[cached]"]
+        await told(gateway, "read")
+        assert await told(gateway, "put") == ["put / 2"]

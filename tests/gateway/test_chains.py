@@ -13,6 +13,7 @@ from maitred.config.settings import Chain
 from maitred.errors import ResultNotFoundError
 from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
+from maitred.model.principals import Viewer
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def run(gateway: Gateway, code: str, principal: str = "ann", *, dry_run: bool = False) -> ChainAnswer:
-    return await gateway.chains.run(code, principal=principal, dry_run=dry_run)
+    return await gateway.chains.run(code, viewer=Viewer(principal=principal), dry_run=dry_run)
 
 
 async def test_a_program_calls_tools_of_every_kind(gateway: Gateway) -> None:

@@ -49,7 +49,7 @@ class Rig:
         self.events = Events(keeper, lambda: self.refused)
         self.ears = Ear(), Ear()
         for ear in self.ears:
-            self.events.listen(lists=ear.lists, resource=ear.resource)
+            self.events.listen(lists=ear.lists, resource=ear.resource, visibility=lambda: None)
 
 
 @pytest.fixture

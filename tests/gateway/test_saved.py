@@ -16,7 +16,7 @@ from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
 from maitred.execution.chain.saved import parse_saved
 from maitred.gateway import Gateway
 from maitred.model.categories import ToolChoice
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall, ToolKey
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ def saved_in(folder: Path, **texts: str) -> Settings:
 
 async def called(gateway: Gateway, name: str = "fetch", /, **arguments: Any) -> dict[str, Any]:
     """The result of a saved chain that is called as a tool."""
-    return await gateway.call(ToolCall(name=f"chains__{name}", arguments=arguments), principal=LOCAL)
+    return await gateway.call(ToolCall(name=f"chains__{name}", arguments=arguments), viewer=LOCAL_USER)
 
 
 def said(result: dict[str, Any]) -> Any:
@@ -58,7 +58,7 @@ async def test_a_saved_chain_is_found_described_and_called_like_any_tool(tmp_pat
         found = await gateway.search(["fetch the quarterly ledger"])
         page = gateway.browse("server/chains")
         result = await gateway.call(
-            ToolCall(name="chains__fetch", arguments={"where": "/a"}), principal=LOCAL
+            ToolCall(name="chains__fetch", arguments={"where": "/a"}), viewer=LOCAL_USER
         )
 
     assert found.results[0].tool.name == "chains__fetch"
@@ -102,8 +102,8 @@ async def test_a_chain_that_changed_before_is_not_listed_and_a_call_says_why(
 async def test_a_program_may_call_a_saved_chain_but_a_saved_chain_no_other(tmp_path: Path) -> None:
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS), twice=text_of(INDIRECT))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        direct = await gateway.chains.run(INDIRECT, principal="local")
-        nested = await gateway.call(ToolCall(name="chains__twice", arguments={}), principal=LOCAL)
+        direct = await gateway.chains.run(INDIRECT, viewer=Viewer(principal="local"))
+        nested = await gateway.call(ToolCall(name="chains__twice", arguments={}), viewer=LOCAL_USER)
 
     assert direct.ok, direct.text
     assert direct.result == "files/read_file"
@@ -115,7 +115,7 @@ async def test_a_chain_that_was_saved_as_reading_cannot_write(tmp_path: Path) ->
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS, "read_only: true\n"))
     async with opened(settings, Upstream("files", FILES)) as gateway:
         call = ToolCall(name="chains__fetch", arguments={"where": "/a"})
-        result = await gateway.call(call, read_only=True, principal=LOCAL)
+        result = await gateway.call(call, read_only=True, viewer=LOCAL_USER)
 
     assert result["isError"]
     assert "saved as read-only cannot call what may write" in result["content"][0]["text"]
@@ -171,7 +171,7 @@ async def test_a_saved_chain_inside_gives_its_value_and_lists_its_calls(tmp_path
     """What it did is what the chain did."""
     settings = saved_in(tmp_path, loop=text_of(LOOP.format(n=3)))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(f"return ({ASK})[0]", principal="ann")
+        answer = await gateway.chains.run(f"return ({ASK})[0]", viewer=Viewer(principal="ann"))
 
     assert answer.result == "files/read_file"
     assert [call.tool for call in answer.calls] == ["chains__loop", *["files__read_file"] * 3]
@@ -182,7 +182,7 @@ async def test_saved_chains_inside_share_the_limits_of_the_chain(tmp_path: Path)
     settings = replace(saved_in(tmp_path, loop=text_of(LOOP.format(n=4))), chain=Chain(max_calls=10))
     code = f"while True:\n    try:\n        {ASK}\n    except RuntimeError:\n        pass"
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(code, principal="ann")
+        answer = await gateway.chains.run(code, viewer=Viewer(principal="ann"))
 
     assert answer.fault is not None
     assert answer.fault.kind == "calls"
@@ -198,7 +198,7 @@ async def test_many_saved_chains_at_once_do_not_wait_for_each_other_for_ever(
     ask = f"call_tool('{name}', {{}})"
     code = f"import asyncio\nreturn await asyncio.gather(*[{ask} for n in range(8)])"
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(code, principal="ann")
+        answer = await gateway.chains.run(code, viewer=Viewer(principal="ann"))
 
     assert answer.result == [["files/read_file"]] * 8, answer.text
 
@@ -207,7 +207,7 @@ async def test_a_saved_chain_that_fails_inside_says_where(tmp_path: Path) -> Non
     """Its line, within the line that called it."""
     settings = saved_in(tmp_path, loop=text_of("x = 1\nreturn x['a']"))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(f"y = 1\n{INSIDE}", principal="ann")
+        answer = await gateway.chains.run(f"y = 1\n{INSIDE}", viewer=Viewer(principal="ann"))
 
     assert answer.fault is not None
     assert answer.fault.line == 2
@@ -222,7 +222,7 @@ async def test_a_saved_chain_may_be_kept_and_has_its_form_for_each_caller(tmp_pa
     files.hints = types.ToolAnnotations(read_only_hint=True)
     async with opened(settings, files) as gateway:
         outside = [said(await called(gateway, "loop")) for _ in range(2)]
-        inside = [await gateway.chains.run(INSIDE, principal=LOCAL) for _ in range(2)]
+        inside = [await gateway.chains.run(INSIDE, viewer=LOCAL_USER) for _ in range(2)]
         (tmp_path / "loop.yaml").write_text(text_of("1", more="read_only: true\n"))
         with pytest.raises(ToolWithheldError, match="changed since it was reviewed"):
             await called(gateway, "loop")

@@ -143,6 +143,33 @@ REQUIREMENTS: Mapping[str, Requirement] = (
         },
     )
     | _of(
+        "issue 6: categories",
+        {
+            "category:list": "In mode `categories` a list shows categories, and what calls the rest.",
+            "category:open": "An open category stands in the list of the connection that opened it.",
+            "category:stateless": "Stateless lists never change by a call; all is reached by `call_tool`.",
+            "category:tools-field": "The answer of a category has its definitions for programs.",
+            "category:cli": "`maitred call` opens a category as clients do.",
+            "category:few": "Below the break-even there are no categories.",
+            "result:tools-dropped": "Tools that a result brings are dropped by default.",
+            "result:tools-allowed": "If the operator allows them, they are listed and callable.",
+        },
+    )
+    | _of(
+        "issue 6",
+        {
+            "visibility:list": "A handshake client lists what makes sense now, and hears each change once.",
+            "visibility:stateless": "A list of the stateless era is the same whatever is called.",
+            "visibility:all": "With `visibility: all` everything is listed; calls keep to the rules.",
+            "visibility:refused": "A call of a hidden tool says why and what to do, on every way.",
+            "visibility:news": "A call that makes tools available names them.",
+            "visibility:search": "Search finds a hidden tool and says that it is not available now.",
+            "visibility:faults": "`serve` refuses faulty rules, and names all faults with line and key.",
+            "visibility:edited": "Edited rules reach clients while the gateway runs; the state stays.",
+            "visibility:doctor": "`doctor` names what is declared for tools that a server does not have.",
+        },
+    )
+    | _of(
         "docs/cli.md",
         {
             "add:command": "`add` writes a program with its arguments and variables.",
@@ -162,6 +189,12 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "doctor:faults": "`doctor` says what is wrong with each server, and what to do.",
             "doctor:named": "`doctor` looks at the named servers only.",
             "cli:version": "`--version` is one line.",
+            "mediate:diff": "`mediate --diff` shows tools before and after, by whom, and their proof.",
+            "mediate:choice": "`mediate --accept` and `--reject` write a person's choice into the file.",
+            "mediate:refused": "`mediate` refuses what cannot be done, and changes nothing.",
+            "mediate:ask": "`mediate --ask` alone has a model asked; it tells the cost before and after.",
+            "mediate:cost": "What an answer costs that cannot be used is told as well.",
+            "mediate:plain": "What a terminal would obey is not printed.",
         },
     )
     | _of(

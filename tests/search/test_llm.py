@@ -4,13 +4,12 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import pytest
 from anyio import to_thread
-from tests.support.openai_server import OpenAiServer, free_port, openai_server
+from tests.support.openai_server import OpenAiServer, Vendor, free_port
 
 from maitred.config.interpolate import resolver
 from maitred.config.settings import Search
@@ -24,7 +23,6 @@ pytest.importorskip("openai", reason=WHY)
 pytest.importorskip("anthropic", reason=WHY)
 pytestmark = pytest.mark.anyio
 
-Vendor = Literal["openai", "anthropic"]
 KEY = "sk-very-secret-key"
 QUERY = "open a pull request"
 CANDIDATES = [
@@ -33,19 +31,6 @@ CANDIDATES = [
     Candidate(name="get_file", line="Read a file."),
 ]
 CLOSE = [0.8, 0.79, 0.78]
-
-
-@pytest.fixture(params=["openai", "anthropic"])
-def vendor(request: pytest.FixtureRequest) -> Vendor:
-    """Each test runs on both protocols."""
-    chosen: Vendor = request.param
-    return chosen
-
-
-@pytest.fixture
-def server() -> Iterator[OpenAiServer]:
-    with openai_server() as running:
-        yield running
 
 
 def _make(vendor: Vendor, origin: str, *, key: str = "${THE_KEY}") -> LlmReranker:
@@ -181,7 +166,7 @@ async def test_a_first_search_does_not_wait_for_the_sdk(
     gate, loaded = threading.Event(), threading.Event()
     server.reply = "[2]"
     reranker = _make(vendor, server.origin)
-    connect = reranker._connect
+    connect = reranker._model._connect
 
     def slowly() -> Any:
         gate.wait(10)
@@ -189,7 +174,7 @@ async def test_a_first_search_does_not_wait_for_the_sdk(
         loaded.set()
         return client
 
-    monkeypatch.setattr(reranker, "_connect", slowly)
+    monkeypatch.setattr(reranker._model, "_connect", slowly)
 
     first = await _order(reranker, timeout_s=0.2)
     was_loaded = loaded.is_set()

@@ -2,12 +2,12 @@
 
 import json
 import traceback
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import anyio
 import pytest
-from tests.support.openai_server import OpenAiServer, free_port, openai_server
+from tests.support.openai_server import OpenAiServer, Vendor, free_port
 
 from maitred.config.interpolate import resolver
 from maitred.config.settings import UseCases
@@ -20,7 +20,6 @@ pytest.importorskip("openai", reason=WHY)
 pytest.importorskip("anthropic", reason=WHY)
 pytestmark = pytest.mark.anyio
 
-Vendor = Literal["openai", "anthropic"]
 KEY = "sk-very-secret-key"
 TOOLS = [
     Document(name="find_symbol", server="code", description="Find a symbol.", parameters=[("name", "")]),
@@ -29,19 +28,6 @@ TOOLS = [
 FIND = ["I want to find a function in my codebase", "I need to see where a class is"]
 SEND = ["I want to write to a customer"]
 GOOD = json.dumps({"1": FIND, "2": SEND})
-
-
-@pytest.fixture(params=["openai", "anthropic"])
-def vendor(request: pytest.FixtureRequest) -> Vendor:
-    """Each test runs on both protocols."""
-    chosen: Vendor = request.param
-    return chosen
-
-
-@pytest.fixture
-def server() -> Iterator[OpenAiServer]:
-    with openai_server() as running:
-        yield running
 
 
 def _make(vendor: Vendor, origin: str, *, key: str = "${THE_KEY}") -> PhraseWriter:

@@ -3,7 +3,12 @@
 It answers `POST /v1/chat/completions`, `/v1/embeddings` and `/v1/messages` as `behaviour` says, which may be
 changed between two requests:
 
-- `good`: chats answer with `reply`; embeddings count letters, and come in reverse order as is allowed
+- `good`: chats answer with `reply`, or what it makes of the request; embeddings count letters, and come in
+  reverse order as is allowed
+- `refusing`: HTTP 200 with a refusal instead of an answer
+- `cut`: as `good`, but the answer ended at the limit of tokens
+- `uncounted`: as `good`, but without counts of tokens, as some local servers answer
+- `limited`: HTTP 429, as when there were too many questions
 - `slow`: never answers; `hung_up` is set when the client gives up
 - `garbage`: HTTP 200 with a page of HTML
 - `empty`: HTTP 200 with JSON of another shape
@@ -15,13 +20,14 @@ import json
 import socket
 import string
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Literal
 
 Json = Mapping[str, Any]
+Vendor = Literal["openai", "anthropic"]
 LETTERS = string.ascii_lowercase + "."
 _LONGEST_WAIT_S = 20
 
@@ -41,11 +47,15 @@ class Request:
 
 @dataclass
 class OpenAiServer:
-    """A running server; `origin` has no path, `url` is what OpenAI's clients call the base URL."""
+    """A running server; `origin` has no path, `url` is what OpenAI's clients call the base URL.
+
+    `tokens` are those of a question and of an answer, as chats count them.
+    """
 
     origin: str
     behaviour: str = "good"
-    reply: str = "[1]"
+    reply: str | Callable[[Request], str] = "[1]"
+    tokens: tuple[int, int] = (1, 1)
     requests: list[Request] = field(default_factory=list)
     asked: threading.Event = field(default_factory=threading.Event)
     hung_up: threading.Event = field(default_factory=threading.Event)
@@ -60,25 +70,43 @@ class OpenAiServer:
             return 200, b"<html>It works!</html>", "text/html"
         if self.behaviour == "empty":
             return 200, b'{"object": "list"}', "application/json"
-        if self.behaviour == "failing":
+        if self.behaviour in {"failing", "limited"}:
             error = {"error": {"message": f"upstream refused {request.credentials}", "type": "server_error"}}
-            return 500, json.dumps(error).encode(), "application/json"
+            status = 500 if self.behaviour == "failing" else 429
+            return status, json.dumps(error).encode(), "application/json"
         return 200, json.dumps(self._good(request)).encode(), "application/json"
 
     def _good(self, request: Request) -> Json:
         model = request.body["model"]
         if request.path == "/v1/embeddings":
             return {"object": "list", "model": model, "data": self._embeddings(request.body["input"])}
-        if request.path == "/v1/messages":
-            content = [{"type": "text", "text": self.reply}]
-            usage = {"input_tokens": 1, "output_tokens": 1}
-            return {
-                "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": content,
-                "stop_reason": "end_turn", "stop_sequence": None, "usage": usage,
-            }  # fmt: skip
-        message = {"role": "assistant", "content": self.reply}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return {"id": "1", "object": "chat.completion", "created": 0, "model": model, "choices": [choice]}
+        reply = self.reply if isinstance(self.reply, str) else self.reply(request)
+        return (self._anthropic if request.path == "/v1/messages" else self._openai)(model, reply)
+
+    def _anthropic(self, model: str, reply: str) -> Json:
+        content = [] if self.behaviour == "refusing" else [{"type": "text", "text": reply}]
+        reason = {"refusing": "refusal", "cut": "max_tokens"}.get(self.behaviour, "end_turn")
+        usage = {"input_tokens": self.tokens[0], "output_tokens": self.tokens[1]}
+        return {
+            "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": content,
+            "stop_reason": reason, "stop_sequence": None,
+            **({} if self.behaviour == "uncounted" else {"usage": usage}),
+        }  # fmt: skip
+
+    def _openai(self, model: str, reply: str) -> Json:
+        refused = self.behaviour == "refusing"
+        text = {"content": None, "refusal": "I cannot help."} if refused else {"content": reply}
+        reason = "length" if self.behaviour == "cut" else "stop"
+        choice = {"index": 0, "message": {"role": "assistant", **text}, "finish_reason": reason}
+        usage = {
+            "prompt_tokens": self.tokens[0],
+            "completion_tokens": self.tokens[1],
+            "total_tokens": sum(self.tokens),
+        }
+        return {
+            "id": "1", "object": "chat.completion", "created": 0, "model": model, "choices": [choice],
+            **({} if self.behaviour == "uncounted" else {"usage": usage}),
+        }  # fmt: skip
 
     def _embeddings(self, texts: Sequence[str]) -> Sequence[Json]:
         rows: list[list[float]] = [letters(text) for text in texts]

@@ -7,9 +7,12 @@ only their titles and descriptions are cleaned, never a value that a caller has 
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from maitred.model.tools import RawTool, ToolKey
+
+TOOLS_KEY: Final = "maitred/tools"
+"""Where the `_meta` of a result repeats its field `tools`, which the SDK drops on either side."""
 
 _MAX_DEPTH = 200
 _TEXT_KEYS = frozenset({"title", "description", "$comment"})

@@ -314,7 +314,7 @@ class BackendPool:
 
     async def configure(self, specs: Mapping[str, ServerSpec], eras: Mapping[str, EraChoice]) -> None:
         """Make the pool hold exactly these servers; what changed or is gone is stopped, the rest stays up."""
-        gone = {n: o for n, o in self._owners.items() if n not in specs or specs[n] != o.spec}
+        gone = {n: o for n, o in self._owners.items() if n not in specs or specs[n].run != o.spec.run}
         for name in gone:
             del self._owners[name]
         for name, spec in specs.items():
@@ -322,6 +322,8 @@ class BackendPool:
                 era = spec.era if spec.era != "auto" else eras.get(name, "auto")
                 self._owners[name] = Owner(self, spec, self._make, era, gone.get(name))
         await self._retire(list(gone.values()))
+        for name in gone.keys() & specs.keys():
+            self.listener.health_changed(name)
 
     @staticmethod
     async def _retire(owners: list[Owner]) -> None:

@@ -8,19 +8,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import anyio.abc
 import structlog
 
 from maitred.backends.base import ServerPool
+from maitred.catalog.brought import BroughtTools
 from maitred.catalog.live import LiveCatalog
+from maitred.catalog.mending import Mender, remending, with_mendings
 from maitred.catalog.placing import Placer, replacement, with_placements
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sync import CountTokens, Discovery, failure, plan, removal
 from maitred.errors import MaitredError, StoreError
 from maitred.model.servers import ServerSpec
+from maitred.model.tools import ToolKey
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +53,9 @@ class Keeper:
         self._count = count
         self._specs: Mapping[str, ServerSpec] = {}
         self._placer: Placer | None = None
+        self._mender: Mender | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._brought = BroughtTools()
         self._busy: set[str] = set()
         self._again: set[str] = set()
         self._false_alarms: dict[str, tuple[float, float]] = {}
@@ -62,6 +67,8 @@ class Keeper:
         self.discovering: set[str] = set()
         self.on_settled: Callable[[], None] = lambda: None
         """Called when the last first discovery has ended: what is listed may depend on it."""
+        self.on_synced: Callable[[str], None] = lambda _: None
+        """Called with each server whose tools were found changed; must not block."""
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
@@ -78,21 +85,28 @@ class Keeper:
         tasks.cancel_scope.cancel()
         return await tasks.__aexit__(kind, error, trace)
 
-    async def configure(self, specs: Mapping[str, ServerSpec], placer: Placer) -> None:
+    async def configure(self, specs: Mapping[str, ServerSpec], placer: Placer, mender: Mender) -> None:
         """Forget servers that are not configured any more; discover those not known yet in the background.
 
-        So are tools placed anew where `placer` goes by other rules than those that placed them.
+        So are tools mended and placed anew where `mender` and `placer` go by other rules than before.
         """
         self._specs = specs
         self._placer = placer
+        self._mender = mender
+        for name in self._brought.servers:
+            if name not in specs or not specs[name].result_tools:
+                self._brought.forget(name)
+                self._schedule(name, 0.0)
 
         async def forget(snapshot: Snapshot) -> Change:
             return removal(snapshot, specs)
 
         await self._catalog.change(forget)
-        if self._tasks is not None and self._catalog.snapshot.placed_by != placer.fingerprint:
+        snapshot = self._catalog.snapshot
+        as_before = (snapshot.placed_by, snapshot.mended_by) == (placer.fingerprint, mender.fingerprint)
+        if self._tasks is not None and not as_before:
             self._placed = anyio.Event()
-            self._tasks.start_soon(self._place_all, placer, self._placed)
+            self._tasks.start_soon(self._arrange, placer, mender, self._placed)
         for name in self.unknown():
             if self._tasks is not None and name not in self._busy and name not in self.discovering:
                 self.discovering.add(name)
@@ -146,6 +160,7 @@ class Keeper:
 
     def started(self, server: str) -> None:
         """A server was started for a call: look whether its tools are still what the catalog says."""
+        self._brought.forget(server)
         if server not in self._busy:
             self._schedule(server, _DEBOUNCE_S)
 
@@ -204,6 +219,8 @@ class Keeper:
             if self._specs.get(server) != spec:
                 return Change()  # the configuration changed in the meantime
             change = await plan(snapshot, found, self._count)
+            if self._mender:
+                change = await with_mendings(snapshot, change, [server], self._mender, self._count)
             placer = self._placer
             return await with_placements(snapshot, change, server, placer) if placer else change
 
@@ -213,6 +230,8 @@ class Keeper:
             log.warning("what was discovered cannot be kept", server=server, reason=error.reason)
             return Report(server=server, tools=len(found.tools), error=str(error))
         changed = len([tool for tool in change.tools if tool.server == server])
+        if changed or change.removed_tools:
+            self.on_synced(server)
         return Report(
             server=server,
             tools=len(found.tools),
@@ -220,6 +239,33 @@ class Keeper:
             removed=len(change.removed_tools),
             notes=change.servers[0].notes if change.servers else (),
         )
+
+    async def remend(self, servers: Sequence[str]) -> None:
+        """Mend and place the tools of servers anew, since more is known of them than before.
+
+        Raises:
+            StoreError: The outcome cannot be kept.
+        """
+
+        async def planned(snapshot: Snapshot) -> Change:
+            mender, placer = self._mender, self._placer
+            if mender is None or placer is None:
+                return Change()
+            known = [server for server in servers if server in snapshot.by_server]
+            change = await with_mendings(snapshot, Change(), known, mender, self._count)
+            for server in sorted({tool.server for tool in change.tools}):
+                change = await with_placements(snapshot, change, server, placer)
+            return change
+
+        await self._catalog.change(planned)
+
+    async def bring(self, server: str, definitions: Sequence[Any]) -> Sequence[ToolKey]:
+        """Take in tools that a result of a server brought, for as long as it runs; those that were taken."""
+        keys, fresh = self._brought.take(server, definitions)
+        known = self._catalog.snapshot.by_key
+        if fresh or not all(key in known for key in keys):  # another result may have brought them just now
+            await self.sync(server)
+        return keys
 
     async def _ask(self, spec: ServerSpec) -> Discovery:
         """What a server offers now."""
@@ -231,7 +277,7 @@ class Keeper:
                 return Discovery(
                     spec=spec,
                     facts=connection.facts,
-                    tools=listing.tools,
+                    tools=self._brought.beside(spec.name, listing.tools),
                     offers=more.offers,
                     notes=(*listing.notes, *more.notes),
                 )
@@ -250,16 +296,22 @@ class Keeper:
             log.warning("the failure cannot be recorded", server=spec.name, reason=error.reason)
         return Report(server=spec.name, error=reason)
 
-    async def _place_all(self, placer: Placer, done: anyio.Event) -> None:
-        """Place every tool by rules that have changed."""
+    async def _arrange(self, placer: Placer, mender: Mender, done: anyio.Event) -> None:
+        """Mend and place every tool by rules that have changed."""
 
-        async def planned(snapshot: Snapshot) -> Change:
-            return await replacement(snapshot, placer) if placer is self._placer else Change()
+        async def mended(snapshot: Snapshot) -> Change:
+            current = mender is self._mender
+            return await remending(snapshot, mender, self._count) if current else Change()
+
+        async def placed(snapshot: Snapshot) -> Change:
+            current = placer is self._placer
+            return await replacement(snapshot, placer, again=bool(fresh.tools)) if current else Change()
 
         try:
-            await self._catalog.change(planned)
+            fresh = await self._catalog.change(mended)
+            await self._catalog.change(placed)
         except StoreError as error:
-            log.warning("where the tools stand cannot be kept", reason=error.reason)
+            log.warning("how the tools are shown and where they stand cannot be kept", reason=error.reason)
         finally:
             done.set()
 

@@ -7,7 +7,7 @@ tools alone and not on the order in which they were found, and a new tool rename
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import quote, unquote
@@ -16,26 +16,28 @@ from maitred.model.offers import Offer
 from maitred.model.tools import ToolKey, content_hash
 
 MAX_NAME = 64
+_NOBODY: Mapping[ToolKey, str] = {}
 SEPARATOR = "__"
 RESOURCES = "maitred://resource/"
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 _HASH_DIGITS = 8
 
 
-def publish(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
-    """Name all tools at once.
+def publish(keys: Iterable[ToolKey], renamed: Mapping[ToolKey, str] = _NOBODY) -> dict[ToolKey, str]:
+    """Name all tools at once; `renamed` has the names that some have in place of those of their servers.
 
     Within a group that would share a name, the only member whose name needed no change keeps it; all others
     get their hash.
     """
-    names = {key: _plain(key) for key in keys}
+    wanted = {key: replace(key, name=renamed[key]) if key in renamed else key for key in keys}
+    names = {key: _plain(as_if) for key, as_if in wanted.items()}
     groups: dict[str, list[ToolKey]] = defaultdict(list)
     for key, plain in names.items():
         groups[plain].append(key)
     for plain, members in groups.items():
         if len(members) == 1 and len(plain) <= MAX_NAME:
             continue
-        exact = [key for key in members if _is_exact(key, plain)]
+        exact = [key for key in members if _is_exact(wanted[key], plain)]
         for key in members:
             if len(plain) > MAX_NAME or exact != [key]:
                 names[key] = _hashed(plain, key, _HASH_DIGITS)
@@ -46,6 +48,11 @@ def publish(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
 def prefix(server: str) -> str:
     """What the names of a server's tools start with, if they are not shortened."""
     return (_ILLEGAL.sub("_", server).strip("_") or "x") + SEPARATOR
+
+
+def unrenamed(key: ToolKey) -> str:
+    """The name that a tool which was given another one would have, if no hash were needed."""
+    return _plain(key)
 
 
 def publish_offers(offers: Sequence[Offer]) -> list[Offer]:

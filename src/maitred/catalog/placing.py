@@ -41,9 +41,12 @@ async def with_placements(snapshot: Snapshot, change: Change, server: str, place
     return replace(change, tools=list(fresh.values()), visible=True)
 
 
-async def replacement(snapshot: Snapshot, placer: Placer) -> Change:
-    """The change that places all tools by these rules; empty when they are the rules they stand by."""
-    if snapshot.placed_by == placer.fingerprint:
+async def replacement(snapshot: Snapshot, placer: Placer, *, again: bool = False) -> Change:
+    """The change that places all tools by these rules; empty when they are the rules they stand by.
+
+    With `again` they are placed in any case, since what is said of them is new.
+    """
+    if snapshot.placed_by == placer.fingerprint and not again:
         return Change()
 
     def place() -> list[Tool]:

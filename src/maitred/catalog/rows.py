@@ -12,10 +12,10 @@ from pydantic_core import from_json
 from maitred.model.categories import Placement
 from maitred.model.offers import Offer, OfferKey
 from maitred.model.servers import ServerFacts, ServerRecord
-from maitred.model.tools import Tool, ToolKey
+from maitred.model.tools import Mending, Tool, ToolKey
 from maitred.model.usage import Standing, Usage
 
-HEAD: Final = "0003"
+HEAD: Final = "0004"
 """The newest migration. A store that has it is opened without loading Alembic, which is slow to import."""
 
 SERVER_COLUMNS: Final = ("name", "fingerprint", "facts", "synced_at", "error", "notes")
@@ -36,10 +36,12 @@ TOOL_COLUMNS: Final = (
     "tags",
     "use_cases",
     "use_cases_by",
+    "mending",
+    "raw_input_hash",
 )
 OFFER_COLUMNS: Final = ("server", "kind", "key", "name", "definition")
 STANDING_COLUMNS: Final = ("server", "raw_name", "score", "level", "usage")
-STATE_COLUMNS: Final = ("placed_by", "tiers_at")
+STATE_COLUMNS: Final = ("placed_by", "tiers_at", "mended_by")
 SCHEMA_COLUMNS: Final = ("hash", "body")
 
 _json = lru_cache(maxsize=4_096)(from_json)
@@ -74,7 +76,14 @@ def tool(row: Sequence[Any]) -> Tool:
         placement=_placement(*row[10:14]),
         use_cases=_texts(row[14]),
         use_cases_by=row[15],
+        mending=None if row[16] == "{}" else _mending(row[16], row[17]),
     )
+
+
+def _mending(stored: str, input_hash: str) -> Mending:
+    values = from_json(stored)
+    tags, use_cases = values.pop("tags", ()), values.pop("use_cases", ())
+    return Mending(**values, tags=tuple(tags), use_cases=tuple(use_cases), input_hash=input_hash)
 
 
 @lru_cache(maxsize=4_096)

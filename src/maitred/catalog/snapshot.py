@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from maitred.catalog.names import unrenamed
 from maitred.model.offers import Offer, OfferKey, OfferKind
 from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, ToolKey
@@ -19,7 +20,7 @@ class Change:
     """What one write does to the catalog.
 
     Schemas are added when missing; those that nothing names any more are dropped. `offers` and `standings`
-    replace all that there were; `None` leaves them, as an empty text leaves `placed_by` and `tiers_at`.
+    replace all that there were; `None` leaves them, as an empty text leaves the marks of the state.
     `visible` says whether a reader could notice, and so whether the generation is raised.
     """
 
@@ -32,20 +33,22 @@ class Change:
     standings: Mapping[ToolKey, Standing] | None = None
     placed_by: str = ""
     tiers_at: str = ""
+    mended_by: str = ""
     visible: bool = True
 
     def __bool__(self) -> bool:
         rows = self.servers or self.removed_servers or self.tools or self.removed_tools
         whole = self.offers is not None or self.standings is not None
-        return bool(rows or whole or self.placed_by or self.tiers_at)
+        return bool(rows or whole or self.placed_by or self.tiers_at or self.mended_by)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """All servers and what they offer at one generation. `tools` and `offers` are sorted by published name.
 
-    `placed_by` is the fingerprint of the rules by which the tools stand in categories; `tiers_at` when the
-    standings were computed. A tool that was never called has no standing.
+    `placed_by` is the fingerprint of the rules by which tools stand in categories, `mended_by` of those by
+    which they were mended; `tiers_at` says when the standings were computed. A tool that was never called has
+    no standing.
     """
 
     generation: int = 0
@@ -56,6 +59,7 @@ class Snapshot:
     standings: Mapping[ToolKey, Standing] = field(default_factory=dict)
     placed_by: str = ""
     tiers_at: str = ""
+    mended_by: str = ""
 
     @cached_property
     def by_name(self) -> Mapping[str, Tool]:
@@ -82,6 +86,12 @@ class Snapshot:
         for tool in self.tools:
             groups.setdefault(tool.placement.category, []).append(tool)
         return {name: tuple(tools) for name, tools in groups.items()}
+
+    @cached_property
+    def formerly(self) -> Mapping[str, Tool]:
+        """Renamed tools by the published names that they would have otherwise; clients may know those."""
+        renamed = [tool for tool in self.tools if tool.mending is not None and tool.mending.rename]
+        return {name: tool for tool in renamed if (name := unrenamed(tool.key)) not in self.by_name}
 
     @cached_property
     def offers_by_name(self) -> Mapping[tuple[OfferKind, str], Offer]:
@@ -116,6 +126,7 @@ class Snapshot:
             standings=self.standings if change.standings is None else change.standings,
             placed_by=change.placed_by or self.placed_by,
             tiers_at=change.tiers_at or self.tiers_at,
+            mended_by=change.mended_by or self.mended_by,
         )
 
     def _tools_after(self, change: Change) -> tuple[tuple[Tool, ...], Mapping[str, bytes]]:
@@ -125,7 +136,7 @@ class Snapshot:
         for key in change.removed_tools:
             tools.pop(key, None)
         tools |= {tool.key: tool for tool in change.tools}
-        used = {digest for tool in tools.values() for digest in (tool.input_hash, tool.output_hash)}
+        used = {digest for tool in tools.values() for digest in tool.hashes}
         schemas = {k: v for k, v in (*self.schemas.items(), *change.schemas.items()) if k in used}
         return tuple(sorted(tools.values(), key=lambda tool: tool.name)), schemas
 

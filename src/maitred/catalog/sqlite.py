@@ -103,7 +103,7 @@ def _load(connection: sqlite3.Connection) -> Snapshot:
         by = f" ORDER BY {order}" if order else ""
         return connection.execute(f"SELECT {', '.join(columns)} FROM {table}{by}")  # noqa: S608  # our own names
 
-    placed_by, tiers_at = all_of("state", rows.STATE_COLUMNS).fetchone()
+    placed_by, tiers_at, mended_by = all_of("state", rows.STATE_COLUMNS).fetchone()
     return Snapshot(
         generation=_generation(connection),
         servers={row[0]: rows.record(row) for row in all_of("servers", rows.SERVER_COLUMNS)},
@@ -113,4 +113,5 @@ def _load(connection: sqlite3.Connection) -> Snapshot:
         standings=dict(map(rows.standing, all_of("standings", rows.STANDING_COLUMNS))),
         placed_by=placed_by,
         tiers_at=tiers_at,
+        mended_by=mended_by,
     )

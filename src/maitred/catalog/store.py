@@ -23,7 +23,7 @@ from maitred.catalog.tables import offers, schemas, servers, standings, state, t
 from maitred.errors import ConfigError, StoreError
 from maitred.model.offers import Offer
 from maitred.model.servers import ServerRecord
-from maitred.model.tools import Tool, ToolKey
+from maitred.model.tools import Mending, Tool, ToolKey
 from maitred.model.usage import Standing
 
 log = structlog.get_logger(__name__)
@@ -123,7 +123,7 @@ class SqlStore:
     async def _load(self) -> Snapshot:
         async with self._db.connect() as connection, connection.begin():
             generation = await _generation(connection)
-            [(placed_by, tiers_at)] = await _all(connection, state, rows.STATE_COLUMNS)
+            [(placed_by, tiers_at, mended_by)] = await _all(connection, state, rows.STATE_COLUMNS)
             server_rows = await _all(connection, servers, rows.SERVER_COLUMNS)
             tool_rows = await _all(connection, tools, rows.TOOL_COLUMNS, order="name")
             schema_rows = await _all(connection, schemas, rows.SCHEMA_COLUMNS)
@@ -138,6 +138,7 @@ class SqlStore:
             standings=dict(map(rows.standing, standing_rows)),
             placed_by=placed_by,
             tiers_at=tiers_at,
+            mended_by=mended_by,
         )
 
     async def write(self, change: Change, *, planned_on: int) -> int | None:
@@ -168,7 +169,8 @@ class SqlStore:
         )
         await _put(connection, tools, [_tool_row(tool) for tool in change.tools], ["server", "raw_name"])
         if change.removed_tools or change.removed_servers or change.tools:
-            used = sa.union(sa.select(tools.c.input_hash), sa.select(tools.c.output_hash))
+            hashes = (tools.c.input_hash, tools.c.output_hash, tools.c.raw_input_hash)
+            used = sa.union(*(sa.select(column) for column in hashes))
             await connection.execute(sa.delete(schemas).where(schemas.c.hash.not_in(used)))
         await self._apply_whole(connection, change)
 
@@ -183,7 +185,7 @@ class SqlStore:
             await connection.execute(sa.delete(standings))
             fresh = [_standing_row(key, standing) for key, standing in change.standings.items()]
             await _put(connection, standings, fresh, ["server", "raw_name"])
-        marks = {"placed_by": change.placed_by, "tiers_at": change.tiers_at}
+        marks = {name: getattr(change, name) for name in rows.STATE_COLUMNS}
         if marks := {name: mark for name, mark in marks.items() if mark}:
             await connection.execute(sa.update(state).where(state.c.id == 1).values(**marks))
 
@@ -276,7 +278,14 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
         "tags": list(tool.placement.tags),
         "use_cases": list(tool.use_cases),
         "use_cases_by": tool.use_cases_by,
+        "mending": _mending(tool.mending) if tool.mending else {},
+        "raw_input_hash": tool.mending.input_hash if tool.mending else "",
     }
+
+
+def _mending(mending: Mending) -> dict[str, Any]:
+    """What was done to a tool, but for the hash, which has a column of its own."""
+    return {name: value for name, value in asdict(mending).items() if name != "input_hash" and value}
 
 
 def _offer_row(offer: Offer) -> dict[str, Any]:

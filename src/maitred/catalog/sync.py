@@ -39,7 +39,7 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
     drafts = [_draft(raw, schemas, notes) for raw in found.tools]
     known = {tool.key: tool for tool in snapshot.by_server.get(found.spec.name, ())}
     fresh = [draft for draft in drafts if not _same(draft, known.get(draft.key))]
-    costs = await count([_definition(draft, schemas) for draft in fresh])
+    costs = await count([definition_text(draft, schemas) for draft in fresh])
     counted = {
         draft.key: replace(
             draft, cost_tokens=cost, name=_name(known.get(draft.key)), **_curated(known.get(draft.key))
@@ -49,7 +49,7 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
     merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
     others = {tool.key: tool for tool in snapshot.tools if tool.server != found.spec.name}
     same_keys = known.keys() == merged.keys()
-    named = merged if same_keys else _rename(others | merged)
+    named = merged if same_keys else named_anew(others | merged)
     changed = [tool for key, tool in named.items() if snapshot.by_key.get(key) != tool]
     removed = [key for key in known if key not in merged]
     before = snapshot.servers.get(found.spec.name)
@@ -60,7 +60,7 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
         synced_at=datetime.now(UTC).isoformat(timespec="seconds"),
         notes=tuple(notes),
     )
-    used = {digest for tool in changed for digest in (tool.input_hash, tool.output_hash)}
+    used = {digest for tool in changed for digest in tool.hashes}
     offers = _offers(snapshot, found)
     seen = changed or removed or offers is not None
     return Change(
@@ -94,7 +94,7 @@ def removal(snapshot: Snapshot, configured: Mapping[str, ServerSpec]) -> Change:
     if not gone:
         return Change()
     kept = {tool.key: tool for tool in snapshot.tools if tool.server in configured}
-    renamed = [tool for key, tool in _rename(kept).items() if snapshot.by_key[key] != tool]
+    renamed = [tool for key, tool in named_anew(kept).items() if snapshot.by_key[key] != tool]
     left = [offer for offer in snapshot.offers if offer.server in configured]
     offers = publish_offers(left) if len(left) < len(snapshot.offers) else None
     return Change(removed_servers=gone, tools=renamed, offers=offers)
@@ -141,7 +141,8 @@ def _name(tool: Tool | None) -> str:
 def _same(draft: Tool, known: Tool | None) -> bool:
     if known is None:
         return False
-    return replace(draft, name=known.name, cost_tokens=known.cost_tokens, **_curated(known)) == known
+    raw = known.raw
+    return replace(draft, name=raw.name, cost_tokens=raw.cost_tokens, **_curated(raw)) == raw
 
 
 def _curated(known: Tool | None) -> dict[str, Any]:
@@ -150,7 +151,7 @@ def _curated(known: Tool | None) -> dict[str, Any]:
     return {name: getattr(known, name) for name in names} if known else {}
 
 
-def _definition(tool: Tool, schemas: Mapping[str, bytes]) -> str:
+def definition_text(tool: Tool, schemas: Mapping[str, bytes]) -> str:
     """The definition as a model is given it, for counting: name, description, schemas, annotations."""
     parts = [f'{{"name":"{tool.key.server}__{tool.key.name}"']
     if tool.title:
@@ -165,6 +166,10 @@ def _definition(tool: Tool, schemas: Mapping[str, bytes]) -> str:
     return ",".join(parts) + "}"
 
 
-def _rename(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, Tool]:
-    names = publish(tools)
+def named_anew(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, Tool]:
+    """All tools of a catalog under the names that they have together."""
+    renamed = {
+        key: tool.mending.rename for key, tool in tools.items() if tool.mending and tool.mending.rename
+    }
+    names = publish(tools, renamed)
     return {k: tool if tool.name == names[k] else replace(tool, name=names[k]) for k, tool in tools.items()}

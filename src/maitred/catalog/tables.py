@@ -38,6 +38,8 @@ tools = sa.Table(
     sa.Column("tags", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("use_cases", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("use_cases_by", sa.String(10), nullable=False, server_default=""),
+    sa.Column("mending", sa.JSON, nullable=False, server_default="{}"),
+    sa.Column("raw_input_hash", sa.String(32), nullable=False, server_default=""),
 )
 
 schemas = sa.Table(
@@ -55,6 +57,15 @@ vectors = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 """Vectors of tools by the model that made them and the content they were made of; a cache, safe to lose."""
+
+memos = sa.Table(
+    "memos",
+    metadata,
+    sa.Column("key", sa.String(32), primary_key=True),
+    sa.Column("answer", sa.LargeBinary, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+)
+"""What transformers answered about tools, by the content it belongs to, and when (unix seconds); a cache."""
 
 offers = sa.Table(
     "offers",
@@ -119,6 +130,7 @@ state = sa.Table(
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("placed_by", sa.String(64), nullable=False, server_default=""),
     sa.Column("tiers_at", sa.String(40), nullable=False, server_default=""),
+    sa.Column("mended_by", sa.String(64), nullable=False, server_default=""),
 )
 """One row: the generation, raised by every write that a reader could notice; by which rules the tools were
-placed in categories; and when the tiers were computed."""
+placed in categories, and by which they were mended; and when the tiers were computed."""

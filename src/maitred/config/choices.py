@@ -1,4 +1,4 @@
-"""Write into a configuration file where a person wants a tool to stand, and take it out again.
+"""Write into a configuration file what a person chose for a tool, and take it out again.
 
 It changes only that one value, as `maitred.config.edit` changes servers, so comments and layout stay. A
 client's file cannot hold choices: it is not ours, and other programs read it.
@@ -7,7 +7,7 @@ client's file cannot hold choices: it is not ours, and other programs read it.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
@@ -20,37 +20,41 @@ from maitred.model.tools import ToolKey
 Tree = dict[str, Any]
 
 
-def set_category(path: Path, tool: ToolKey, category: str) -> None:
-    """Write `tools: <server>: <raw name>: category:` into the file; all else stays as it is.
+Choice = Literal["category", "mending"]
+"""The keys of a tool that can be written, each of them one word."""
+
+
+def set_choice(path: Path, tool: ToolKey, choice: Choice, value: str) -> None:
+    """Write `tools: <server>: <raw name>: <choice>: <value>` into the file; all else stays as it is.
 
     Raises:
         ConfigError: It is a client's file, the outcome would have faults (such as a category that does not
             exist), or the file cannot be read or written. The file is then as it was.
     """
-    keys = _keys(tool)
+    keys = _keys(tool, choice)
 
     def edit(text: str) -> str:
         document = _own(path, text)
         wanted = _copied(document.tree)
-        _put(wanted, keys, category)
+        _put(wanted, keys, value)
         depth = _depth(document, keys)
         if depth == len(keys):
-            edited = _with_value(document, text, keys, category)
+            edited = _with_value(document, text, keys, value)
         else:
             at = max(depth, 1)
-            edited = Layout(path, text, keys[:at]).added(keys[at], _nested(keys[at + 1 :], category))
+            edited = Layout(path, text, keys[:at]).added(keys[at], _nested(keys[at + 1 :], value))
         return _verified(path, edited, wanted)
 
     rewrite(path, edit, create=False)
 
 
-def unset_category(path: Path, tool: ToolKey) -> bool:
-    """Take the choice out again, with what held nothing else; false when there was none.
+def unset_choice(path: Path, tool: ToolKey, choice: Choice) -> bool:
+    """Take a choice out again, with what held nothing else; false when there was none.
 
     Raises:
-        ConfigError: As for `set_category`.
+        ConfigError: As for `set_choice`.
     """
-    keys = _keys(tool)
+    keys = _keys(tool, choice)
     found = False
 
     def edit(text: str) -> str:
@@ -70,8 +74,8 @@ def unset_category(path: Path, tool: ToolKey) -> bool:
     return found
 
 
-def _keys(tool: ToolKey) -> Sequence[str]:
-    return "tools", tool.server, tool.name, "category"
+def _keys(tool: ToolKey, choice: Choice) -> Sequence[str]:
+    return "tools", tool.server, tool.name, choice
 
 
 def _own(path: Path, text: str) -> Document:

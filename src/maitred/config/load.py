@@ -16,11 +16,13 @@ from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
 
 from maitred.config.document import Document, Keys, read_document, read_text
+from maitred.config.mediation import mediation_faults
 from maitred.config.saved import saved_spec
 from maitred.config.settings import (
     SAVED,
     CategoryEntry,
     Limits,
+    Mediation,
     SavedEntry,
     Seconds,
     Settings,
@@ -68,6 +70,8 @@ class ServerEntry:
     call_timeout_s: Seconds | None = None
     idle_stop_s: Seconds | None = None
     cache_s: Annotated[float, Ge(0)] = 0.0
+    result_tools: bool = False
+    visibility: Mapping[str, Any] = field(default_factory=dict)
 
 
 _SECTIONS: Mapping[str, Any] = {
@@ -134,7 +138,7 @@ def parse(path: Path, text: str) -> Settings:
     chains = {} if document.is_foreign else dict(check.chains(entries))
     servers = written if isinstance(written, dict) else {}
     check.places(categories, choices, {**servers, SAVED: None} if chains else servers)
-    sections = {name: check.value(kind, [name], document.tree.get(name)) for name, kind in _SECTIONS.items()}
+    sections = {name: check.section(name) for name in _SECTIONS}
     check.strangers()
     if check.faults:
         raise ConfigError(str(path), [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
@@ -232,6 +236,17 @@ class _Check:
                 self._add([*keys, *keys_below], fault)
             return None
 
+    def section(self, name: str) -> Any:
+        """The checked section of this name; `visibility: all` is short for one with that mode."""
+        raw = self._document.tree.get(name)
+        if name == "visibility" and isinstance(raw, str):
+            raw = {"mode": raw}
+        found = self.value(_SECTIONS[name], [name], raw)
+        if isinstance(found, Mediation):
+            for key, fault in mediation_faults(found):
+                self._add([name, key], fault)
+        return found
+
     def strangers(self) -> None:
         tree, key = self._document.tree, self._document.servers_key
         if self._document.is_foreign:
@@ -326,6 +341,8 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         era=entry.era,
         enabled=entry.enabled and not entry.disabled,
         cache_s=entry.cache_s,
+        result_tools=entry.result_tools,
+        visibility=entry.visibility,
         timeouts=timeouts,
     )
 

@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, MinLen
 
-from maitred.model.categories import Category, ToolChoice
+from maitred.model.categories import Category, MendingChoice, ToolChoice
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolKey
 
 Seconds = Annotated[float, Gt(0)]
-Mode = Literal["auto", "menu", "all"]
+Mode = Literal["auto", "menu", "all", "categories"]
 Family = Literal["gpt", "claude", "claude-4.7"]
 SAVED = "chains"
 """The server whose tools are the saved chains."""
@@ -38,7 +38,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Disclosure:
-    """What an agent is shown. `mode: auto` shows all tools while they cost less than `break_even_tokens`.
+    """What an agent is shown. `auto` and `categories` show all tools that cost less than `break_even_tokens`.
 
     Budgets are in o200k tokens; `model_family` names models that make more tokens of the same text.
     """
@@ -105,6 +105,43 @@ class Cache:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Mediation:
+    """How tools are made better before they are shown.
+
+    What persons wrote holds in any case: `overrides`, a file counted from the configuration file, goes before
+    `overrides_url`, whose content has the SHA-256 `overrides_checksum`. `auto_enhance` adds rules and, where
+    a provider is chosen, a language model, whose answers are fresh for `cache_ttl` hours. With `proof`, what
+    these two say is used only if search gets no worse by it.
+    """
+
+    auto_enhance: bool = False
+    rules: bool = True
+    mode: Literal["hybrid", "lazy", "eager"] = "hybrid"
+    llm_provider: Literal["none", "anthropic", "openai", "local"] = "none"
+    model: str = ""
+    url: str = ""
+    api_key: str = ""
+    cache_ttl: Annotated[float, Gt(0)] = 168.0
+    grouping_threshold: Annotated[int, Ge(1)] = 10
+    overrides: str = ""
+    overrides_url: str = ""
+    overrides_checksum: str = ""
+    proof: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visibility:
+    """How the rules of servers about when a tool makes sense decide what clients list.
+
+    `mode: all` lists every tool whatever its rule says; calls keep to the rules in either case. Changes
+    within `debounce_ms` are told to clients as one.
+    """
+
+    mode: Literal["dynamic", "all"] = "dynamic"
+    debounce_ms: Annotated[int, Ge(0)] = 100
+
+
+@dataclass(frozen=True, kw_only=True)
 class UseCases:
     """The language model that writes use cases of tools when it is asked to; see `maitred categories`."""
 
@@ -133,6 +170,7 @@ class ToolEntry:
     use_cases: tuple[str, ...] = ()
     pinned: bool = False
     cache_s: Annotated[float, Ge(0)] | None = None
+    mending: MendingChoice = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +206,8 @@ class Settings:
     chain: Chain = field(default_factory=Chain)
     cache: Cache = field(default_factory=Cache)
     use_cases: UseCases = field(default_factory=UseCases)
+    mediation: Mediation = field(default_factory=Mediation)
+    visibility: Visibility = field(default_factory=Visibility)
     categories: Mapping[str, Category] = field(default_factory=dict)
     tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)
     chains: Mapping[str, SavedEntry] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from maitred.model.servers import Health, ServerFacts, ServerSpec
 from maitred.model.tools import Band, Tool
 
 SEARCH_TOKENS = 1_500
+NOT_NOW = "not available now"
 _FEW = 5
 _NEAREST = 3
 _REASON = 80
@@ -18,19 +19,22 @@ _REASON = 80
 class FoundTool:
     """One search result: the tool, its call-ready line (or definition), and how well it fits.
 
-    `also` are the published names of tools that are the same but for their server.
+    `also` are the published names of tools that are the same but for their server; `why_not` says why it
+    makes no sense in the present state of its server, and what to do.
     """
 
     tool: Tool
     line: str
     band: Band = "strong"
     also: Sequence[str] = ()
+    why_not: str = ""
 
     @property
     def text(self) -> str:
         """What an agent reads of it."""
         elsewhere = f" (also: {', '.join(self.also[:_FEW])})" if self.also else ""
-        return f"{self.line}{elsewhere} [{self.band}]"
+        absent = f" [{NOT_NOW}: it {self.why_not}]" if self.why_not else ""
+        return f"{self.line}{elsewhere} [{self.band}]{absent}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 The words of a category count where they stand, most in a tool's name. Meaning is how near the tool's vector
 lies to those of the words. Both make a first opinion; those of the other tools of its server, and of what the
 server says about itself, are then the prior it starts from, as most servers do one kind of thing. What a
-person chose goes before everything. The weights are chosen by reasoning, not fitted to a collection of
-servers. Stemming and vectors come through the constructor: search is a sibling, not imported here.
+person chose goes before everything, then what mediation says. The weights are chosen by reasoning, not fitted
+to a collection of servers. Stemming and vectors come through the constructor: search is not imported here.
 """
 
 import re
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import structlog
 
-from maitred.config.tags import MOST_TAGS, TAGS, normalise_tag
+from maitred.config.tags import MOST_TAGS, TAGS
 from maitred.config.vocabulary import FALLBACK, check_categories
+from maitred.disclosure.curated import own_tags, own_use_cases
 from maitred.model.categories import Category, Placement, ToolChoice
 from maitred.model.tools import Tool, ToolKey, canonical, content_hash
 
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 Stems: TypeAlias = Callable[[str], Sequence[str]]
 Schema: TypeAlias = Callable[[str], Any]
 
-_VERSION: Final = "1"  # to be raised with every change that places tools otherwise
+_VERSION: Final = "2"  # to be raised with every change that places tools otherwise
 
 _NAME, _TITLE, _SENTENCE, _PARAMETER = 3.0, 1.5, 1.0, 0.3  # what a word counts where it stands
 _PHRASE = 1.5  # how much more two words say than one
@@ -206,7 +207,7 @@ class Classifier:
             evidence += _BY_MEANING * nearness
         votes = _shares(evidence) ** 2  # squared, so that a doubtful tool has less of a vote
         for at, tool in enumerate(tools):
-            chosen = self._choice(tool).category
+            chosen = self._chosen(tool)
             if chosen in self._tree.number:
                 votes[at] = 0.0
                 votes[at, self._tree.root[self._tree.number[chosen]]] = 1.0
@@ -232,24 +233,28 @@ class Classifier:
     def _choice(self, tool: Tool) -> ToolChoice:
         return self._choices.get(tool.key, _NOTHING_CHOSEN)
 
+    def _chosen(self, tool: Tool) -> str:
+        """The category that a person said a tool has, in whatever file."""
+        wrote = tool.mending.category if tool.mending and tool.mending.by == "overrides" else ""
+        return self._choice(tool).category or wrote
+
     def _placed(
         self, tool: Tool, tags: Sequence[str], counts: Sequence[float], sureness: Sequence[float]
     ) -> Tool:
-        choice = self._choice(tool)
-        own = [known for tag in choice.tags if (known := normalise_tag(tag))]
-        all_tags = tuple(dict.fromkeys([*own, *tags]))[:MOST_TAGS]
+        choice, mended = self._choice(tool), tool.mending
+        all_tags = tuple(dict.fromkeys([*own_tags(tool, choice, self._tree.number), *tags]))[:MOST_TAGS]
         if choice.category in self._tree.number:
             place = Placement(category=choice.category, confidence=1.0, by="person", tags=all_tags)
+        elif mended and mended.category in self._tree.number:
+            place = Placement(
+                category=mended.category, confidence=mended.confidence, by="mediation", tags=all_tags
+            )
         else:
             rounded = [round(share, 3) for share in sureness]  # so that a last bit decides nothing
             sure = max(rounded)
             name = self._tree.deepest(rounded.index(sure), counts)
             place = Placement(category=name, confidence=min(sure, _SUREST), by="rules", tags=all_tags)
-        if choice.use_cases:
-            return replace(tool, placement=place, use_cases=choice.use_cases, use_cases_by="person")
-        if tool.use_cases_by == "person":  # who has taken them back
-            return replace(tool, placement=place, use_cases=(), use_cases_by="")
-        return replace(tool, placement=place)
+        return replace(tool, placement=place, **own_use_cases(tool, choice))
 
 
 _NOTHING_CHOSEN: Final = ToolChoice()

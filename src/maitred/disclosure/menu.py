@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure import views
+from maitred.disclosure.answers import NOT_NOW
 from maitred.disclosure.budget import estimate, pack
 from maitred.disclosure.types import parameters, shown
 from maitred.model.categories import Category
@@ -35,16 +36,22 @@ _MARK_TOKENS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A tool in a list: a call-ready line of at most so many tokens, or the same as JSON within as many."""
+    """A tool in a list: a call-ready line of at most so many tokens, or the same as JSON within as many.
+
+    `not_now` says that it makes no sense in the present state of its server.
+    """
 
     snapshot: Snapshot
     tool: Tool
     budget_tokens: int = views.LINE_TOKENS
+    not_now: bool = False
 
     @property
     def text(self) -> str:
         """Its line; of parameters only the top level."""
-        return views.line(self.snapshot, self.tool, min(self.budget_tokens, views.LINE_TOKENS), nested=False)
+        budget = min(self.budget_tokens, views.LINE_TOKENS) - (_MARK_TOKENS if self.not_now else 0)
+        line = views.line(self.snapshot, self.tool, budget, nested=False)
+        return f"{line} [{NOT_NOW}]" if self.not_now else line
 
     def to_json(self) -> dict[str, Any]:
         """Name, server, category, first sentence, parameters by name; `more_parameters` did not fit."""

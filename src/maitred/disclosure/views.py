@@ -22,6 +22,7 @@ _BRIEF_SENTENCES_TOKENS = 110
 _BRIEF_FACTS_TOKENS = 80
 _NEEDS_TOKENS = 30
 _OMITTED_TOKENS = 60
+_ORIGINAL_TOKENS = 300
 _MARGIN_TOKENS = 40
 _SENTENCE_END = re.compile(
     r"(?<=[。！？])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?:\s+|$)|\n\s*\n|\n(?=\s*[-*#•\d])"  # noqa: RUF001  # Chinese, Japanese
@@ -145,11 +146,36 @@ def full(snapshot: Snapshot, tool: Tool, budget_tokens: int) -> str:
 def _known_of(snapshot: Snapshot, tool: Tool) -> list[str]:
     """What is known of a tool beyond its definition: where it stands, how it did, what it is used for."""
     rows = [f"category: {', '.join([tool.placement.category or 'none', *tool.placement.tags])}"]
+    if own := original(snapshot, tool):
+        rows.append(f"as its server has it ({own['by']} changed it): {_original_text(own)}")
     if used := figures(snapshot, tool):
         rows.append(f"used: {used}")
     if tool.use_cases:
         rows.append("for: " + "; ".join(pack(tool.use_cases, _BRIEF_SENTENCES_TOKENS).items))
     return rows
+
+
+def original(snapshot: Snapshot, tool: Tool) -> Mapping[str, Any] | None:
+    """What the server itself says of a tool that mediation changed, with who changed it; `None` of others."""
+    if tool.mending is None:
+        return None
+    raw = tool.raw
+    return {
+        "name": tool.key.name,
+        "title": raw.title,
+        "description": raw.description,
+        "input_schema": snapshot.schema(raw.input_hash),
+        "by": tool.mending.by,
+        "confidence": round(tool.mending.confidence, 3),
+    }
+
+
+def _original_text(own: Mapping[str, Any]) -> str:
+    """Its name, title and description on one line; of a long description the beginning."""
+    said = [_SPACES.sub(" ", own[key]).strip() for key in ("name", "title", "description")]
+    text = "; ".join(shown(part) for part in said if part)
+    words = pack(text.split(" "), _ORIGINAL_TOKENS)
+    return " ".join(words.items) + (" …" if words.left else "")
 
 
 def figures(snapshot: Snapshot, tool: Tool) -> str:

@@ -16,9 +16,11 @@ from typing import Any
 import anyio
 from pydantic_core import from_json, to_json
 
+from maitred.backends.definitions import TOOLS_KEY
 from maitred.model.tools import Tool, canonical, content_hash
 
 CACHED = "maitred/cached"
+_OURS = "maitred/"
 _ENTRY_BYTES = 600  # what an entry costs besides its bytes: key, places in tables
 
 
@@ -54,11 +56,15 @@ def cacheable(tool: Tool) -> bool:
 
 
 def unmarked(result: dict[str, Any]) -> dict[str, Any]:
-    """An answer as a server gave it, without the mark of a kept one, which is ours alone to set."""
+    """An answer as a server gave it, without marks that are ours alone to set, such as that of a kept one."""
     meta = result.get("_meta")
-    if not isinstance(meta, Mapping) or CACHED not in meta:
+    if not isinstance(meta, Mapping) or not any(map(_is_mark, meta)):
         return result
-    return {**result, "_meta": {key: value for key, value in meta.items() if key != CACHED}}
+    return {**result, "_meta": {key: value for key, value in meta.items() if not _is_mark(key)}}
+
+
+def _is_mark(key: Any) -> bool:
+    return isinstance(key, str) and key.startswith(_OURS) and key != TOOLS_KEY  # which is looked at elsewhere
 
 
 def mark_cached(result: Mapping[str, Any]) -> dict[str, Any]:

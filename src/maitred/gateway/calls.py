@@ -1,10 +1,10 @@
 """Calls as the gateway makes them: found by name, checked, relayed, counted, cut where they are too long."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -17,14 +17,21 @@ from maitred.execution.cache import CacheKey, ResultCache, cache_key, cacheable,
 from maitred.execution.calls import Caller
 from maitred.execution.chain.account import Account
 from maitred.execution.results import Shortener
-from maitred.gateway.context import Context
+from maitred.gateway.context import Context, is_hidden
 from maitred.gateway.menu import Menu
+from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.saved import why_not_saved
+from maitred.gateway.visibility import Visibility
+from maitred.model.principals import Viewer
 from maitred.model.tools import Tool, ToolCall, ToolKey
 
 log = structlog.get_logger(__name__)
 
 Send = Callable[[], Awaitable[dict[str, Any]]]
+
+AVAILABLE_KEY: Final = "maitred/available"
+"""Where the `_meta` of an answer names the tools that became available by the call."""
+_MOST_NEWS: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +45,14 @@ class Within:
 class Calls:
     """Makes calls. `warm` readies the index, which names the nearest tools; `used` hears of every success.
 
-    `run_saved` runs a saved chain: `(raw name, call, principal=, within=, progress=)`.
+    `run_saved` runs a saved chain: `(raw name, call, viewer=, within=, progress=)`.
     """
 
     def __init__(
         self,
         context: Context,
         menu: Menu,
+        visibility: Visibility,
         *,
         usage: UsageRecorder,
         shortener: Shortener,
@@ -52,9 +60,11 @@ class Calls:
         used: Callable[[ToolKey], None],
         warm: Callable[[], Any],
         run_saved: Callable[..., Awaitable[dict[str, Any]]],
+        result_tools: ResultTools,
     ) -> None:
         self._context = context
         self._menu = menu
+        self._visibility = visibility
         self._usage = usage
         self._shortener = shortener
         self._cache = cache
@@ -62,13 +72,14 @@ class Calls:
         self._warm = warm
         self.watchers: list[Callable[[str, bool, float], None]] = []
         self._run_saved = run_saved
+        self._result_tools = result_tools
         self._caller = Caller(context.pool, context.spec)
 
     async def call(
         self,
         call: ToolCall,
         *,
-        principal: str,
+        viewer: Viewer,
         read_only: bool = False,
         progress: Progress | None = None,
         shorten: bool = False,
@@ -76,16 +87,21 @@ class Calls:
     ) -> dict[str, Any]:
         """Call a tool; see `Gateway.call`. `within` is the chain that calls, if one does."""
         tool = await self.found(call.name)
+        self._visibility.check(tool, viewer)
         self.check(tool, call.arguments, read_only=read_only)
         relay: Callable[..., Awaitable[dict[str, Any]]] = partial(self._caller.call, tool)
         if self._context.is_saved(tool.server):
             if within and within.saved:
                 raise ToolWithheldError(tool.name, "a saved chain cannot call another saved chain")
-            relay = partial(self._run_saved, tool.key.name, principal=principal, within=within)
+            relay = partial(self._run_saved, tool.key.name, viewer=viewer, within=within)
         send = partial(self._sent, tool, partial(relay, call, progress=progress), within)
-        answer, cached = await self._asked(tool, call, principal, send, within)
+        answer, cached = await self._asked(tool, call, viewer.principal, send, within)
+        opened = self._visibility.called(tool, viewer, call.arguments, answer)
+        answer = await self._result_tools.taken(tool, viewer, answer)
         if shorten:
-            answer = self._shortener.shorten(principal, answer)
+            answer = self._shortener.shorten(viewer.principal, answer)
+        if opened and within is None:
+            answer = _with_news(answer, opened)
         return mark_cached(answer) if cached else answer
 
     async def found(self, name: str) -> Tool:
@@ -100,6 +116,8 @@ class Calls:
         tool = self._menu.find(name)
         if not self._context.is_enabled(tool.server):
             raise ToolWithheldError(tool.name, f"its server {tool.server!r} is disabled in the configuration")
+        if is_hidden(tool):
+            raise ToolWithheldError(tool.name, "an override of the operator of this gateway hides it")
         return tool
 
     async def _asked(
@@ -116,7 +134,8 @@ class Calls:
             else:
                 answer, cached = await self._cache.get_or_call(key, ttl_s, send)
         finally:
-            if not tool.read_only and not cached:  # also if it failed or was given up: it may have been done
+            changes = not tool.read_only or self._visibility.changes(tool)
+            if changes and not cached:  # also if it failed or was given up: it may have been done
                 self._cache.clear(tool.server, but=key)
         if cached:
             self._usage.called(tool.key, ok=True, elapsed_ms=(time.perf_counter() - started) * 1_000)
@@ -135,6 +154,8 @@ class Calls:
         A tool that writes is kept if it is named itself and its server calls it repeatable.
         """
         if call.input_responses is not None or call.request_state is not None or not cacheable(tool):
+            return 0.0
+        if self._visibility.changes(tool):
             return 0.0
         spec = self._context.spec(tool.server)
         if self._context.is_saved(tool.server) and why_not_saved(spec, tool.key.name):
@@ -195,3 +216,14 @@ class Calls:
         await self._warm()  # the answer to a mistake names the nearest tools, by the index
         if name not in context.snapshot.by_name and (why := context.why_unknown(name)):
             raise ToolWithheldError(name, why)
+
+
+def _with_news(answer: dict[str, Any], opened: Sequence[str]) -> dict[str, Any]:
+    """An answer that also names the tools which the call has made available."""
+    content, meta = answer.get("content"), answer.get("_meta")
+    more = f" and {len(opened) - _MOST_NEWS} more" if len(opened) > _MOST_NEWS else ""
+    news = {"type": "text", "text": f"Now available: {', '.join(opened[:_MOST_NEWS])}{more}"}
+    return answer | {
+        "content": [*(content if isinstance(content, list) else ()), news],
+        "_meta": {**(meta if isinstance(meta, Mapping) else {}), AVAILABLE_KEY: list(opened)},
+    }

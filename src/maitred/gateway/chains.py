@@ -32,6 +32,7 @@ from maitred.gateway.dryrun import DryRun
 from maitred.gateway.engine import LazyEngine, Open
 from maitred.gateway.menu import Menu
 from maitred.gateway.saved import read_saved
+from maitred.model.principals import Viewer
 from maitred.model.tools import ToolCall
 
 log = structlog.get_logger(__name__)
@@ -94,7 +95,7 @@ class Chains:
         self,
         code: str,
         *,
-        principal: str,
+        viewer: Viewer,
         timeout_ms: int = DEFAULT_MS,
         max_output_size: int = MAX_OUTPUT_SIZE,
         dry_run: bool = False,
@@ -114,9 +115,9 @@ class Chains:
             return tell([program])
         if dry_run:
             return tell(await self._looked_at(program, wait_s))
-        run = await self._runner(principal).run(program, timeout_s=wait_s, progress=progress)
-        _note(run, principal)
-        store = partial(self._results.keep, principal) if keep else _kept_nowhere
+        run = await self._runner(viewer).run(program, timeout_s=wait_s, progress=progress)
+        _note(run, viewer.principal)
+        store = partial(self._results.keep, viewer.principal) if keep else _kept_nowhere
         return await _told(run, code, store, size)
 
     async def _looked_at(self, program: ChainProgram | DirectCalls, most_s: float) -> Sequence[ChainFault]:
@@ -136,7 +137,7 @@ class Chains:
         return read_form(code, modules) or ChainProgram(code=code, modules=modules, known=index.names)
 
     async def run_saved(
-        self, name: str, call: ToolCall, *, principal: str, progress: Progress | None, within: Within | None
+        self, name: str, call: ToolCall, *, viewer: Viewer, progress: Progress | None, within: Within | None
     ) -> dict[str, Any]:
         """Run a saved chain. One that only reads may only call what does.
 
@@ -157,7 +158,7 @@ class Chains:
             index = self.modules()
             modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
             program = chain.program(call.arguments, modules, known=index.names)
-            runner = self._runner(principal, saved=chain)
+            runner = self._runner(viewer, saved=chain)
             run = await runner.run(
                 program,
                 timeout_s=min(spec.timeouts.call_s, LONGEST_MS / 1_000),
@@ -166,8 +167,8 @@ class Chains:
             )
         if within:
             return _value(run)
-        _note(run, principal, name)
-        keep = partial(self._results.keep, principal)
+        _note(run, viewer.principal, name)
+        keep = partial(self._results.keep, viewer.principal)
         return (await _told(run, chain.code, keep, MAX_OUTPUT_SIZE)).to_result()
 
     def _limits(self) -> ChainLimits:
@@ -179,7 +180,7 @@ class Chains:
             in_flight=settings.max_in_flight,
         )
 
-    def _runner(self, principal: str, saved: SavedChain | None = None) -> ChainRunner:
+    def _runner(self, viewer: Viewer, saved: SavedChain | None = None) -> ChainRunner:
         reads = saved is not None and saved.read_only
 
         async def find(name: str) -> Target:
@@ -192,7 +193,7 @@ class Chains:
             async def call(arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
                 return await self._calls.call(
                     ToolCall(name=tool.name, arguments=arguments),
-                    principal=principal,
+                    viewer=viewer,
                     within=Within(account=account, saved=saved is not None),
                 )
 

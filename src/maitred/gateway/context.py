@@ -1,6 +1,7 @@
 """What all parts of the gateway share: the settings and the catalog as they are now, and who may be seen."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from maitred.backends.base import ServerPool
 from maitred.catalog.keeper import Keeper
@@ -17,6 +18,9 @@ from maitred.gateway.saved import why_not_saved
 from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec
 from maitred.model.tools import Tool
+
+HIDDEN: Final = "is hidden by an override of the operator"
+"""Why a tool that an override hides cannot be called, in words that go on from "it"."""
 
 _REASON = 200
 
@@ -76,7 +80,7 @@ class Context:
 
     def _status(self, spec: ServerSpec, health: Health, snapshot: Snapshot) -> ServerStatus:
         record = snapshot.servers.get(spec.name) or ServerRecord(name=spec.name, fingerprint="")
-        tools = snapshot.by_server.get(spec.name, ())
+        tools = [tool for tool in snapshot.by_server.get(spec.name, ()) if not is_hidden(tool)]
         return ServerStatus(
             spec=spec,
             health=health,
@@ -135,10 +139,14 @@ class Context:
             self._visible = (key, shown)
         return self._visible[1]
 
+    def listable(self) -> list[Tool]:
+        """All tools that a list may have, whichever servers are well now, by published name."""
+        return [tool for tool in self.snapshot.tools if self.is_enabled(tool.server) and not is_hidden(tool)]
+
     def visible_tools(self) -> list[Tool]:
         """All tools that may be shown, by published name."""
         visible = self.visible
-        return [tool for tool in self.snapshot.tools if tool.server in visible]
+        return [tool for tool in self.snapshot.tools if tool.server in visible and not is_hidden(tool)]
 
     def why_not_known(self, server: str) -> str:
         """Why nothing of a server can be found yet; empty when its tools are known."""
@@ -160,6 +168,11 @@ class Context:
             if name.startswith(prefix(status.name)) and not status.facts.era:
                 return f"its server {status.name!r} is {status.withheld or self.why_not_known(status.name)}"
         return ""
+
+
+def is_hidden(tool: Tool) -> bool:
+    """Whether an override hides a tool."""
+    return tool.mending is not None and tool.mending.hidden
 
 
 def _why_withheld(spec: ServerSpec, health: Health) -> str:

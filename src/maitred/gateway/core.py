@@ -6,67 +6,46 @@ by the parts beside this module; here stands what they come to.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
-from maitred.backends.base import Progress, ServerPool
-from maitred.catalog.keeper import Keeper, Report
-from maitred.catalog.live import LiveCatalog
-from maitred.catalog.placing import Placer
+from maitred.backends.base import Progress
+from maitred.catalog.keeper import Report
 from maitred.catalog.snapshot import Snapshot
-from maitred.catalog.usage import UsageRecorder
-from maitred.config.settings import Mode, Settings
+from maitred.config.settings import Settings
 from maitred.disclosure import menu as pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.menu import Categories, HotList, Page, ToolPage
-from maitred.execution.cache import ResultCache
-from maitred.execution.chain.base import CagedSandbox
-from maitred.execution.results import ResultPage, ResultStore, Shortener
-from maitred.execution.subscriptions import Subscriptions
+from maitred.execution.results import ResultPage
 from maitred.gateway.calls import Calls
 from maitred.gateway.chains import Chains
-from maitred.gateway.context import Context
-from maitred.gateway.events import Events
+from maitred.gateway.context import HIDDEN, Context, is_hidden
+from maitred.gateway.expansion import Expansion, Shown
 from maitred.gateway.figures import Figures, Stats
 from maitred.gateway.finder import Finder
 from maitred.gateway.ledger import Ledger
+from maitred.gateway.mediation import Mediation
 from maitred.gateway.menu import Detail, Menu
 from maitred.gateway.offers import Offers
-from maitred.gateway.use_cases import OpenWriter, UseCaseWriting
+from maitred.gateway.parts import Parts
+from maitred.gateway.result_tools import ResultTools
+from maitred.gateway.use_cases import UseCaseWriting
+from maitred.gateway.visibility import Visibility
 from maitred.model.offers import Offer, OfferKind
+from maitred.model.principals import LOCAL_USER, Viewer
 from maitred.model.servers import EraChoice
 from maitred.model.tools import Tool, ToolCall
-from maitred.search.engine import SearchEngine
 from maitred.search.found import Semantics
 
 _PAGE_TOOLS = 100
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a gateway is made of; `maitred.wiring` makes all of it."""
-
-    catalog: LiveCatalog
-    pool: ServerPool
-    keeper: Keeper
-    search: SearchEngine
-    usage: UsageRecorder
-    results: ResultStore
-    shortener: Shortener
-    cache: ResultCache
-    subscriptions: Subscriptions
-    events: Events
-    make_placer: Callable[[Settings], Placer]
-    open_writer: OpenWriter
-    make_sandbox: Callable[[Settings], AbstractAsyncContextManager[CagedSandbox]]
 
 
 class Gateway:
     """Everything behind the surfaces. `maitred.wiring.open_gateway` makes one and keeps it open.
 
     `ledger` writes down what principals are given; `figures` tells how tools were used, and computes tiers;
-    `use_cases` has a language model write some; `chains` runs programs that call tools.
+    `use_cases` has a language model write some; `chains` runs programs that call tools; `visibility` knows
+    which tools make sense now; `expansion` what lists show; `mediation` makes tools better.
     """
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
@@ -76,16 +55,22 @@ class Gateway:
         self._results = parts.results
         self._context = Context(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
         self._menu = Menu(self._context, self._search.nearest)
-        self._finder = Finder(self._context, self._menu, self._search)
+        self.visibility = Visibility(self._context)
+        self.ledger = Ledger(self._context, self._menu, parts.usage)
+        changed = parts.events.visibility_changed
+        self.expansion = Expansion(self._context, self._menu, self.visibility, self.ledger, changed)
+        self._finder = Finder(self._context, self._menu, self.visibility, self._search)
         self._calls = Calls(
             self._context,
             self._menu,
+            self.visibility,
             usage=parts.usage,
             shortener=parts.shortener,
             cache=parts.cache,
             used=self._search.used,
             warm=self.warm,
             run_saved=self._run_saved,
+            result_tools=ResultTools(self._context, self.expansion),
         )
         self.chains = Chains(
             self._context,
@@ -95,10 +80,14 @@ class Gateway:
             open_sandbox=lambda: parts.make_sandbox(self.settings),
         )
         self._offers = Offers(self._context, parts.subscriptions)
-        self.ledger = Ledger(self._context, self._menu, parts.usage)
         self.figures = Figures(self._context, parts.usage)
         self.use_cases = UseCaseWriting(self._context, parts.open_writer)
+        self.mediation = Mediation(self._context, self._mediate_anew)
+        self._calls.watchers.append(lambda server, *_: self.mediation.needed([server]))
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
+        parts.events.on_started = self.visibility.restarted
+        parts.events.on_health = self.visibility.health_changed
+        self.visibility.changed = changed
 
     async def _run_saved(self, name: str, call: ToolCall, **how: Any) -> dict[str, Any]:
         return await self.chains.run_saved(name, call, **how)  # which is made after what calls it
@@ -111,25 +100,48 @@ class Gateway:
         return self._context.settings
 
     async def configure(self, settings: Settings) -> None:
-        """Take over new settings: servers are added, removed and restarted as they differ."""
+        """Take over new settings: servers are added, removed and restarted as they differ.
+
+        Raises:
+            ConfigError: What they refer to has faults; nothing was taken over.
+        """
+        placer, mender = self._parts.make_placer(settings), await self._parts.make_mender(settings)
+        tables = self._parts.make_tables(settings)
         before = self.settings
         self._context.use(settings)
+        self.visibility.use(tables)
         eras: dict[str, EraChoice] = {
             name: record.facts.era or "auto"
             for name, record in self.snapshot.servers.items()
             if name in settings.servers and record.fingerprint == settings.servers[name].fingerprint
         }
         await self._parts.pool.configure(settings.servers, eras)
-        await self._keeper.configure(settings.servers, self._parts.make_placer(settings))
+        await self._keeper.configure(settings.servers, placer, mender)
+        self.mediation.use(mender)
         if _shown(before) != _shown(settings):
             self._parts.events.lists_changed()
 
-    def listen(self, *, lists: Callable[[], None], resource: Callable[[str], None]) -> None:
+    async def _mediate_anew(self) -> None:
+        """Make another mender for the settings, since the one in use lacks what may be there now."""
+        settings = self.settings
+        placer, mender = self._parts.make_placer(settings), await self._parts.make_mender(settings)
+        if mender.is_whole and settings is self.settings:
+            await self._keeper.configure(settings.servers, placer, mender)
+            if settings is self.settings:  # others may have come in between, with a mender of their own
+                self.mediation.use(mender)
+
+    def listen(
+        self,
+        *,
+        lists: Callable[[], None],
+        resource: Callable[[str], None],
+        visibility: Callable[[], None] = lambda: None,
+    ) -> None:
         """Have functions called when what clients list may have changed, and with the URI of a resource.
 
-        They must not block.
+        `visibility` is called when only which tools make sense now may have. They must not block.
         """
-        self._parts.events.listen(lists=lists, resource=resource)
+        self._parts.events.listen(lists=lists, resource=resource, visibility=visibility)
 
     def watch(self, called: Callable[[str, bool, float], None]) -> None:
         """Have a function called after each call of a tool: its server, whether it succeeded, seconds.
@@ -164,11 +176,14 @@ class Gateway:
         return await self._keeper.sync_all(wanted)
 
     async def settled(self, timeout_s: float) -> bool:
-        """Wait until every server is known and every tool is placed; false when that takes longer.
+        """Wait until every server is known, every tool placed, and what mediation proposes proven.
 
-        Both are done in the background: for servers that are new, and when the rules or choices changed.
+        False when that takes longer. All is done in the background: for servers that are new, and when the
+        rules or choices changed. A language model is not waited for.
         """
-        return await self._keeper.settled(timeout_s) and await self._keeper.placed(timeout_s)
+        keeper, mediation = self._keeper, self.mediation
+        waits = (keeper.settled, keeper.placed, mediation.settled)
+        return all([await wait(timeout_s) for wait in waits])
 
     # --- the menu -----------------------------------------------------------------------------------------
 
@@ -176,16 +191,13 @@ class Gateway:
         """All tools that may be shown, by published name."""
         return self._context.visible_tools()
 
-    def mode(self) -> Literal["menu", "all"]:
-        """What `tools/list` shows now: the menu, or all tools while they cost less than the break-even."""
-        mode: Mode = self.settings.disclosure.mode
-        if mode != "auto":
-            return mode
-        if self._keeper.discovering:
-            return "menu"
-        return "all" if self.ledger.raw_tokens < self.settings.disclosure.break_even_tokens else "menu"
+    def mode(self) -> Shown:
+        """What `tools/list` shows now; it may depend on what all tools cost."""
+        return self.expansion.mode()
 
-    async def listing(self, after: str = "") -> tuple[Literal["menu", "all"], Sequence[Tool], str]:
+    async def listing(
+        self, viewer: Viewer = LOCAL_USER, after: str = ""
+    ) -> tuple[Shown, Sequence[Tool], str]:
         """A page of tools for `tools/list` as `(mode, tools, cursor)`; none in mode `menu`.
 
         In the modes that show tools, waits a while for servers that are being discovered for the first time.
@@ -195,9 +207,13 @@ class Gateway:
         mode = self.mode()
         if mode == "menu":
             return mode, [], ""
-        rest = [t for t in self.snapshot.tools if t.name > after and self._context.is_enabled(t.server)]
+        rest = [tool for tool in self.listed(viewer) if tool.name > after]
         page = rest[:_PAGE_TOOLS]
         return mode, page, page[-1].name if len(rest) > len(page) else ""
+
+    def listed(self, viewer: Viewer = LOCAL_USER) -> Sequence[Tool]:
+        """The tools of a whole `tools/list` in the modes that show tools, by published name."""
+        return self.expansion.listed(viewer)
 
     def schema_of(self, name: str) -> Mapping[str, Any] | None:
         """The input schema of a tool by its published name, for the protocol's header checks."""
@@ -205,31 +221,37 @@ class Gateway:
         schema = self.snapshot.schema(tool.input_hash) if tool else None
         return schema if isinstance(schema, dict) else None
 
-    def hot(self) -> HotList:
+    def hot(self, viewer: Viewer = LOCAL_USER) -> HotList:
         """T0: the tools that are used most."""
-        return self._menu.hot()
+        return self._menu.hot(self.visibility.hidden(viewer))
 
     def categories(self) -> Categories:
         """T1: the categories that hold tools."""
         return self._menu.categories()
 
-    def page(self, path: str, cursor: str = "", size: int = pages.PAGE_TOOLS) -> ToolPage:
+    def page(
+        self, path: str, cursor: str = "", size: int = pages.PAGE_TOOLS, viewer: Viewer = LOCAL_USER
+    ) -> ToolPage:
         """T2: tools of `category/<name>` or `server/<name>`, the most used first; or `tools`, all by name.
 
         Raises:
             PathNotFoundError: There is no such category or server.
             CursorError: The cursor is none of ours.
         """
-        return self._menu.page(path, cursor, size)
+        self.mediation.opened(path)
+        return self._menu.page(path, cursor, size, self.visibility.hidden(viewer))
 
-    def browse(self, path: str = "", cursor: str = "", size: int = pages.PAGE_TOOLS) -> Page:
+    def browse(
+        self, path: str = "", cursor: str = "", size: int = pages.PAGE_TOOLS, viewer: Viewer = LOCAL_USER
+    ) -> Page:
         """A page as agents read it: T0 and T1 without a path, `servers`, `categories`, or a page of T2.
 
         Raises:
             PathNotFoundError: There is no such page.
             CursorError: The cursor is none of ours.
         """
-        return self._menu.browse(path, cursor, size)
+        self.mediation.opened(path)
+        return self._menu.browse(path, cursor, size, self.visibility.hidden(viewer))
 
     def index(self) -> str:
         """The capability index: what categories there are and how many tools they hold."""
@@ -239,18 +261,23 @@ class Gateway:
         """What maitred is, what stands behind it, and how to go on, in at most 500 tokens."""
         return self._menu.overview()
 
-    def info(self, names: Sequence[str], detail: Detail = "brief") -> InfoAnswer:
+    def info(self, names: Sequence[str], detail: Detail = "brief", viewer: Viewer = LOCAL_USER) -> InfoAnswer:
         """T3 in full, or in brief: details of some tools by published or raw name.
 
         Raises:
             ToolNotFoundError: None of the names is known.
             ToolWithheldError: Nor can be, since their server is not known yet.
         """
-        return self._menu.info(names, detail)
+        answer = self._menu.info(names, detail, partial(self._why_not, viewer=viewer))
+        self.mediation.needed(tool.server for tool in answer.tools)
+        return answer
 
-    def tool_json(self, tool: Tool) -> Mapping[str, Any]:
+    def tool_json(self, tool: Tool, viewer: Viewer = LOCAL_USER) -> Mapping[str, Any]:
         """Everything about one tool, for programs."""
-        return self._menu.to_json(tool)
+        return self._menu.to_json(tool, self._why_not(tool, viewer))
+
+    def _why_not(self, tool: Tool, viewer: Viewer) -> str:
+        return HIDDEN if is_hidden(tool) else self.visibility.why_hidden(tool, viewer)
 
     def find(self, name: str) -> Tool:
         """A tool by its published name, or by its raw name where only one server has it.
@@ -283,13 +310,14 @@ class Gateway:
         read_only: bool = False,
         limit: int = 5,
         detail: Detail = "brief",
+        viewer: Viewer = LOCAL_USER,
     ) -> SearchAnswer:
         """Find tools by capability; each phrase is one capability.
 
         Raises:
             PathNotFoundError: There is no such server or category.
         """
-        return await self._finder.search(
+        answer = await self._finder.search(
             phrases,
             server=server,
             category=category,
@@ -297,7 +325,10 @@ class Gateway:
             read_only=read_only,
             limit=limit,
             detail=detail,
+            viewer=viewer,
         )
+        self.mediation.needed(found.tool.server for found in answer.results)
+        return answer
 
     # --- calls --------------------------------------------------------------------------------------------
 
@@ -305,14 +336,15 @@ class Gateway:
         self,
         call: ToolCall,
         *,
-        principal: str,
+        viewer: Viewer,
         read_only: bool = False,
         progress: Progress | None = None,
         shorten: bool = False,
     ) -> dict[str, Any]:
         """Call a tool for somebody and return its server's answer as it came.
 
-        With `shorten`, an answer over `results.max_tokens` is cut, and kept whole for the principal.
+        With `shorten`, an answer over `results.max_tokens` is cut, and kept whole for the principal. The
+        answer to a call that makes other tools available also names them. Category tools are answered here.
 
         Raises:
             ToolNotFoundError: There is no such tool; the text names the nearest.
@@ -320,8 +352,8 @@ class Gateway:
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
-        return await self._calls.call(
-            call, principal=principal, read_only=read_only, progress=progress, shorten=shorten
+        return self.expansion.answer(call, viewer) or await self._calls.call(
+            call, viewer=viewer, read_only=read_only, progress=progress, shorten=shorten
         )
 
     def result(self, principal: str, result_id: str, cursor: str = "") -> ResultPage:
@@ -355,4 +387,4 @@ class Gateway:
 def _shown(settings: Settings) -> object:
     """What of the settings decides what clients are shown."""
     enabled = {name: spec.enabled for name, spec in settings.servers.items()}
-    return settings.disclosure, enabled, settings.categories, settings.tools
+    return settings.disclosure, enabled, settings.categories, settings.tools, settings.visibility

@@ -1,7 +1,8 @@
 """What happens to servers, told to whom it concerns: the keeper, who relists, and surfaces, who announce.
 
-`Events` is the pool's listener. Surfaces hear of two things: that lists may have changed, and that single
-resources may have. They must not block.
+`Events` is the pool's listener. Surfaces hear that lists may have changed, that single resources may have,
+and that other tools may make sense now. They must not block. `on_started` hears of every new connection,
+and `on_health` of every change of state before surfaces do.
 """
 
 from collections.abc import Callable
@@ -30,13 +31,31 @@ class Events:
         self._refused = refused
         self._last = refused()
         self._on_lists: list[Callable[[], None]] = []
+        self._on_visibility: list[Callable[[], None]] = []
         self._on_resource: list[Callable[[str], None]] = []
+        self.on_started: Callable[[str], None] = lambda _: None
+        self.on_health: Callable[[str], None] = lambda _: None
         keeper.on_settled = self.lists_changed
 
-    def listen(self, *, lists: Callable[[], None], resource: Callable[[str], None]) -> None:
-        """Have functions called: when lists may have changed, and with the URI of a resource that may."""
+    def listen(
+        self,
+        *,
+        lists: Callable[[], None],
+        resource: Callable[[str], None],
+        visibility: Callable[[], None],
+    ) -> None:
+        """Have functions called: when lists may have changed, and with the URI of a resource that may.
+
+        `visibility` is called when nothing may have changed but which tools make sense now.
+        """
         self._on_lists.append(lists)
         self._on_resource.append(resource)
+        self._on_visibility.append(visibility)
+
+    def visibility_changed(self) -> None:
+        """Other tools than before may make sense now."""
+        for listener in self._on_visibility:
+            listener()
 
     def lists_changed(self) -> None:
         """What clients list may have changed, and so has what describes the whole."""
@@ -53,6 +72,7 @@ class Events:
 
     def started(self, server: str) -> None:
         """A backend has a new open connection."""
+        self.on_started(server)
         self._keeper.started(server)
 
     def tools_changed(self, server: str) -> None:
@@ -71,10 +91,12 @@ class Events:
 
     def health_changed(self, server: str) -> None:
         """A server started, became ready, stopped or failed."""
+        self.on_health(server)
         refused = self._refused()
         if refused != self._last:  # what it offers comes or goes with it
             self._last = refused
             self.lists_changed()
         else:
             self._resource(SERVERS)
+            self.visibility_changed()  # rules may read it
         self._resource(server_uri(server))

@@ -1,7 +1,8 @@
 """Search as the gateway offers it: phrases and filters in, an answer with what is withheld and why out."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from maitred.config.tags import normalise_tag
 from maitred.disclosure import views
@@ -9,6 +10,8 @@ from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, SearchAnswer
 from maitred.errors import PathNotFoundError
 from maitred.gateway.context import Context
 from maitred.gateway.menu import Detail, Menu
+from maitred.gateway.visibility import Visibility
+from maitred.model.principals import Viewer
 from maitred.model.tools import Tool
 from maitred.search.engine import SearchEngine
 from maitred.search.found import Filter, Found
@@ -17,15 +20,17 @@ MAX_LIMIT = 20
 MAX_PHRASES = 20
 _PHRASE_CHARACTERS = 2_000
 _FULL_TOKENS = 2_000
+_HIDDEN = "hidden by an override"
 _MOST_FULL, _MOST_LINES = 20, 100  # more do not fit the budget of an answer, and need not be rendered
 
 
 class Finder:
     """Searches for a gateway."""
 
-    def __init__(self, context: Context, menu: Menu, engine: SearchEngine) -> None:
+    def __init__(self, context: Context, menu: Menu, visibility: Visibility, engine: SearchEngine) -> None:
         self._context = context
         self._menu = menu
+        self._visibility = visibility
         self._engine = engine
 
     async def search(
@@ -38,6 +43,7 @@ class Finder:
         read_only: bool = False,
         limit: int = 5,
         detail: Detail = "brief",
+        viewer: Viewer,
     ) -> SearchAnswer:
         """Find tools by capability; see `Gateway.search`."""
         context = self._context
@@ -59,20 +65,25 @@ class Finder:
         )
         most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
         found, note = await self._engine.search(wanted, only, most)
-        counts = Counter(tool.server for tool in found.withheld)
         return SearchAnswer(
             phrases=wanted or phrases[:1],
-            results=_results(found, detail),
+            results=_results(found, detail, partial(self._visibility.why_hidden, viewer=viewer)),
             bands=found.bands,
-            withheld={name: (n, reasons[name]) for name, n in counts.items() if name in reasons},
+            withheld=_withheld(found, reasons),
             unread={name: context.why_not_known(name) for name in reasons if name in unknown},
             note=note,
             budget_tokens=context.budget(SEARCH_TOKENS),
         )
 
 
-def _results(found: Found, detail: Detail) -> list[FoundTool]:
-    """The hits as they are shown, by the snapshot that they are of."""
+def _withheld(found: Found, reasons: Mapping[str, str]) -> dict[str, tuple[int, str]]:
+    """By server, how many tools match but may not be shown, and why."""
+    counts = Counter(tool.server for tool in found.withheld)
+    return {name: (n, reasons[name] or _HIDDEN) for name, n in counts.items() if name in reasons}
+
+
+def _results(found: Found, detail: Detail, why_not: Callable[[Tool], str]) -> list[FoundTool]:
+    """The hits as they are shown, by the snapshot that they are of, with why they make no sense now."""
 
     def line(tool: Tool) -> str:
         if detail == "full":
@@ -80,7 +91,13 @@ def _results(found: Found, detail: Detail) -> list[FoundTool]:
         return views.line(found.snapshot, tool)
 
     return [
-        FoundTool(tool=hit.tool, line=line(hit.tool), band=hit.band, also=[other.name for other in hit.also])
+        FoundTool(
+            tool=hit.tool,
+            line=line(hit.tool),
+            band=hit.band,
+            also=[other.name for other in hit.also],
+            why_not=why_not(hit.tool),
+        )
         for hit in found.hits[: _MOST_FULL if detail == "full" else _MOST_LINES]
     ]
 

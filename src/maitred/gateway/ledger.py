@@ -11,6 +11,7 @@ from maitred.catalog.usage import UsageRecorder
 from maitred.disclosure.budget import estimate
 from maitred.gateway.context import Context
 from maitred.gateway.menu import Menu
+from maitred.model.tools import Tool
 
 LEDGER_KEY: Final = "maitred/tokens"
 """Where the ledger stands in the `_meta` of an answer."""
@@ -30,12 +31,11 @@ class Ledger:
 
     @property
     def raw_tokens(self) -> int:
-        """What a list of all tools that are enabled would cost."""
+        """What a list of all tools that a list may have would cost."""
         return self._menu.kept("raw", self._raw)
 
     def _raw(self) -> int:
-        tools = self._context.snapshot.tools
-        return sum(tool.cost_tokens for tool in tools if self._context.is_enabled(tool.server))
+        return sum(tool.cost_tokens for tool in self._context.listable())
 
     def listed(self, principal: str, definitions: Sequence[Mapping[str, Any]]) -> None:
         """The menu was given out as a list of definitions."""
@@ -46,6 +46,14 @@ class Ledger:
     def listed_raw(self, principal: str, tokens: int) -> None:
         """A page of raw definitions was given out."""
         self._usage.spent(principal, lists=1, list_tokens=tokens, raw_tokens=tokens)
+
+    def listed_categories(
+        self, principal: str, own: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
+    ) -> None:
+        """A page of a list of categories was given out: definitions of `own` on the first page, and tools."""
+        tokens = sum(tool.cost_tokens for tool in tools) + (_size(own) if own else 0)
+        raw = self.raw_tokens if own else 0
+        self._usage.spent(principal, lists=1, list_tokens=tokens, raw_tokens=raw)
 
     def answered(self, principal: str, text: str) -> dict[str, Any]:
         """A meta-tool answered of its own; the entry for the answer's `_meta`."""

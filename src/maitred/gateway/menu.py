@@ -15,15 +15,19 @@ from maitred.disclosure.menu import Categories, CategoryLine, HotList, Page, Sum
 from maitred.disclosure.tiers import hot_list, popular
 from maitred.disclosure.types import parameters
 from maitred.errors import CursorError, MaitredError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
-from maitred.gateway.context import Context
-from maitred.model.tools import Tool
+from maitred.gateway.context import Context, is_hidden
+from maitred.model.tools import Tool, ToolKey
 
 T = TypeVar("T")
+ToolKeys = frozenset[ToolKey]
+WhyNot = Callable[[Tool], str]
 
 Detail = Literal["brief", "full"]
 MAX_NAMES = 10
 _POPULAR = 2
+_WHY_TOKENS = 120
 _KEPT_PAGES = 2_000
+_NONE: ToolKeys = frozenset()
 
 
 class Menu:
@@ -51,19 +55,23 @@ class Menu:
 
     # --- T0 and T1 ----------------------------------------------------------------------------------------
 
-    def hot(self) -> HotList:
-        """T0: what is used most; pinned tools first, and a spread over the catalog while there is no use."""
-        return self.kept("hot", self._hot)
+    def hot(self, hidden: ToolKeys = _NONE) -> HotList:
+        """T0: what is used most; pinned tools first, and a spread over the catalog while there is no use.
 
-    def _hot(self) -> HotList:
+        Tools that are `hidden` now are left out.
+        """
+        return self.kept(("hot", hidden), lambda: self._hot(hidden))
+
+    def _hot(self, hidden: ToolKeys) -> HotList:
         snapshot = self._context.snapshot
         pinned = {key for key, choice in self._context.settings.tools.items() if choice.pinned}
+        pinned |= {tool.key for tool in snapshot.tools if tool.mending and tool.mending.pinned}
 
         def required(tool: Tool) -> int:
             return sum(needed for _, _, needed in parameters(snapshot.schema(tool.input_hash), nested=False))
 
         tools = hot_list(
-            self._context.visible_tools(),
+            [tool for tool in self._context.visible_tools() if tool.key not in hidden],
             snapshot.standings,
             pinned,
             at_most=menu.HOT_TOOLS,
@@ -145,8 +153,7 @@ class Menu:
         return self.kept("index", self._index)
 
     def _index(self) -> str:
-        enabled = [tool for tool in self._context.snapshot.tools if self._context.is_enabled(tool.server)]
-        return menu.index(self._lines(enabled), self._context.budget(menu.INDEX_TOKENS))
+        return menu.index(self._lines(self._context.listable()), self._context.budget(menu.INDEX_TOKENS))
 
     def overview(self) -> str:
         """What maitred is, what stands behind it, and how to go on."""
@@ -164,8 +171,12 @@ class Menu:
 
     # --- T2 -----------------------------------------------------------------------------------------------
 
-    def page(self, path: str, cursor: str = "", size: int = menu.PAGE_TOOLS) -> ToolPage:
+    def page(
+        self, path: str, cursor: str = "", size: int = menu.PAGE_TOOLS, hidden: ToolKeys = _NONE
+    ) -> ToolPage:
         """T2: tools of `category/<name>` or `server/<name>`, the most used first; or `tools`, all by name.
+
+        Tools that are `hidden` now are marked.
 
         Raises:
             PathNotFoundError: There is no such category or server.
@@ -193,7 +204,10 @@ class Menu:
         lines = [line for line in self.categories().lines if line.category.name in below - {name}]
         return ToolPage(
             path=f"{kind}/{name}".rstrip("/"),
-            tools=[Summary(snapshot=snapshot, tool=tool, budget_tokens=share) for tool in shown],
+            tools=[
+                Summary(snapshot=snapshot, tool=tool, budget_tokens=share, not_now=tool.key in hidden)
+                for tool in shown
+            ],
             start=start,
             total=len(tools),
             below=lines,
@@ -216,7 +230,7 @@ class Menu:
         return self._ordered(self._context.snapshot.by_server.get(name, ()))
 
     def _ordered(self, tools: Sequence[Tool]) -> tuple[list[Tool], list[str]]:
-        ordered = self.by_use(tools)
+        ordered = self.by_use([tool for tool in tools if not is_hidden(tool)])
         return ordered, [tool.name for tool in ordered]
 
     def _near_categories(self, name: str) -> list[str]:
@@ -224,7 +238,9 @@ class Menu:
         names = [category.name for category in self._context.categories]
         return [f"category/{one}" for one in names if wanted and (wanted in one or one in wanted)]
 
-    def browse(self, path: str = "", cursor: str = "", size: int = menu.PAGE_TOOLS) -> Page:
+    def browse(
+        self, path: str = "", cursor: str = "", size: int = menu.PAGE_TOOLS, hidden: ToolKeys = _NONE
+    ) -> Page:
         """A page as agents read it: T0 and T1 without a path, `servers`, `categories`, or a page of T2.
 
         Raises:
@@ -235,7 +251,7 @@ class Menu:
         if not path:
             if cursor:
                 raise CursorError(cursor)
-            return Page(text=f"{self.hot().text}\n\n{self.categories().text}")
+            return Page(text=f"{self.hot(hidden).text}\n\n{self.categories().text}")
         budget = self._context.budget(menu.PAGE_TOKENS)
         try:
             if path == "servers":
@@ -251,7 +267,7 @@ class Menu:
                 return menu.lines_page(list(lines), lines.__getitem__, cursor, budget)
         except ValueError:
             raise CursorError(cursor) from None
-        return self.page(path, cursor, size).page
+        return self.page(path, cursor, size, hidden).page
 
     # --- T3 -----------------------------------------------------------------------------------------------
 
@@ -262,7 +278,7 @@ class Menu:
             ToolNotFoundError: No tool, or more than one, has this name.
         """
         snapshot = self._context.snapshot
-        if tool := snapshot.by_name.get(name):
+        if tool := snapshot.by_name.get(name) or snapshot.formerly.get(name):
             return tool
         same = [tool for tool in snapshot.tools if tool.key.name == name]
         same = [tool for tool in same if self._context.is_enabled(tool.server)] or same
@@ -271,8 +287,12 @@ class Menu:
         nearest = [tool.name for tool in same[:3]] or self._nearest(name, snapshot)
         raise ToolNotFoundError(name, nearest=nearest)
 
-    def info(self, names: Sequence[str], detail: Detail = "brief") -> InfoAnswer:
+    def info(
+        self, names: Sequence[str], detail: Detail = "brief", why_not: WhyNot = lambda _: ""
+    ) -> InfoAnswer:
         """Details of some tools by published or raw name; unknown names are answered with the nearest.
+
+        `why_not` says why a tool makes no sense now.
 
         Raises:
             ToolNotFoundError: None of the names is known.
@@ -291,7 +311,7 @@ class Menu:
         budget = self._context.budget(menu.FULL_TOKENS) - 100
         texts: list[str] = []
         for tool in tools:  # one after the other: what does not fit need not be rendered
-            texts.append(self.detail(tool, detail, budget))
+            texts.append(self.detail(tool, detail, budget, why_not(tool)))
             if pack(texts, budget).left:
                 break
         packed = pack(texts, budget)
@@ -303,17 +323,19 @@ class Menu:
             problems=[str(error) for error in problems],
         )
 
-    def detail(self, tool: Tool, detail: Detail, budget_tokens: int = menu.FULL_TOKENS) -> str:
+    def detail(
+        self, tool: Tool, detail: Detail, budget_tokens: int = menu.FULL_TOKENS, why_not: str = ""
+    ) -> str:
         """One tool, in a few lines or whole, with what stands in the way of calling it."""
         snapshot = self._context.snapshot
-        withheld = self._context.reason(tool.server)
+        withheld = self._context.reason(tool.server) or why_not
         if detail == "full":
-            text = views.full(snapshot, tool, budget_tokens - (40 if withheld else 0))
+            text = views.full(snapshot, tool, budget_tokens - (_WHY_TOKENS + 10 if withheld else 0))
         else:
             text = views.brief(snapshot, tool, self._context.needs(tool.server))
-        return f"{text}\nnot now: {views.first_sentence(withheld, 30)[0]}" if withheld else text
+        return f"{text}\nnot now: {views.first_sentence(withheld, _WHY_TOKENS)[0]}" if withheld else text
 
-    def to_json(self, tool: Tool) -> Mapping[str, Any]:
+    def to_json(self, tool: Tool, why_not: str = "") -> Mapping[str, Any]:
         """Everything about one tool, for programs."""
         snapshot = self._context.snapshot
         standing = snapshot.standings.get(tool.key)
@@ -324,13 +346,14 @@ class Menu:
             "server": tool.server,
             "raw_name": tool.key.name,
             "definition": snapshot.definition(tool),
+            "original": views.original(snapshot, tool),
             "category": tool.placement.category,
             "confidence": round(tool.placement.confidence, 3),
             "placed_by": tool.placement.by,
             "tags": list(tool.placement.tags),
             "use_cases": list(tool.use_cases),
             "needs": list(self._context.needs(tool.server)),
-            "withheld": self._context.reason(tool.server),
+            "withheld": self._context.reason(tool.server) or why_not,
             "tokens": tool.cost_tokens,
             "level": standing.level if standing else "cold",
             "score": round(standing.score, 4) if standing else 0.0,

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-PlacedBy = Literal["", "rules", "person"]
-WrittenBy = Literal["", "model", "person"]
+PlacedBy = Literal["", "rules", "mediation", "person"]
+WrittenBy = Literal["", "model", "mediation", "person"]
+MendingChoice = Literal["", "accept", "reject"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +40,8 @@ UNPLACED = Placement()
 class ToolChoice:
     """What a person decided about one tool; what is empty is left to the rules.
 
-    `cache_s` is for how long its answers may be given again, `None` what is said for its server.
+    `cache_s` is for how long its answers may be given again, `None` what is said for its server. `mending`
+    says whether what mediation makes of it is used whatever its proof says, or not at all.
     """
 
     category: str = ""
@@ -47,3 +49,4 @@ class ToolChoice:
     use_cases: tuple[str, ...] = ()
     pinned: bool = False
     cache_s: float | None = None
+    mending: MendingChoice = ""

@@ -1,15 +1,16 @@
 """Servers as values: how to reach one, what it said of itself, and how it is doing."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal
+from typing import Any, Final, Literal
 
 from maitred.model.tools import canonical, content_hash
 
 Transport = Literal["stdio", "http", "sse", "memory", "chain"]
 EraChoice = Literal["auto", "handshake", "stateless"]
+_NOT_REACH: Final = frozenset({"enabled", "timeouts", "era", "cache_s", "visibility", "result_tools"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,11 @@ class Timeouts:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSpec:
-    """How to reach one server, as the operator wrote it; references such as `${TOKEN}` are not resolved."""
+    """How to reach one server, as the operator wrote it; references such as `${TOKEN}` are not resolved.
+
+    `visibility` is what was declared of its facts and rules, read by `maitred.disclosure.declared`;
+    `result_tools` says whether its results may bring tools.
+    """
 
     name: str
     transport: Transport = "stdio"
@@ -37,13 +42,20 @@ class ServerSpec:
     era: EraChoice = "auto"
     enabled: bool = True
     cache_s: float = 0.0
+    result_tools: bool = False
+    visibility: Mapping[str, Any] = field(default_factory=dict)
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     @cached_property
     def fingerprint(self) -> str:
         """Changes when the server that the specification reaches may be another one."""
-        reach = {k: v for k, v in asdict(self).items() if k not in ("enabled", "timeouts", "era", "cache_s")}
+        reach = {k: v for k, v in asdict(self).items() if k not in _NOT_REACH}
         return content_hash(canonical(reach))
+
+    @cached_property
+    def run(self) -> "ServerSpec":
+        """What of it decides how the server runs; what else changes needs no other connection."""
+        return replace(self, cache_s=0.0, result_tools=False, visibility={})
 
     @property
     def target(self) -> str:

@@ -8,7 +8,7 @@ ten times the memory, and most are never looked at.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from maitred.model.categories import UNPLACED, Placement, WrittenBy
@@ -40,8 +40,30 @@ class RawTool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Mending:
+    """What mediation did to a tool: who, how sure (0 to 1), and what the server itself says.
+
+    `title`, `description` and `input_hash` are the server's own. `rename` is the name that was given in place
+    of the server's, `hidden` and `pinned` are wishes about the menu; `category`, `tags` and `use_cases` hold
+    where nobody chose otherwise.
+    """
+
+    by: str
+    confidence: float = 0.0
+    title: str = ""
+    description: str = ""
+    input_hash: str = ""
+    rename: str = ""
+    hidden: bool = False
+    pinned: bool = False
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    use_cases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
-    """A tool as maitred publishes it.
+    """A tool as maitred publishes it; `mending` says what of it is not as its server has it.
 
     `input_hash` and `output_hash` name schemas in the snapshot (`""` when the server gave none);
     `cost_tokens` is what its whole definition costs a model that is given it (o200k); `use_cases` are phrases
@@ -60,6 +82,23 @@ class Tool:
     placement: Placement = UNPLACED
     use_cases: tuple[str, ...] = ()
     use_cases_by: WrittenBy = ""
+    mending: Mending | None = None
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """The schemas that it names, the server's own included."""
+        own = (self.mending.input_hash,) if self.mending else ()
+        return (self.input_hash, self.output_hash, *own)
+
+    @property
+    def raw(self) -> "Tool":
+        """The tool as its server describes it."""
+        own = self.mending
+        if own is None:
+            return self
+        return replace(
+            self, title=own.title, description=own.description, input_hash=own.input_hash, mending=None
+        )
 
     @property
     def server(self) -> str:

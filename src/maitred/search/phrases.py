@@ -5,17 +5,15 @@ asks for it, never by themselves. Tools are shown as untrusted data, and of the 
 are kept. Errors carry no text of the SDKs, which may quote a key.
 """
 
-import json
-import re
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar, Final
 
 from maitred.config.settings import UseCases
 from maitred.errors import MaitredError
+from maitred.llm import Endpoint, json_objects, plain, read_endpoint, require_vendor, vendor_url
 from maitred.search.base import Document
-from maitred.search.llm import Endpoint, LlmAsker, read_endpoint, require_vendor, vendor_url
+from maitred.search.llm import LlmAsker
 
 TOOLS_A_REQUEST: Final = 20
 MOST_PHRASES: Final = 4
@@ -24,13 +22,7 @@ _SHORTEST, _LONGEST = 10, 120
 _MAX_NAME = 200
 _MAX_DESCRIPTION = 600
 _MAX_PARAMETERS = 12
-_MAX_STARTS = 100  # braces of a rambling answer that are tried
 _MAX_ANSWER = 100_000
-_BRACE = re.compile(r"\{")
-_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
-_BREAKS = frozenset({"Cc", "Zl", "Zp"})
-_UNSEEN = frozenset({"Cf", "Cs", "Co", "Cn"})
-_JOINERS = frozenset("\u200c\u200d")  # Persian, Indic scripts and emoji need them
 
 _RULES = """\
 You write down how users would ask for tools. You get numbered lines, one for each tool: its name, its \
@@ -103,49 +95,23 @@ def _prompt(tools: Sequence[Document]) -> str:
 
 def _line(tool: Document) -> str:
     """A tool on one line, so that it cannot pass for another one."""
-    about = _flat(f"{tool.title}. {tool.description}" if tool.title else tool.description)[:_MAX_DESCRIPTION]
-    named = _flat(", ".join(name for name, _ in islice(tool.parameters, _MAX_PARAMETERS)))[:_MAX_NAME]
-    head = f"{_flat(tool.name)[:_MAX_NAME]} (server {_flat(tool.server)[:_MAX_NAME]})"
+    about = plain(f"{tool.title}. {tool.description}" if tool.title else tool.description)[:_MAX_DESCRIPTION]
+    named = plain(", ".join(name for name, _ in islice(tool.parameters, _MAX_PARAMETERS)))[:_MAX_NAME]
+    head = f"{plain(tool.name)[:_MAX_NAME]} (server {plain(tool.server)[:_MAX_NAME]})"
     return f"{head}: {about}" + (f" [parameters: {named}]" if named else "")
-
-
-def _flat(text: str) -> str:
-    """The text on one line, without characters that are not seen."""
-    return " ".join("".join(map(_shown, _INVISIBLE.sub("", text))).split())
-
-
-def _shown(character: str) -> str:
-    category = unicodedata.category(character)
-    if category in _BREAKS:
-        return " "
-    return "" if category in _UNSEEN and character not in _JOINERS else character
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
     """The last JSON object with numbers as keys in a text: models think aloud, or wrap answers in fences."""
     found: Mapping[str, Any] | None = None
-    for value in _values(text[:_MAX_ANSWER]):
+    for value in json_objects(text[:_MAX_ANSWER]):
         if isinstance(value, dict) and value and all(key.isdecimal() for key in value):
             found = value
     return found
 
 
-def _values(text: str) -> Iterator[Any]:
-    """The JSON objects of a text, one behind the other."""
-    decoder = json.JSONDecoder()
-    end = 0
-    for brace in islice(_BRACE.finditer(text), _MAX_STARTS):
-        if brace.start() < end:
-            continue
-        try:
-            value, end = decoder.raw_decode(text, brace.start())
-        except (ValueError, RecursionError):  # prose in braces, or a thousand of them
-            continue
-        yield value
-
-
 def _phrases(value: Any) -> tuple[str, ...]:
     """The usable phrases among what was answered for one tool, each once; none leads to an address."""
-    texts = [_flat(text) for text in value if isinstance(text, str)] if isinstance(value, list) else []
+    texts = [plain(text) for text in value if isinstance(text, str)] if isinstance(value, list) else []
     fitting = (t for t in dict.fromkeys(texts) if _SHORTEST <= len(t) <= _LONGEST and "://" not in t)
     return tuple(islice(fitting, MOST_PHRASES))

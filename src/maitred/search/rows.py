@@ -28,6 +28,7 @@ class Rows:
         self._masks: dict[Filter, tuple[Mask, Mask]] = {}
         self._servers: NDArray[np.int32] = np.full(64, -1, np.int32)
         self._read_only: Mask = np.zeros(64, np.bool_)
+        self._hidden: Mask = np.zeros(64, np.bool_)
 
     def step(self, snapshot: Snapshot) -> tuple[list[int], list[tuple[int, Tool]]]:
         """Agree with a snapshot; the rows that are gone and the rows that are new."""
@@ -44,6 +45,7 @@ class Rows:
         if row >= len(self._servers):
             self._servers = np.concatenate([self._servers, np.full_like(self._servers, -1)])
             self._read_only = np.concatenate([self._read_only, np.zeros_like(self._read_only)])
+            self._hidden = np.concatenate([self._hidden, np.zeros_like(self._hidden)])
         self.tools[row] = tool
         self._rows[tool.key] = row
         if tool.server not in self._server_numbers:
@@ -51,6 +53,7 @@ class Rows:
             self._server_names.setdefault(normalised(tool.server), []).append(number)
         self._servers[row] = self._server_numbers[tool.server]
         self._read_only[row] = tool.read_only
+        self._hidden[row] = tool.mending is not None and tool.mending.hidden
         for name in _names(tool):
             self._exact.setdefault(name, []).append(row)
         return row
@@ -85,7 +88,8 @@ class Rows:
         kind = self._read_only[: self.capacity] if wanted.read_only else np.ones(self.capacity, np.bool_)
         if wanted.asks_placement:
             kind = kind & self._placed(wanted)
-        return shown[servers] & kind, fits[servers] & ~shown[servers] & kind
+        may = shown[servers] & ~self._hidden[: self.capacity]
+        return may & kind, fits[servers] & ~may & kind
 
     def _placed(self, wanted: Filter) -> Mask:
         """The rows of tools that stand in the wanted categories and have the wanted tags."""

@@ -13,6 +13,7 @@ from mcp.server.lowlevel import Server
 from maitred.catalog.counting import count_tokens
 from maitred.config.settings import Catalog, Settings
 from maitred.gateway import Gateway
+from maitred.model.principals import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.mcp.metatools import DEFINITIONS, HANDLERS, INSTRUCTIONS
 from maitred.surfaces.mcp.server import McpSurface
@@ -69,7 +70,7 @@ async def report(progress: float, total: float | None = None, message: str | Non
 async def ask(gateway: Gateway, name: str, arguments: Any) -> tuple[bool, str]:
     """Call a tool of the menu; whether the answer is an error, and its text."""
     surface = McpSurface(gateway)
-    result = await surface.call_tool({"name": name, "arguments": arguments}, "2025-11-25", report)
+    result = await surface.call_tool({"name": name, "arguments": arguments}, "2025-11-25", report, LOCAL_USER)
     return bool(result.get("isError")), str(result["content"][0]["text"])
 
 

@@ -18,6 +18,7 @@ from maitred.catalog.counting import count_tokens
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway, Offer
 from maitred.model.offers import OfferKey
+from maitred.model.principals import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.mcp.completions import bounded, completed
 from maitred.surfaces.mcp.listing import PROMPTS, RESOURCES, acceptable, page_of
@@ -326,6 +327,7 @@ async def test_who_leaves_is_unsubscribed_at_the_server(
 async def test_a_list_is_announced_only_if_it_differs_from_what_was_seen(gateway: Gateway) -> None:
     """Also one that changed and changed back, if somebody listed it in between."""
     lists = Lists(gateway)
+    lists.begin(LOCAL_USER)
     settings = gateway.settings
     away = Settings(
         source=settings.source,
@@ -333,13 +335,13 @@ async def test_a_list_is_announced_only_if_it_differs_from_what_was_seen(gateway
         disclosure=settings.disclosure,
         catalog=settings.catalog,
     )
-    assert lists.changed() == []
+    assert lists.changed(LOCAL_USER) == []
     try:
         await gateway.configure(away)
-        assert lists.changed() == ["tools", "resources", "prompts"]
+        assert lists.changed(LOCAL_USER) == ["tools", "resources", "prompts"]
         await gateway.configure(settings)
-        lists.shown("prompts")
+        lists.shown("prompts", LOCAL_USER)
         await gateway.configure(away)
-        assert lists.changed() == ["prompts"]
+        assert lists.changed(LOCAL_USER) == ["prompts"]
     finally:
         await gateway.configure(settings)

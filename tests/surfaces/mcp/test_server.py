@@ -26,6 +26,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from maitred.config.settings import Catalog, Disclosure, Mode, Settings
+from maitred.model.principals import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.mcp.metatools import DEFINITIONS, definitions
 from maitred.surfaces.mcp.server import McpSurface
@@ -181,7 +182,7 @@ async def test_a_malformed_call_is_a_protocol_error(menu: McpSurface, params: di
     async def report(progress: float, total: float | None = None, message: str | None = None) -> None: ...
 
     with pytest.raises(MCPError, match="a text `name` and an object `arguments`") as caught:
-        await menu.call_tool(params, LATEST_MODERN_VERSION, report)
+        await menu.call_tool(params, LATEST_MODERN_VERSION, report, LOCAL_USER)
 
     assert caught.value.code == INVALID_PARAMS
 

@@ -23,6 +23,7 @@ _MODULES = {
     "chains": "chains",
     "menu": "menu",
     "categories": "menu",
+    "mediate": "mediate",
     "stats": "stats",
     "tiers": "stats",
     "budget": "budget",

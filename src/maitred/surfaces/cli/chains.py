@@ -10,7 +10,7 @@ from rich.text import Text
 from maitred.config.saving import save_chain, unsave_chain
 from maitred.config.settings import SAVED, Settings
 from maitred.errors import ConfigError
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
@@ -57,7 +57,7 @@ def chain(
         async with known_gateway(settings_of(config)) as gateway:
             return await gateway.chains.run(
                 code,
-                principal=LOCAL,
+                viewer=LOCAL_USER,
                 timeout_ms=timeout_ms,
                 max_output_size=max_output_size,
                 dry_run=dry_run,

@@ -111,7 +111,7 @@ def set_up_logging(*, verbose: bool) -> None:
 @asynccontextmanager
 async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
     """A gateway whose servers have all been discovered once; says what it is waiting for."""
-    async with open_gateway(settings) as gateway:
+    async with open_gateway(settings, asks_models=False) as gateway:
         if not await gateway.settled(0):
             with err.status("getting to know the servers that are new (first time only) …"):
                 await gateway.settled(_DISCOVERY_S)

@@ -78,19 +78,20 @@ async def _examine(
     settings: Settings, names: Sequence[str]
 ) -> tuple[list[dict[str, Any]], Semantics, str, float]:
     """Start the servers (all enabled ones by default); what was found of each, of search, of chains' cage."""
-    async with open_gateway(settings) as gateway:
+    async with open_gateway(settings, asks_models=False) as gateway:
         wanted = names or [name for name, spec in settings.servers.items() if spec.enabled]
         started = time.perf_counter()
         with err.status(f"starting {len(wanted)} servers …"):
             reports = await gateway.sync(wanted)
         status = {entry.name: entry for entry in gateway.servers()}
+        strangers = gateway.visibility.unmatched(gateway.snapshot)
         findings = []
         for report in reports:
             lines = list(gateway.last_output(report.server))[-_SHOWN_LINES:]
             finding = status[report.server].to_json() | {
                 "ok": not report.error,
                 "error": report.error,
-                "notes": list(report.notes),
+                "notes": [*report.notes, *(f"visibility: {one}" for one in strangers.get(report.server, ()))],
                 "last_output": lines if report.error else [],
                 "advice": _advice(report.error, lines),
             }

@@ -1,4 +1,4 @@
-"""`maitred eval`: how well search finds, on labelled sets and on your own tools, and how these are placed."""
+"""`maitred eval`: how well search finds, how tools are placed, and what mediation does to search."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +28,9 @@ from maitred.surfaces.cli.common import (
 )
 from maitred.surfaces.cli.tables import counted, make_table, print_table
 
-if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # they take a second to import, which `--help` need not wait for
+    from maitred.evaluation.mediation import Compared
+    from maitred.evaluation.mediation import Evaluation as OfMediation
     from maitred.evaluation.selfcheck import SelfCheck
 
 Mode = Literal["hybrid", "lexical", "dense"]
@@ -129,6 +131,44 @@ def categories_command(
         f"{counted(found.tools, 'labelled tool')}, {found.missing:,} more not there: {strictly} % right,"
         f" {leniently} % with alternatives"
     )
+
+
+@eval_app.command("mediation")
+def mediation_command(
+    server_file: Annotated[
+        Path, typer.Argument(metavar="SERVER_FILE", help="A poor server as YAML or JSON: `server`, `tools`.")
+    ],
+    queries: Annotated[
+        Path,
+        typer.Argument(metavar="QUERIES", help="A query and the tool that serves it, with a tab between."),
+    ],
+    recorded: Annotated[
+        Path | None, typer.Option(help="A folder of recorded servers, one a line in *.jsonl.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure what mediation by rules gains a poor server, and that no recorded server loses by it."""
+    from maitred.evaluation import mediation  # noqa: PLC0415  # brings the gateway, see above
+    from maitred.wiring import bundled  # noqa: PLC0415  # as above
+
+    poor = mediation.read_server(server_file)
+    asked = mediation.read_queries(queries, poor)
+    others = mediation.read_recorded(recorded, besides=poor) if recorded else []
+    steps = 1 + (1 + len({tool.key.server for tool in others}) if others else 0)
+
+    async def go() -> "OfMediation":
+        with _progress("mending", steps) as advance:
+            return await mediation.evaluate(poor, asked, others, embedder=bundled(), step=advance)
+
+    found = run(go)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        for table in _mediation_tables(found):
+            print_table(table)
+        out.print(_mediation_summary(found))
+    if not found.passes:
+        raise typer.Exit(1)
 
 
 async def _check(settings: Settings, server: str) -> "SelfCheck":
@@ -238,6 +278,49 @@ def _verdict_tables(found: Verdict) -> list[Table]:
         tables.append(make_table("wrong, even with alternatives", pairs, confusions, numbers=("times",)))
     shares = ("confidence", "tools", "right", "with alternatives")
     return [*tables, make_table("by confidence", shares, bands, numbers=numbers)]
+
+
+def _mediation_tables(found: "OfMediation") -> list[Table]:
+    gains = [(f"{one.among:,} tools", f"{one.queries:,}", *_mended_cells(one)) for one in found.gain.compared]
+    heads = ("among", "queries", "mended", "taken back", "R@1", "R@5", "NDCG@10", "R@5 points")
+    title = f"{found.gain.server}: {found.gain.tools:,} tools, before > after"
+    tables = [make_table(title, heads, gains, numbers=heads)]
+    if found.servers:
+        rows = [
+            (one.server, f"{one.compared.queries:,}", *_mended_cells(one.compared), _passed(one.passes))
+            for one in found.servers
+        ]
+        columns = ("server", *heads[1:], "verdict")
+        among = found.servers[0].compared.among
+        tables.append(make_table(f"recorded servers, among {among:,} tools", columns, rows, numbers=heads))
+    return tables
+
+
+def _mended_cells(one: "Compared") -> tuple[str, ...]:
+    pairs = (
+        (one.before.recall_at_1, one.after.recall_at_1),
+        (one.before.recall_at_5, one.after.recall_at_5),
+        (one.before.ndcg_at_10, one.after.ndcg_at_10),
+    )
+    figures = (f"{_percent(before)} > {_percent(after)}" for before, after in pairs)
+    return f"{one.mended.kept:,}", f"{one.mended.taken_back:,}", *figures, f"{one.points:+.1f}"
+
+
+def _mediation_summary(found: "OfMediation") -> Text:
+    gain = found.gain.compared[0]
+    text = f"{found.gain.server} gains {gain.points:.1f} points of R@5: {_passed(found.gain.passes)}"
+    if found.servers:
+        worst = min(found.servers, key=lambda one: one.compared.points)
+        failed = sum(not one.passes for one in found.servers)
+        text += (
+            f"; {failed:,} of {counted(len(found.servers), 'recorded server')} lose too much, the worst is"
+            f" {worst.server} with {worst.compared.points:+.1f}: {_passed(not failed)}"
+        )
+    return Text(text)
+
+
+def _passed(passes: bool) -> str:
+    return "pass" if passes else "FAIL"
 
 
 def _summary(found: "SelfCheck") -> Text:

@@ -10,7 +10,7 @@ import typer
 from rich.progress import Progress
 from rich.text import Text
 
-from maitred.config.choices import set_category, unset_category
+from maitred.config.choices import set_choice, unset_choice
 from maitred.config.settings import Settings
 from maitred.config.vocabulary import merged
 from maitred.errors import ConfigError
@@ -32,7 +32,7 @@ from maitred.surfaces.cli.tables import counted, make_table, print_table
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
 
-_BY = {"": "nobody yet", "rules": "rules", "person": "you"}
+_BY = {"": "nobody yet", "rules": "rules", "mediation": "mediation", "person": "you"}
 _MOST_TAGS = 40
 
 
@@ -204,10 +204,10 @@ def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequen
         raise ConfigError("--set", faults)
     tools = run(lambda: _tools(settings, [*(name for name, _ in pairs), *unset]))
     for tool, (_, category) in zip(tools, pairs, strict=False):
-        set_category(path, tool.key, category)
+        set_choice(path, tool.key, "category", category)
         out.print(Text(f"Put {tool.name} into {category}, in {path}."))
     for tool in tools[len(pairs) :]:
-        was = unset_category(path, tool.key)
+        was = unset_choice(path, tool.key, "category")
         said = (
             f"Took the choice for {tool.name} out of {path}."
             if was

@@ -93,7 +93,7 @@ def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> No
             )
         out.print(table)
         tools, tokens = sum(s.tools for s in servers), sum(s.cost_tokens for s in servers)
-        shown = "the menu" if mode == "menu" else "all tools, since they are few"
+        shown = {"menu": "the menu", "categories": "categories"}.get(mode, "all tools, since they are few")
         count = "1 server" if len(servers) == 1 else f"{len(servers)} servers"
         out.print(f"{count}, {tools} tools, {tokens:,} tokens raw; clients see {shown}.")
 

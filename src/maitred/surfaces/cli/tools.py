@@ -10,7 +10,7 @@ import typer
 from maitred.config.tags import check_tags
 from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.surfaces.cli.common import (
     ConfigOption,
@@ -80,6 +80,7 @@ def _plain(answer: SearchAnswer) -> dict[str, Any]:
                 "line": result.line,
                 "band": result.band,
                 "also": list(result.also),
+                "why_not": result.why_not,
             }
             for result in answer.results
         ],
@@ -126,11 +127,11 @@ def call(
 
     async def go() -> dict[str, Any]:
         async with known_gateway(settings_of(config)) as gateway:
-            tool = gateway.find(name)
-            schema = gateway.schema_of(tool.name) or {}
+            published = name if gateway.expansion.is_category(name, LOCAL_USER) else gateway.find(name).name
+            schema = gateway.schema_of(published) or {}
             arguments = _parse_object(args) | _parse_pairs(values or [], schema)
-            call = ToolCall(name=tool.name, arguments=arguments)
-            return await gateway.call(call, principal=LOCAL, read_only=read_only)
+            call = ToolCall(name=published, arguments=arguments)
+            return await gateway.call(call, viewer=LOCAL_USER, read_only=read_only)
 
     result = run(go)
     if as_json:

@@ -80,6 +80,14 @@ TOOL: Final[Any] = {
             "required": ["a", "b"],
         },
     },
+    "original": {
+        "name": "add",
+        "title": "",
+        "description": "add",
+        "input_schema": {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]},
+        "by": "overrides",
+        "confidence": 1.0,
+    },
     "category": "data",
     "confidence": 0.91,
     "placed_by": "rules",
@@ -103,6 +111,7 @@ SEARCH: Final[Any] = {
             "line": "calculator__add(a: number, b: number) - Add two numbers.",
             "band": "strong",
             "also": [],
+            "why_not": "",
         }
     ],
     "withheld": [{"server": "tables", "tools": 2, "reason": "disabled in the configuration"}],

@@ -79,11 +79,20 @@ class Pages:
         self._snapshot: object = None
         self._settings: object = None
         self._servers = 0
-        gateway.listen(lists=lambda: None, resource=self._changed)
+        gateway.listen(lists=lambda: None, resource=self._changed, visibility=self._on_visibility)
 
     def _changed(self, uri: str) -> None:
         if uri.startswith(_SERVERS):
             self._servers += 1
+
+    def _on_visibility(self) -> None:
+        """Pages tell which tools make sense now, where rules say so."""
+        if self._gateway.visibility.tables:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a GET from what is kept."""
@@ -142,5 +151,4 @@ class Pages:
         if version == self._version and snapshot is self._snapshot and settings is self._settings:
             return
         self._version, self._snapshot, self._settings = version, snapshot, settings
-        self._kept.clear()
-        self._bytes = 0
+        self._forget()

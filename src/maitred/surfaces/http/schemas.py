@@ -116,6 +116,17 @@ class ToolUsage(BaseModel):
     calls_30d: Count
 
 
+class Original(BaseModel):
+    """What a server says of a tool that is published otherwise, and who changed it."""
+
+    name: str
+    title: str
+    description: str
+    input_schema: Any = Field(description="`null` where the server gave none.")
+    by: str = Field(description="`overrides`, `rules`, `llm` or `middleware`.")
+    confidence: Share
+
+
 class ToolDetail(BaseModel):
     """T3: everything about one tool."""
 
@@ -123,7 +134,8 @@ class ToolDetail(BaseModel):
     name: str
     server: str
     raw_name: str
-    definition: dict[str, Any] = Field(description="As its server wrote it, under the published name.")
+    definition: dict[str, Any] = Field(description="As it is published.")
+    original: Original | None = Field(description="What its server says, where mediation changed that.")
     category: str
     confidence: Share
     placed_by: str
@@ -146,6 +158,7 @@ class Found(BaseModel):
     line: str = Field(description="A line to call from, or the definition with `detail=full`.")
     band: Band = Field(description="How well it fits.")
     also: list[str] = Field(description="The same tool on other servers.")
+    why_not: str = Field(description="Why it makes no sense now, and what to do.")
 
 
 class Withheld(BaseModel):

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Query, Request
 from starlette.responses import Response
 
 from maitred.gateway import Detail, Gateway
-from maitred.model.principals import LOCAL
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.surfaces.http import examples, schemas
 from maitred.surfaces.http.describe import API, ServerName, ToolName, answers
@@ -83,6 +83,7 @@ def _found(answer: Any) -> dict[str, Any]:
                 "line": found.line,
                 "band": found.band,
                 "also": list(found.also),
+                "why_not": found.why_not,
             }
             for found in answer.results
         ],
@@ -121,5 +122,5 @@ def _add_call(app: FastAPI, gateway: Gateway) -> None:
         """The tool's result as it came; a tool that fails is status 200 with `isError`."""
         found = await tool_of(gateway, unquote(server), unquote(tool), wait=True)
         request = ToolCall(name=found.name, arguments=body.arguments)
-        result = await gateway.call(request, principal=LOCAL, read_only=body.read_only)
+        result = await gateway.call(request, viewer=LOCAL_USER, read_only=body.read_only)
         return Response(encode(result), media_type=_JSON)

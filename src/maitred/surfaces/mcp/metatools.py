@@ -11,6 +11,7 @@ from typing import Any
 
 from maitred.errors import MaitredError, ProtocolError
 from maitred.gateway import LEDGER_KEY, Detail, Gateway, Progress
+from maitred.model.principals import Viewer
 from maitred.model.tools import ToolCall
 
 Result = dict[str, Any]
@@ -21,7 +22,7 @@ class Request:
     """One call of a meta-tool: its arguments, who asks, and what is relayed if it is a call of a tool."""
 
     arguments: Mapping[str, Any]
-    principal: str
+    viewer: Viewer
     call: ToolCall
     progress: Progress | None = None
 
@@ -112,6 +113,11 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     },
 )
 
+CALLING: tuple[Mapping[str, Any], ...] = tuple(
+    one for one in DEFINITIONS if one["name"] in ("search_tools", "call_tool", "call_read_only_tool")
+)
+"""What a list of categories needs beside it, to find and call what it does not show."""
+
 
 def definitions(index: str) -> list[dict[str, Any]]:
     """The menu, with what there is to be found in the description of the search."""
@@ -137,6 +143,7 @@ async def _search(gateway: Gateway, request: Request) -> Result:
         read_only=_boolean(arguments, "read_only"),
         limit=_integer(arguments, "limit", 5),
         detail=_detail(arguments),
+        viewer=request.viewer,
     )
     return text_result(answer.text)
 
@@ -144,14 +151,15 @@ async def _search(gateway: Gateway, request: Request) -> Result:
 async def _browse(gateway: Gateway, request: Request) -> Result:
     arguments = request.arguments
     size = _integer(arguments, "page_size", 50)
-    return text_result(gateway.browse(_text(arguments, "path"), _text(arguments, "cursor"), size).text)
+    path, cursor = _text(arguments, "path"), _text(arguments, "cursor")
+    return text_result(gateway.browse(path, cursor, size, request.viewer).text)
 
 
 async def _info(gateway: Gateway, request: Request) -> Result:
     detail = _detail(request.arguments)
     names = _texts(request.arguments, "names", "name")
     await gateway.warm()  # unknown names are answered with the nearest, by the index
-    return text_result(gateway.info(names, detail).text)
+    return text_result(gateway.info(names, detail, request.viewer).text)
 
 
 async def _call_tool(gateway: Gateway, request: Request) -> Result:
@@ -167,10 +175,10 @@ async def _relayed(gateway: Gateway, request: Request, *, read_only: bool) -> Re
         _inner(request.arguments, request.call),
         read_only=read_only,
         progress=request.progress,
-        principal=request.principal,
+        viewer=request.viewer,
         shorten=True,
     )
-    entry = gateway.ledger.relayed(request.principal, result)
+    entry = gateway.ledger.relayed(request.viewer.principal, result)
     meta = result.get("_meta")
     return result | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), LEDGER_KEY: entry}}
 
@@ -182,14 +190,14 @@ async def _chain(gateway: Gateway, request: Request) -> Result:
         raise _WrongArgumentError("`code` is missing: a program, or a JSON list of calls")
     made = await gateway.chains.run(
         code,
-        principal=request.principal,
+        viewer=request.viewer,
         timeout_ms=_integer(arguments, "timeout_ms", 30_000),
         max_output_size=_integer(arguments, "max_output_size", 20_000),
         dry_run=_boolean(arguments, "dry_run"),
         progress=request.progress,
     )
     result = made.to_result()
-    return result | {"_meta": {LEDGER_KEY: gateway.ledger.relayed(request.principal, result)}}
+    return result | {"_meta": {LEDGER_KEY: gateway.ledger.relayed(request.viewer.principal, result)}}
 
 
 HANDLERS: Mapping[str, Handler] = {
@@ -214,7 +222,7 @@ async def answer(gateway: Gateway, name: str, request: Request) -> Result:
         raise
     except MaitredError as error:
         result = text_result(str(error), error=True)
-    return result if "_meta" in result else with_ledger(gateway, request.principal, result)
+    return result if "_meta" in result else with_ledger(gateway, request.viewer.principal, result)
 
 
 def with_ledger(gateway: Gateway, principal: str, result: Result) -> Result:

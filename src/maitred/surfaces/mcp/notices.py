@@ -1,6 +1,6 @@
 """Tell clients of both eras what changed: which lists, and which resources they want to hear of.
 
-Changes come in from the gateway; what comes within a tenth of a second goes out as one notice of each kind.
+Changes come in from the gateway; what comes within `visibility.debounce_ms` is one notice of each kind.
 A list is announced only if it differs from what any client can have seen. Handshake-era clients are told on
 their connection; stateless ones on the streams that they opened, which are the SDK's. For a resource of a
 server somebody must be subscribed there: that lasts as long as the connection or stream of who asked.
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import anyio
 import mcp_types as types
@@ -33,11 +33,13 @@ from mcp_types import INVALID_PARAMS
 from maitred.errors import MaitredError
 from maitred.gateway import Gateway
 from maitred.gateway.offers import is_ours
+from maitred.model.principals import Viewer
 
 log = structlog.get_logger(__name__)
 
 Context = ServerRequestContext[Any, Any]
 ListKind = Literal["tools", "resources", "prompts"]
+Scope = tuple[str, str]
 Release = Callable[[], None]
 
 _EVENTS: Mapping[ListKind, ServerEvent] = {
@@ -45,7 +47,7 @@ _EVENTS: Mapping[ListKind, ServerEvent] = {
     "resources": ResourcesListChanged(),
     "prompts": PromptsListChanged(),
 }
-_DEBOUNCE_S: Final = 0.1
+_MOST_KEPT: Final = 1_000
 _TELL_S: Final = 5.0
 _AGREE_S: Final = 3.0
 _RETRY_S: Final = 30.0
@@ -54,42 +56,61 @@ _RESULTS: Final = "maitred://result/"
 
 
 class Lists:
-    """Knows which lists differ from what clients may have seen: told by the last notice, or listed since."""
+    """Knows which lists differ from what viewers may have seen: told by the last notice, or listed since."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._kept: dict[ListKind, tuple[object, str]] = {}
-        self._seen: dict[ListKind, set[str]] = {kind: {self._now(kind)} for kind in _EVENTS}
+        self._of: object = None
+        self._kept: dict[object, str] = {}
+        self._seen: dict[Scope, dict[ListKind, set[str]]] = {}
 
-    def shown(self, kind: ListKind) -> None:
-        """A client was given a list, as it is now."""
-        self._seen[kind].add(self._now(kind))
+    def begin(self, viewer: Viewer) -> None:
+        """A viewer may list from now on."""
+        self._seen[viewer.scope] = {kind: {self._now(kind, viewer)} for kind in _EVENTS}
 
-    def changed(self) -> list[ListKind]:
-        """The lists to announce; from here on they count as announced."""
-        now = {kind: self._now(kind) for kind in _EVENTS}
-        changed = [kind for kind in _EVENTS if self._seen[kind] != {now[kind]}]
-        self._seen = {kind: {now[kind]} for kind in _EVENTS}
+    def forget(self, viewer: Viewer) -> None:
+        """A viewer has gone."""
+        self._seen.pop(viewer.scope, None)
+
+    def shown(self, kind: ListKind, viewer: Viewer) -> None:
+        """A viewer was given a list, as it is now."""
+        if viewer.scope in self._seen:
+            self._seen[viewer.scope][kind].add(self._now(kind, viewer))
+
+    def changed(self, viewer: Viewer) -> list[ListKind]:
+        """The lists to announce to a viewer; from here on they count as announced."""
+        if (seen := self._seen.get(viewer.scope)) is None:
+            return []
+        now = {kind: self._now(kind, viewer) for kind in _EVENTS}
+        changed = [kind for kind in _EVENTS if seen[kind] != {now[kind]}]
+        self._seen[viewer.scope] = {kind: {now[kind]} for kind in _EVENTS}
         return changed
 
-    def _now(self, kind: ListKind) -> str:
-        """A fingerprint of a list as it is; worked out once for a version of the menu."""
-        version = (self._gateway.version, self._gateway.mode() if kind == "tools" else "")
-        if kind not in self._kept or self._kept[kind][0] != version:
-            self._kept[kind] = (version, self._fingerprint(kind))
-        return self._kept[kind][1]
+    def _now(self, kind: ListKind, viewer: Viewer) -> str:
+        """A fingerprint of a list as it is; worked out once for all that see the same."""
+        gateway = self._gateway
+        mode = gateway.mode()
+        if (of := (gateway.version, mode)) != self._of or len(self._kept) > _MOST_KEPT:
+            self._of, self._kept = of, {}
+        seen_by = gateway.expansion.state(viewer) if kind == "tools" and mode != "menu" else None
+        key = (kind, seen_by)
+        if key not in self._kept:
+            self._kept[key] = self._fingerprint(kind, viewer)
+        return self._kept[key]
 
-    def _fingerprint(self, kind: ListKind) -> str:
+    def _fingerprint(self, kind: ListKind, viewer: Viewer) -> str:
         gateway = self._gateway
         entries: Sequence[object]
         if kind == "tools" and gateway.mode() == "menu":
             entries = [gateway.index()]
         elif kind == "tools":
-            enabled = {name for name, spec in gateway.settings.servers.items() if spec.enabled}
-            tools = [tool for tool in gateway.snapshot.tools if tool.server in enabled]
+            first = gateway.expansion.definitions(viewer) if gateway.mode() == "categories" else ()
             entries = [
-                (t.name, t.title, t.description, t.input_hash, t.output_hash, t.annotations, t.extra)
-                for t in tools
+                *first,
+                *(
+                    (t.name, t.title, t.description, t.input_hash, t.output_hash, t.annotations, t.extra)
+                    for t in gateway.listed(viewer)
+                ),
             ]
         elif kind == "resources":
             offers = [*gateway.offers_of("resource"), *gateway.offers_of("template")]
@@ -108,36 +129,46 @@ class Notices:
     Args:
         gateway: Whose changes are told, and who subscribes at servers.
         lists: Which lists differ.
+        stateless: All clients of the stateless era.
         check: Raises if a resource of ours is not there.
     """
 
-    def __init__(self, gateway: Gateway, lists: Lists, check: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, gateway: Gateway, lists: Lists, stateless: Viewer, check: Callable[[str], Awaitable[None]]
+    ) -> None:
         self._gateway = gateway
         self._lists = lists
+        self._stateless = stateless
+        lists.begin(stateless)
         self._check = check
         self._bus = InMemorySubscriptionBus()
         self._streams = ListenHandler(self._bus)
-        self._connections: WeakSet[Connection] = WeakSet()
+        self._connections: WeakKeyDictionary[Connection, Viewer] = WeakKeyDictionary()
         self._subscribed: WeakKeyDictionary[Connection, dict[str, Release]] = WeakKeyDictionary()
         self._watched: Counter[str] = Counter()
         self._updated: set[str] = set()
         self._look_at_lists = False
         self._news = anyio.Event()
-        gateway.listen(lists=self._on_lists, resource=self._on_resource)
+        gateway.listen(lists=self._on_lists, resource=self._on_resource, visibility=self._on_visibility)
 
     def close(self) -> None:
         """Let open change streams end in good order."""
         self._streams.close()
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: Connection, viewer: Viewer) -> None:
         """A handshake-era client may be told of changes from now on."""
-        self._connections.add(connection)
+        self._lists.begin(viewer)
+        self._connections[connection] = viewer
 
     # --- what changed -------------------------------------------------------------------------------------
 
     def _on_lists(self) -> None:
         self._look_at_lists = True
         self._updated.update(uri for uri in self._watched if is_ours(uri) and not uri.startswith(_RESULTS))
+        self._news.set()
+
+    def _on_visibility(self) -> None:
+        self._look_at_lists = True
         self._news.set()
 
     def _on_resource(self, uri: str) -> None:
@@ -149,16 +180,17 @@ class Notices:
         """Tell clients of changes as they come; runs until cancelled."""
         while True:
             await self._news.wait()
-            await anyio.sleep(_DEBOUNCE_S)
+            await anyio.sleep(self._gateway.settings.visibility.debounce_ms / 1_000)
             self._news = anyio.Event()
             updated, self._updated = sorted(self._updated), set()
-            kinds = self._lists.changed() if self._look_at_lists else []
-            self._look_at_lists = False
+            look, self._look_at_lists = self._look_at_lists, False
+            kinds = self._lists.changed(self._stateless) if look else []
+            told = {c: self._lists.changed(viewer) if look else [] for c, viewer in self._connections.items()}
             for event in (*(_EVENTS[kind] for kind in kinds), *(ResourceUpdated(uri) for uri in updated)):
                 await self._bus.publish(event)
             async with anyio.create_task_group() as tasks:
-                for connection in list(self._connections):
-                    tasks.start_soon(self._tell, connection, kinds, updated)
+                for connection, changed in told.items():
+                    tasks.start_soon(self._tell, connection, changed, updated)
 
     async def _tell(self, connection: Connection, kinds: Sequence[ListKind], updated: Sequence[str]) -> None:
         send = {

@@ -30,6 +30,7 @@ from maitred.surfaces.mcp.notices import Lists
 from maitred.surfaces.mcp.prompts import DEFINITIONS, OwnPrompts
 from maitred.surfaces.mcp.relay import offered
 from maitred.surfaces.mcp.resources import OwnResources
+from maitred.surfaces.mcp.viewers import Viewers
 
 Context = ServerRequestContext[Any, Any]
 
@@ -38,12 +39,13 @@ _RELAYED: Final = ("inputResponses", "requestState", "_meta")
 
 
 class Offering:
-    """Handles the requests of clients for a gateway; `lists` is told what was shown."""
+    """Handles the requests of clients for a gateway; `lists` is told what was shown to whom."""
 
-    def __init__(self, gateway: Gateway, lists: Lists, *, principal: str) -> None:
+    def __init__(self, gateway: Gateway, lists: Lists, viewers: Viewers) -> None:
         self._gateway = gateway
         self._lists = lists
-        self._resources = OwnResources(gateway, principal)
+        self._viewers = viewers
+        self._resources = OwnResources(gateway, viewers.stateless.principal)
         self._prompts = OwnPrompts(gateway, self._resources)
         self._completions = OwnCompletions(gateway)
 
@@ -61,17 +63,17 @@ class Offering:
 
     async def _list_resources(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         offers = await self._offers("resource")
-        self._lists.shown("resources")
+        self._lists.shown("resources", self._viewers.of(ctx))
         return page_of(RESOURCES, self._resources.listed(), offers, params.cursor, ctx.protocol_version)
 
     async def _list_templates(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         offers = await self._offers("template")
-        self._lists.shown("resources")
+        self._lists.shown("resources", self._viewers.of(ctx))
         return page_of(TEMPLATES, self._resources.templates(), offers, params.cursor, ctx.protocol_version)
 
     async def _list_prompts(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         offers = await self._offers("prompt")
-        self._lists.shown("prompts")
+        self._lists.shown("prompts", self._viewers.of(ctx))
         return page_of(PROMPTS, DEFINITIONS, offers, params.cursor, ctx.protocol_version)
 
     async def _offers(self, kind: OfferKind) -> list[Offer]:
@@ -86,7 +88,7 @@ class Offering:
     async def _read(self, ctx: Context, params: types.ReadResourceRequestParams) -> dict[str, Any]:
         uri = str(params.uri)
         try:
-            if own := await self._resources.read(uri):
+            if own := await self._resources.read(uri, self._viewers.of(ctx)):
                 return own.to_result()
             result = await self._gateway.offers.read(uri, _relayed(ctx))
         except (MaitredError, MCPError) as error:
@@ -101,14 +103,14 @@ class Offering:
             NotFoundError: It is not.
             CursorError: It is a page that is not there.
         """
-        await self._resources.read(uri)
+        await self._resources.read(uri, self._viewers.stateless)
 
     # --- prompts ------------------------------------------------------------------------------------------
 
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
         arguments = params.arguments or {}
         try:
-            if own := await self._prompts.get(params.name, arguments):
+            if own := await self._prompts.get(params.name, arguments, self._viewers.of(ctx)):
                 return own
             result = await self._gateway.offers.get_prompt(params.name, arguments, _relayed(ctx))
         except MaitredError as error:

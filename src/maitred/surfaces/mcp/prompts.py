@@ -11,6 +11,7 @@ from mcp_types import INVALID_PARAMS
 
 from maitred.errors import StoreError
 from maitred.gateway import Gateway, ServerStatus
+from maitred.model.principals import Viewer
 from maitred.surfaces.mcp.resources import Content, OwnResources
 
 DISCOVER: Final = "discover"
@@ -51,8 +52,8 @@ class OwnPrompts:
         self._gateway = gateway
         self._resources = resources
 
-    async def get(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The result of `prompts/get`; `None` if the prompt is not one of ours.
+    async def get(self, name: str, arguments: Mapping[str, Any], viewer: Viewer) -> dict[str, Any] | None:
+        """The result of `prompts/get` for somebody; `None` if the prompt is not one of ours.
 
         Raises:
             MCPError: A required argument is missing.
@@ -65,7 +66,7 @@ class OwnPrompts:
                 raise MCPError(
                     INVALID_PARAMS, f"prompt {FIND_TOOL!r} needs the argument {TASK!r}: what is to be done"
                 )
-            return _result(name, *await self._find_tool(task.strip()))
+            return _result(name, *await self._find_tool(task.strip(), viewer))
         if name == SERVER_STATUS:
             return _result(name, _text(await self._status()))
         return None
@@ -87,11 +88,11 @@ class OwnPrompts:
         attached = [_attached(overview)] if overview else []
         return [*attached, _text(categories.text), _text(steps)]
 
-    async def _find_tool(self, task: str) -> list[dict[str, Any]]:
-        answer = await self._gateway.search([task])
+    async def _find_tool(self, task: str, viewer: Viewer) -> list[dict[str, Any]]:
+        answer = await self._gateway.search([task], viewer=viewer)
         messages = [_text(f"Find a tool for this task: {task}\n\nWhat search found:\n{answer.text}")]
         if answer.band in _FOUND and answer.results:
-            messages.append(_attached(self._resources.tool(answer.results[0].tool)))
+            messages.append(_attached(self._resources.tool(answer.results[0].tool, viewer)))
         return messages
 
     async def _status(self) -> str:

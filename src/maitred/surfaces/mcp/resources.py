@@ -13,8 +13,10 @@ from urllib.parse import quote, unquote
 
 from maitred.errors import CursorError, PathNotFoundError, ResourceNotFoundError, ToolNotFoundError
 from maitred.gateway import Gateway, ServerStatus
+from maitred.gateway.context import is_hidden
 from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, server_uri
 from maitred.gateway.offers import is_ours
+from maitred.model.principals import LOCAL_USER, Viewer
 from maitred.model.tools import Tool
 
 TEMPLATES: Final = {
@@ -163,8 +165,8 @@ class OwnResources:
 
     # --- reading ------------------------------------------------------------------------------------------
 
-    async def read(self, uri: str) -> Content | None:
-        """What a resource holds now; `None` if the URI is not one of ours.
+    async def read(self, uri: str, viewer: Viewer = LOCAL_USER) -> Content | None:
+        """What a resource holds now, for somebody; `None` if the URI is not one of ours.
 
         Raises:
             NotFoundError: There is no such resource, tool, server, category or result.
@@ -179,18 +181,18 @@ class OwnResources:
         kind, *rest = [unquote(part) for part in path.split("/")]
         match kind, rest:
             case "tools", []:
-                return self._page(uri, "tools", cursor)
+                return self._page(uri, "tools", cursor, viewer)
             case "server", [str(name), "tools"] if name:
-                return self._page(uri, f"server/{name}", cursor)
+                return self._page(uri, f"server/{name}", cursor, viewer)
             case "category", [str(name)] if name:
-                return self._page(uri, f"category/{name}", cursor)
+                return self._page(uri, f"category/{name}", cursor, viewer)
             case "result", [str(name)] if name:
                 return self._result(uri, name, cursor)
         if cursor:
             raise CursorError(cursor)
-        return await self._whole(uri, kind, rest)
+        return await self._whole(uri, kind, rest, viewer)
 
-    async def _whole(self, uri: str, kind: str, rest: list[str]) -> Content:
+    async def _whole(self, uri: str, kind: str, rest: list[str], viewer: Viewer) -> Content:
         """A resource that has one page only."""
         match kind, rest:
             case "overview", []:
@@ -200,7 +202,7 @@ class OwnResources:
             case "chains", ["guide"]:
                 return self._guide()
             case "tool", [str(name)] if name:
-                return replace(self.tool(await self._find(name)), uri=uri)
+                return replace(self.tool(await self._find(name), viewer), uri=uri)
             case "server", [str(name)] if name:
                 return self._server(uri, name)
         raise ResourceNotFoundError(uri)
@@ -234,10 +236,10 @@ class OwnResources:
             await self._gateway.warm()  # the answer to a mistake names the nearest tools, by the index
             return self._gateway.find(name)
 
-    def tool(self, tool: Tool) -> Content:
+    def tool(self, tool: Tool, viewer: Viewer) -> Content:
         """Everything about one tool."""
         uri = f"maitred://tool/{quote(tool.name, safe='')}"
-        text = compact(self._gateway.tool_json(tool))
+        text = compact(self._gateway.tool_json(tool, viewer))
         return Content(uri=uri, mime_type=_JSON, text=text, modified=self._newest(tool.server))
 
     def _server(self, uri: str, name: str) -> Content:
@@ -249,7 +251,7 @@ class OwnResources:
             "resources": len([o for o in self._gateway.offers_of("resource") if o.server == name]),
             "prompts": [o.name for o in self._gateway.offers_of("prompt") if o.server == name],
         }
-        tools = self._gateway.snapshot.by_server.get(name, ())
+        tools = [tool for tool in self._gateway.snapshot.by_server.get(name, ()) if not is_hidden(tool)]
         details = shown | {
             "title": status.facts.title,
             "instructions": status.facts.instructions,
@@ -266,8 +268,8 @@ class OwnResources:
         self._gateway.page(f"server/{name}")  # raises the error that names the nearest
         raise PathNotFoundError(f"server/{name}")
 
-    def _page(self, uri: str, path: str, cursor: str) -> Content:
-        page = self._gateway.page(path, cursor).page
+    def _page(self, uri: str, path: str, cursor: str, viewer: Viewer) -> Content:
+        page = self._gateway.page(path, cursor, viewer=viewer).page
         text = page.text
         if page.cursor:
             base = uri.partition("?")[0]

@@ -22,12 +22,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from maitred import __version__
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
 from maitred.gateway import LOCAL, Gateway, Progress
+from maitred.model.principals import Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import metatools
 from maitred.surfaces.mcp.listing import TOOLS, acceptable, read_cursor, write_cursor
 from maitred.surfaces.mcp.notices import Lists, Notices
 from maitred.surfaces.mcp.offering import Offering, resource_error
 from maitred.surfaces.mcp.relay import for_handshake, for_stateless, read_call
+from maitred.surfaces.mcp.viewers import Viewers
 
 Context = ServerRequestContext[Any, Any]
 
@@ -62,14 +64,18 @@ class _DualEraServer(Server[Any]):
 
 
 class McpSurface:
-    """Serves a gateway over MCP. `server` is what transports run; `announce` must run beside it."""
+    """Serves a gateway over MCP. `server` is what transports run; `announce` must run beside it.
+
+    `viewers` tells who asks, for transports that answer calls by `call_tool`.
+    """
 
     def __init__(self, gateway: Gateway, *, principal: str = LOCAL) -> None:
         self._gateway = gateway
         self._principal = principal
         self._lists = Lists(gateway)
-        offering = Offering(gateway, self._lists, principal=principal)
-        self._notices = Notices(gateway, self._lists, offering.check)
+        self.viewers = Viewers(principal, self._ended)
+        offering = Offering(gateway, self._lists, self.viewers)
+        self._notices = Notices(gateway, self._lists, self.viewers.stateless, offering.check)
         self.server: Server[Any] = _DualEraServer(
             "maitred",
             version=__version__,
@@ -98,11 +104,19 @@ class McpSurface:
 
     async def _middleware(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/call" and ctx.request_id is not None and _is_open(ctx):
-            return await self.call_tool(ctx.params or {}, ctx.protocol_version, ctx.session.report_progress)
+            return await self.call_tool(
+                ctx.params or {}, ctx.protocol_version, ctx.session.report_progress, self.viewers.of(ctx)
+            )
         result = await call_next(ctx)
         if ctx.method == "notifications/initialized":
-            self._notices.connected(ctx.session._connection)  # noqa: SLF001  # see the module's docstring
+            connection = ctx.session._connection  # noqa: SLF001  # see the module's docstring
+            self._notices.connected(connection, self.viewers.of(ctx))
         return result
+
+    def _ended(self, viewer: Viewer) -> None:
+        self._lists.forget(viewer)
+        self._gateway.visibility.forget(viewer.scope)
+        self._gateway.expansion.forget(viewer.scope)
 
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
@@ -123,21 +137,31 @@ class McpSurface:
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
         after = read_cursor(params.cursor if params else None)
         gateway = self._gateway
-        mode, tools, cursor = await gateway.listing(after)
-        self._lists.shown("tools")
+        viewer = self.viewers.of(ctx)
+        mode, tools, cursor = await gateway.listing(viewer, after)
+        self._lists.shown("tools", viewer)
         if mode == "menu":
             menu = metatools.definitions(gateway.index())
             gateway.ledger.listed(self._principal, menu)
             return {"resultType": "complete", "tools": menu}
-        gateway.ledger.listed_raw(self._principal, sum(tool.cost_tokens for tool in tools))
+        own: list[Mapping[str, Any]] = []
+        if mode == "categories":
+            own = [] if after else [*metatools.CALLING, *gateway.expansion.definitions(viewer)]
+            gateway.ledger.listed_categories(self._principal, own, tools)
+        else:
+            gateway.ledger.listed_raw(self._principal, sum(tool.cost_tokens for tool in tools))
         definitions = [
             acceptable(TOOLS, gateway.snapshot.definition(tool), ctx.protocol_version) for tool in tools
         ]
-        page: dict[str, Any] = {"resultType": "complete", "tools": definitions}
+        page: dict[str, Any] = {"resultType": "complete", "tools": [*own, *definitions]}
         return page | ({"nextCursor": write_cursor(cursor)} if cursor else {})
 
     async def call_tool(
-        self, params: Mapping[str, Any], protocol_version: str, report_progress: Progress
+        self,
+        params: Mapping[str, Any],
+        protocol_version: str,
+        report_progress: Progress,
+        viewer: Viewer,
     ) -> dict[str, Any]:
         """Answer a `tools/call` request; the result is ready for the wire of that protocol revision.
 
@@ -150,7 +174,7 @@ class McpSurface:
         progress = report_progress if progress_token_from_params(params) is not None else None
         call = read_call(name, params)
         try:
-            result = await self._answer(name, call, progress)
+            result = await self._answer(name, call, progress, viewer)
         except ToolNotFoundError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error
         except ProtocolError as error:
@@ -164,13 +188,13 @@ class McpSurface:
             return for_stateless(result, self.server.server_info_stamp)
         return for_handshake(result)
 
-    async def _answer(self, name: str, call: ToolCall, progress: Progress | None) -> dict[str, Any]:
+    async def _answer(
+        self, name: str, call: ToolCall, progress: Progress | None, viewer: Viewer
+    ) -> dict[str, Any]:
         """The answer of a meta-tool, or of a tool that is called by its published name, whole."""
         if name not in metatools.HANDLERS:
-            return await self._gateway.call(call, principal=self._principal, progress=progress)
-        request = metatools.Request(
-            arguments=call.arguments, principal=self._principal, call=call, progress=progress
-        )
+            return await self._gateway.call(call, viewer=viewer, progress=progress)
+        request = metatools.Request(arguments=call.arguments, viewer=viewer, call=call, progress=progress)
         return await metatools.answer(self._gateway, name, request)
 
 

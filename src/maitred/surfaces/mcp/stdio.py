@@ -92,7 +92,8 @@ class _Era:
             )
         if method == "tools/call" and self.connection.initialize_accepted:
             version = self.connection.protocol_version
-            return await self._surface.call_tool(params or {}, version, context.progress)
+            viewer = self._surface.viewers.behind(self.connection)
+            return await self._surface.call_tool(params or {}, version, context.progress, viewer)
         return await self._runner.on_request(context, method, params)
 
     async def _answer_stateless(
@@ -108,7 +109,8 @@ class _Era:
         if isinstance(route, InboundLadderRejection):
             raise MCPError(code=route.code, message=route.message, data=route.data)
         if method == "tools/call":
-            return await self._surface.call_tool(params or {}, route.protocol_version, context.progress)
+            version, viewer = route.protocol_version, self._surface.viewers.named(_name(route.client_info))
+            return await self._surface.call_tool(params or {}, version, context.progress, viewer)
         connection = Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
         )
@@ -132,6 +134,12 @@ class _Era:
 def _has_envelope(params: Mapping[str, Any] | None) -> bool:
     meta = (params or {}).get("_meta")
     return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+
+
+def _name(client_info: Any) -> str:
+    """What a client of the stateless era calls itself, if it says so."""
+    name = client_info.get("name") if isinstance(client_info, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 def _requested(params: Mapping[str, Any] | None) -> dict[str, str]:

@@ -1,0 +1,59 @@
+"""Tools that results of a server brought: known as if it had listed them, while its connection lasts.
+
+Only servers for which the operator allows it (`result_tools`) get here. What a server lists goes before what
+its results bring, and there is a limit to what they may.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from maitred.backends.definitions import read_tools
+from maitred.model.tools import RawTool, ToolKey, canonical
+
+MOST_TOOLS: Final = 200
+MOST_BYTES: Final = 1_000_000
+
+
+class BroughtTools:
+    """Keeps them by server."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, dict[ToolKey, RawTool]] = {}
+
+    def take(self, server: str, definitions: Sequence[Any]) -> tuple[Sequence[ToolKey], bool]:
+        """Take in what a result brought: the tools by key, and whether anything is new.
+
+        What goes beyond the limits of the server is left out; a tool that comes again replaces what it was.
+        """
+        found, _ = read_tools(server, definitions[:MOST_TOOLS])
+        before = self._tools.get(server, {})
+        kept = dict(before)
+        taken = []
+        size = sum(map(_size, kept.values()))
+        for tool in found:
+            more = _size(tool) - (_size(kept[tool.key]) if tool.key in kept else 0)
+            if size + more <= MOST_BYTES and (tool.key in kept or len(kept) < MOST_TOOLS):
+                kept[tool.key] = tool
+                size += more
+                taken.append(tool.key)
+        self._tools[server] = kept
+        return taken, kept != before
+
+    @property
+    def servers(self) -> Sequence[str]:
+        """The servers whose results brought tools."""
+        return tuple(self._tools)
+
+    def forget(self, server: str) -> None:
+        """A server has begun anew, or may bring none any more."""
+        self._tools.pop(server, None)
+
+    def beside(self, server: str, listed: Sequence[RawTool]) -> Sequence[RawTool]:
+        """What a server lists, then what its results brought besides."""
+        names = {tool.key for tool in listed}
+        return [*listed, *(tool for key, tool in self._tools.get(server, {}).items() if key not in names)]
+
+
+def _size(tool: RawTool) -> int:
+    written = (tool.title, tool.description, tool.input_schema, tool.output_schema)
+    return len(canonical([*written, dict(tool.annotations), dict(tool.extra), tool.key.name]))

@@ -1,0 +1,244 @@
+"""Which tools make sense now, for whom: keeps the declared facts of servers and asks their rules.
+
+Facts are kept for each viewer's scope: for a principal, and in the handshake era for each connection. They
+begin anew when a server does, since what it knew is gone then. The rules themselves are pure
+(`maitred.disclosure.visibility`); a gateway whose servers declare none pays for nothing here.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+import anyio
+
+from maitred.backends.definitions import clean
+from maitred.catalog.snapshot import Snapshot
+from maitred.disclosure.facts import BUILT_IN, Facts, after_call, built_in
+from maitred.disclosure.visibility import Hidden, VisibilityTable, became_visible
+from maitred.errors import ToolWithheldError
+from maitred.gateway.context import Context, is_hidden
+from maitred.model.principals import Viewer
+from maitred.model.servers import Health, State
+from maitred.model.tools import Tool, ToolKey
+
+_NOTHING: Final[frozenset[ToolKey]] = frozenset()
+_STABLE: Final = frozenset({"era", "roles"})
+_MOST_SCOPES: Final = 10_000
+_MOST_SETS: Final = 200
+_HEALTH: Final = frozenset({"server.healthy", "server.state"})
+_RUNNING: Final = frozenset({State.STARTING, State.READY})
+_TEXT: Final = 400
+
+Scope = tuple[str, str]
+
+
+class Visibility:
+    """Answers for viewers; `changed` is called when what somebody may see might have become another set."""
+
+    def __init__(
+        self, context: Context, *, now: Callable[[], datetime] = lambda: datetime.now().astimezone()
+    ) -> None:
+        self._context = context
+        self._now = now
+        self._tables: Mapping[str, VisibilityTable] = {}
+        self._begun: Mapping[str, Facts] = {}
+        self._reads: Mapping[str, frozenset[str]] = {}
+        self._facts: OrderedDict[Scope, dict[str, Facts]] = OrderedDict()
+        self._sets: OrderedDict[object, frozenset[ToolKey]] = OrderedDict()
+        self._of: object = None
+        self.changed: Callable[[], None] = lambda: None
+
+    # --- what there is ------------------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> Mapping[str, VisibilityTable]:
+        """What is declared, by server."""
+        return self._tables
+
+    def use(self, tables: Mapping[str, VisibilityTable]) -> None:
+        """Take over new declarations; where other facts are declared, they begin anew, and else stay."""
+        for server, table in self._tables.items():
+            if server not in tables or tables[server].declared.facts != table.declared.facts:
+                self.restarted(server)
+        self._tables = tables
+        self._begun = {server: table.declared.initial() for server, table in tables.items()}
+        self._reads = {server: _built_in_reads(table) for server, table in tables.items()}
+        self._sets.clear()
+        self.changed()
+
+    def restarted(self, server: str) -> None:
+        """A server has begun anew, and so do its facts."""
+        gone = [facts.pop(server, None) for facts in self._facts.values()]
+        if any(gone):
+            self.changed()
+
+    def health_changed(self, server: str) -> None:
+        """A server that has stopped or failed knows nothing any more."""
+        if server in self._tables:
+            health = self._context.pool.health().get(server) or Health()
+            if health.state not in _RUNNING:
+                self.restarted(server)
+
+    def forget(self, scope: Scope) -> None:
+        """A connection has ended."""
+        self._facts.pop(scope, None)
+
+    def unmatched(self, snapshot: Snapshot) -> Mapping[str, Sequence[str]]:
+        """By server, what is declared of tools that it does not have."""
+        known = {server: [t.key.name for t in snapshot.by_server.get(server, ())] for server in self._tables}
+        return {server: self._tables[server].unmatched(tools) for server, tools in known.items() if tools}
+
+    # --- who may see what ---------------------------------------------------------------------------------
+
+    def hidden(self, viewer: Viewer) -> frozenset[ToolKey]:
+        """The tools that make no sense for a viewer now."""
+        return self._without(viewer, _visible) if self._tables else _NOTHING
+
+    def unlisted(self, viewer: Viewer) -> frozenset[ToolKey]:
+        """The tools that a viewer's lists leave out.
+
+        A connection of the handshake era is told when its lists change. In the stateless era lists must not
+        change with calls, so they go by what stays: rules hide a tool there by era and roles alone.
+        """
+        if not self._tables or self._context.settings.visibility.mode == "all":
+            return _NOTHING
+        return self._without(viewer, _visible if viewer.era == "handshake" else _listed)
+
+    def why_hidden(self, tool: Tool, viewer: Viewer) -> str:
+        """Why a tool makes no sense for a viewer now, and what to do; empty if it does."""
+        table = self._tables.get(tool.server)
+        if table is None:
+            return ""
+        named = partial(_published, self._context.snapshot, tool.server)
+        found: Hidden | None = table.why_hidden(tool.key.name, self._moment(viewer, tool.server), named)
+        return " ".join(clean(found.text).split())[:_TEXT] if found else ""
+
+    def check(self, tool: Tool, viewer: Viewer) -> None:
+        """Refuse a call of a tool that makes no sense now.
+
+        Raises:
+            ToolWithheldError: It says why, and what to do.
+        """
+        if why := self.why_hidden(tool, viewer):
+            raise ToolWithheldError(tool.name, f"it {why}")
+
+    # --- calls change facts -------------------------------------------------------------------------------
+
+    def changes(self, tool: Tool) -> bool:
+        """Whether a call of a tool may change facts."""
+        table = self._tables.get(tool.server)
+        return table is not None and bool(table.declared.effects(tool.key.name))
+
+    def called(
+        self, tool: Tool, viewer: Viewer, arguments: Mapping[str, Any], result: Mapping[str, Any]
+    ) -> Sequence[str]:
+        """Take note of an answered call; the published names of the tools that became visible by it."""
+        if not self.changes(tool) or result.get("resultType") == "input_required":
+            return ()
+        server, table = tool.server, self._tables[tool.server]
+        facts = self._own(viewer, server)
+        after = after_call(facts, table.declared, tool.key.name, arguments, result)
+        if after is facts:
+            return ()
+        snapshot = self._context.snapshot
+        names = [known.key.name for known in snapshot.by_server.get(server, ())]
+        before = table.visible_set(names, self._moment(viewer, server))
+        self._keep(viewer, server, after)
+        now = table.visible_set(names, self._moment(viewer, server))
+        self.changed()  # even if as many are visible: reasons tell the facts
+        opened = [snapshot.by_key[ToolKey(server=server, name=name)] for name in became_visible(before, now)]
+        return sorted(tool.name for tool in opened if not is_hidden(tool))
+
+    async def keep_time(self) -> None:
+        """Look anew at every full hour, where rules read the time; never returns."""
+        while True:
+            now = self._now()
+            full = (now + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0)
+            await anyio.sleep((full - now).total_seconds() + 0.01)
+            if any("time.hour" in reads or "time.weekday" in reads for reads in self._reads.values()):
+                self.changed()
+
+    # --- how it is worked out -----------------------------------------------------------------------------
+
+    def _own(self, viewer: Viewer, server: str) -> Facts:
+        """The declared facts of a server, as they are for a viewer."""
+        found = self._facts.get(viewer.scope, {}).get(server)
+        return found if found is not None else self._begun[server]
+
+    def _keep(self, viewer: Viewer, server: str, facts: Facts) -> None:
+        self._facts.setdefault(viewer.scope, {})[server] = facts
+        self._facts.move_to_end(viewer.scope)
+        while len(self._facts) > _MOST_SCOPES:
+            self._facts.popitem(last=False)
+
+    def _moment(self, viewer: Viewer, server: str, health: Mapping[str, Health] | None = None) -> Facts:
+        """All facts of a server for a viewer now; of the built-in ones, those that rules read."""
+        reads = self._reads[server]
+        if not reads:
+            return self._own(viewer, server)
+        known = self._health([server]) if health is None else health
+        always = built_in(
+            client=viewer.client,
+            era=viewer.era,
+            roles=viewer.roles,
+            state=(known.get(server) or Health()).state,
+            now=self._now(),
+        )
+        return self._own(viewer, server).given({name: always[name] for name in reads})
+
+    def _health(self, servers: Iterable[str]) -> Mapping[str, Health]:
+        """How servers do, if the rules of one of these read it."""
+        read = any(not _HEALTH.isdisjoint(self._reads[server]) for server in servers)
+        return self._context.pool.health() if read else {}
+
+    def _without(
+        self, viewer: Viewer, shown: Callable[[VisibilityTable, Facts, Sequence[str]], frozenset[str]]
+    ) -> frozenset[ToolKey]:
+        """The tools of all servers that are not shown; kept for the same facts of the same catalog."""
+        snapshot = self._context.snapshot
+        if (of := (snapshot.generation, self._context.revision)) != self._of:
+            self._of = of
+            self._sets.clear()
+        health = self._health(self._tables)
+        moments = tuple((server, self._moment(viewer, server, health)) for server in self._tables)
+        key = (shown, moments)
+        if key in self._sets:
+            self._sets.move_to_end(key)
+        else:
+            self._sets[key] = frozenset(
+                tool
+                for server, facts in moments
+                for tool in _left(snapshot, server, partial(shown, self._tables[server], facts))
+            )
+            if len(self._sets) > _MOST_SETS:
+                self._sets.popitem(last=False)
+        return self._sets[key]
+
+
+def _left(
+    snapshot: Snapshot, server: str, shown: Callable[[Sequence[str]], frozenset[str]]
+) -> Sequence[ToolKey]:
+    """The tools of a server that are not among those shown."""
+    keys = [tool.key for tool in snapshot.by_server.get(server, ())]
+    visible = shown([key.name for key in keys])
+    return [key for key in keys if key.name not in visible]
+
+
+def _visible(table: VisibilityTable, facts: Facts, tools: Sequence[str]) -> frozenset[str]:
+    return table.visible_set(tools, facts)
+
+
+def _listed(table: VisibilityTable, facts: Facts, tools: Sequence[str]) -> frozenset[str]:
+    return table.listed_set(tools, facts, _STABLE)
+
+
+def _built_in_reads(table: VisibilityTable) -> frozenset[str]:
+    """The facts that are always there, as far as rules may read them; a rule in Python may read any."""
+    return frozenset(BUILT_IN if table.asks_python else BUILT_IN.keys() & table.compiler.reads)
+
+
+def _published(snapshot: Snapshot, server: str, name: str) -> str:
+    tool = snapshot.by_key.get(ToolKey(server=server, name=name))
+    return tool.name if tool else name

@@ -1,0 +1,44 @@
+"""Better tools: names, descriptions and schemas that a model can choose from and call.
+
+A `Mediator` puts raw tools through transformers: what a person wrote (`OverrideTransformer`), rules
+(`RuleTransformer`), a language model (`LlmTransformer`), or others that follow the protocol. It is a library
+on its own, without a gateway.
+"""
+
+from maitred.mediation.base import EnhancedTool, Middleware, RawTool, ToolContext, Transformer
+from maitred.mediation.community import fetch_overrides
+from maitred.mediation.llm import Estimate, LlmTransformer, Spent
+from maitred.mediation.mediator import UNCATEGORIZED, Mediator, middleware
+from maitred.mediation.memo import Memo, MemoryStore, MemoStore
+from maitred.mediation.override_files import load_overrides
+from maitred.mediation.overrides import Overrides, OverrideTransformer, ToolOverride
+from maitred.mediation.proof import Ranker, Verdict, prove
+from maitred.mediation.rules import RuleTransformer
+from maitred.model.memories import Memory
+
+__all__ = [
+    "UNCATEGORIZED",
+    "EnhancedTool",
+    "Estimate",
+    "LlmTransformer",
+    "Mediator",
+    "Memo",
+    "MemoStore",
+    "Memory",
+    "MemoryStore",
+    "Middleware",
+    "OverrideTransformer",
+    "Overrides",
+    "Ranker",
+    "RawTool",
+    "RuleTransformer",
+    "Spent",
+    "ToolContext",
+    "ToolOverride",
+    "Transformer",
+    "Verdict",
+    "fetch_overrides",
+    "load_overrides",
+    "middleware",
+    "prove",
+]

@@ -1,0 +1,202 @@
+"""Tools made better by a language model: one question for a whole server, and an answer nobody trusts.
+
+Names, titles, descriptions, hints about parameters, tags, use cases, and categories. A server with more tools
+than `grouping_threshold` is asked to be put into groups of its own, whose names are then the categories;
+others get one of the ten that every menu has. A question that fails is not asked again here, and its tools go
+to the next transformer. `maitred.mediation.answer` says what an answer may change.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Protocol
+
+import structlog
+from anyio import to_thread
+
+from maitred.llm import LlmError, Reply
+from maitred.mediation.answer import read_answer
+from maitred.mediation.base import EnhancedTool, PartlyAnsweredError, RawTool, ToolContext
+from maitred.mediation.prices import usd
+from maitred.mediation.prompt import question, rules
+
+log = structlog.get_logger(__name__)
+
+_LETTERS_A_TOKEN = 3
+_ROOM, _ROOM_A_TOOL = 4_000, 300  # many models think before they answer, and that counts
+_MOST_TOKENS = 32_000
+_MARK_BYTES = 8
+
+
+class Asker(Protocol):
+    """A language model; see `maitred.llm.LanguageModel`."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, by which its price is known."""
+        ...
+
+    async def ask(self, rules: str, prompt: str, *, max_tokens: int) -> Reply:
+        """What it answers.
+
+        Raises:
+            Exception: It did not.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What questions will cost at most; `usd` is `None` where the model's price is not known.
+
+    Input tokens are estimated. Endpoints of OpenAI's protocol are not held to the output tokens.
+    """
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    usd: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What questions did cost; `failures` are those without an answer that could be used.
+
+    Tokens are as the provider counted them, estimated where it does not say. `usd` is `None` where the
+    model's price is not known.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+    failures: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    tools: Sequence[RawTool]
+    rules: str
+    prompt: str
+    max_tokens: int
+
+
+def estimated_tokens(text: str) -> int:
+    """A careful guess at how many tokens a text is, for models of any vendor."""
+    return -(-len(text) // _LETTERS_A_TOKEN)
+
+
+class LlmTransformer:
+    """Asks a language model about all tools of a server at once; `spent` adds up over its life."""
+
+    name = "llm"
+    priority = 50
+    version: ClassVar[str] = "1"
+    """Raised when the same answer might be asked for, or read, otherwise."""
+
+    def __init__(
+        self,
+        model: Asker,
+        *,
+        grouping_threshold: int = 10,
+        max_tools: int = 100,
+        count: Callable[[str], int] = estimated_tokens,
+    ) -> None:
+        """With more tools than `max_tools` there are several questions; `count` counts tokens of a text."""
+        self._model = model
+        self._threshold = grouping_threshold
+        self._max_tools = max_tools
+        self._count = count
+        self.spent = Spent(usd=usd(model.name, 0, 0))
+
+    async def transform(
+        self, tools: Sequence[RawTool], context: ToolContext
+    ) -> Sequence[EnhancedTool | None] | None:
+        """See `Transformer`; `None` for each tool that the model has nothing usable to say of.
+
+        Raises:
+            LlmError: The model did not answer, or what it answered cannot be used as a whole.
+            PartlyAnsweredError: The same, of a question that was not the first one.
+        """
+        names = {tool.name for tool in tools}
+        found: list[EnhancedTool | None] = []
+        for one in self._questions(tools, context):
+            try:
+                found += await self._answered(one, context, names=names, grouped=self._is_grouped(tools))
+            except Exception as error:
+                if not found:
+                    raise
+                raise PartlyAnsweredError(str(error) or type(error).__name__, found) from error
+        return found
+
+    def estimate(self, tools: Sequence[RawTool], context: ToolContext) -> Estimate:
+        """What asking about these tools will cost at most; nothing is asked."""
+        questions = list(self._questions(tools, context))
+        inputs = sum(self._count(one.rules) + self._count(one.prompt) for one in questions)
+        outputs = sum(one.max_tokens for one in questions)
+        return Estimate(
+            calls=len(questions),
+            input_tokens=inputs,
+            output_tokens=outputs,
+            usd=usd(self._model.name, inputs, outputs),
+        )
+
+    def _is_grouped(self, tools: Sequence[RawTool]) -> bool:
+        return len(tools) > self._threshold
+
+    def _questions(self, tools: Sequence[RawTool], context: ToolContext) -> Iterator[_Question]:
+        instructions = rules(grouped=self._is_grouped(tools))
+        for start in range(0, len(tools), self._max_tools):
+            some = tools[start : start + self._max_tools]
+            yield _Question(
+                tools=some,
+                rules=instructions,
+                prompt=question(some, context, secrets.token_hex(_MARK_BYTES)),
+                max_tokens=min(_ROOM + _ROOM_A_TOOL * len(some), _MOST_TOKENS),
+            )
+
+    async def _answered(
+        self, asked: _Question, context: ToolContext, *, names: set[str], grouped: bool
+    ) -> Sequence[EnhancedTool | None]:
+        refused: list[str] = []
+
+        def refuse(tool: RawTool, why: str) -> None:
+            refused.append(tool.name)
+            log.warning("an answer about a tool is refused", source=context.source, tool=tool.name, why=why)
+
+        try:
+            reply = await self._paid_for(asked)
+            read = partial(read_answer, names=names, grouped=grouped, by=self.name, refuse=refuse)
+            found = await to_thread.run_sync(read, reply.text, asked.tools)
+        except Exception:
+            self.spent = replace(self.spent, failures=self.spent.failures + 1)
+            raise
+        log.info(
+            "a language model was asked about tools",
+            source=context.source,
+            model=self._model.name,
+            tools=len(asked.tools),
+            refused=len(refused),
+            input_tokens=reply.input_tokens,
+            output_tokens=reply.output_tokens,
+            usd=usd(self._model.name, reply.input_tokens, reply.output_tokens),
+        )
+        return found
+
+    async def _paid_for(self, asked: _Question) -> Reply:
+        """A whole answer, with its tokens, added to what was spent; those of a broken one are as well."""
+        self.spent = replace(self.spent, calls=self.spent.calls + 1)
+        reply = await self._model.ask(asked.rules, asked.prompt, max_tokens=asked.max_tokens)
+        inputs = reply.input_tokens or self._count(asked.rules) + self._count(asked.prompt)
+        outputs = reply.output_tokens or self._count(reply.text)
+        cost = usd(self._model.name, inputs, outputs)
+        self.spent = replace(
+            self.spent,
+            input_tokens=self.spent.input_tokens + inputs,
+            output_tokens=self.spent.output_tokens + outputs,
+            usd=None if cost is None else (self.spent.usd or 0.0) + cost,
+        )
+        if reply.fault:
+            raise LlmError(f"the model {reply.fault}")
+        return replace(reply, input_tokens=inputs, output_tokens=outputs)

@@ -1,0 +1,165 @@
+"""The mediator: asks its transformers, best first, until each tool has an answer.
+
+Whatever a transformer does, every tool comes out once, in its place and callable: an answer that cannot be
+trusted is logged and left aside. It runs when the tools of a source are read, never when they are listed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
+
+import structlog
+
+from maitred.mediation.base import EnhancedTool, Middleware, RawTool, ToolContext, Transformer
+
+log = structlog.get_logger(__name__)
+
+UNCATEGORIZED = "uncategorized"
+"""Where tools without a category stand."""
+
+_RAW_FIELDS = tuple(field.name for field in fields(RawTool))
+
+
+class Mediator:
+    """Holds transformers and puts tools through them."""
+
+    def __init__(self) -> None:
+        self._transformers: list[Transformer] = []
+
+    def use(self, transformer: Transformer) -> None:
+        """Add a transformer; of two with the same priority, the one that was added first is asked first."""
+        self._transformers.append(transformer)
+        self._transformers.sort(key=lambda one: -one.priority)
+
+    async def enhance(self, tools: Sequence[RawTool], context: ToolContext) -> list[EnhancedTool]:
+        """One tool for each that is given, in the same order.
+
+        Of each tool the first transformer that answers wins; later ones are asked only about the others. What
+        nobody answers for is as it was, enhanced by "none" with confidence 0. A new name that another tool
+        has already is taken back.
+        """
+        found: dict[int, EnhancedTool] = {}
+        for transformer in self._transformers:
+            left = [at for at in range(len(tools)) if at not in found]
+            if not left:
+                break
+            answers = await _ask(transformer, [tools[at] for at in left], context)
+            found |= {at: answer for at, answer in zip(left, answers, strict=True) if answer is not None}
+        enhanced = [found.get(at) or _as_it_is(tool) for at, tool in enumerate(tools)]
+        return _told_apart(enhanced, context)
+
+    def filter(
+        self,
+        tools: Sequence[EnhancedTool],
+        *,
+        categories: Collection[str] | None = None,
+        min_confidence: float = 0.0,
+        name_pattern: str | re.Pattern[str] | None = None,
+        exclude: Collection[str] = (),
+    ) -> list[EnhancedTool]:
+        """The tools that fit all criteria, in order.
+
+        Args:
+            tools: Where to choose from.
+            categories: Only these; tools without one stand in "uncategorized". `None` takes all.
+            min_confidence: Only tools with at least this confidence, from 0 to 1.
+            name_pattern: A regular expression that must match somewhere in the name.
+            exclude: Names, new or original, of tools to leave out.
+        """
+        pattern = re.compile(name_pattern or "")
+        return [
+            tool
+            for tool in tools
+            if tool.confidence >= min_confidence
+            and (categories is None or _category(tool) in categories)
+            and pattern.search(tool.name)
+            and tool.name not in exclude
+            and tool.original_name not in exclude
+        ]
+
+    def categorize(self, tools: Sequence[EnhancedTool]) -> dict[str, list[EnhancedTool]]:
+        """The tools by category, both in order of appearance; those without one under "uncategorized"."""
+        found: dict[str, list[EnhancedTool]] = {}
+        for tool in tools:
+            found.setdefault(_category(tool), []).append(tool)
+        return found
+
+
+def middleware(mediator: Mediator, context: ToolContext) -> Middleware:
+    """A mediator as a plain hook, tools -> tools, for a program that passes tools on."""
+
+    async def enhance(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+        return await mediator.enhance(tools, context)
+
+    return enhance
+
+
+def _category(tool: EnhancedTool) -> str:
+    return tool.category or UNCATEGORIZED
+
+
+def _as_it_is(tool: RawTool) -> EnhancedTool:
+    if isinstance(tool, EnhancedTool):  # by another mediator, whose work stays
+        return replace(tool, original_name=tool.name)
+    own = {name: getattr(tool, name) for name in _RAW_FIELDS}
+    return EnhancedTool(**own, original_name=tool.name, enhanced_by="none")
+
+
+async def _ask(
+    transformer: Transformer, tools: Sequence[RawTool], context: ToolContext
+) -> Sequence[EnhancedTool | None]:
+    """The answers of a transformer, one a tool; none at all if they cannot be trusted."""
+    nothing: Sequence[EnhancedTool | None] = [None] * len(tools)
+    where = {"transformer": transformer.name, "source": context.source}
+    try:
+        answers = await transformer.transform(tuple(tools), context)
+        fault = _fault(tools, answers) if answers is not None else ""
+    except Exception:
+        log.exception("a transformer failed; its tools go to the next", **where)
+        return nothing
+    if answers is None:
+        return nothing
+    if fault:
+        log.warning("a transformer's answer cannot be used; its tools go to the next", why=fault, **where)
+        return nothing
+    return [
+        replace(answer, original_name=tool.name, enhanced_by=answer.enhanced_by or transformer.name)
+        if answer is not None
+        else None
+        for tool, answer in zip(tools, answers, strict=True)
+    ]
+
+
+def _fault(tools: Sequence[RawTool], answers: Sequence[EnhancedTool | None]) -> str:
+    if len(answers) != len(tools):
+        return f"it has {len(answers)} tools instead of {len(tools)}"
+    for tool, answer in zip(tools, answers, strict=True):
+        if answer is None:
+            continue
+        if not isinstance(answer, EnhancedTool):
+            return f"it has a {type(answer).__name__} in the place of {tool.name!r}"
+        if (answer.original_name or answer.name) != tool.name:
+            return f"it has {answer.name!r} in the place of {tool.name!r}"
+        if not answer.name:
+            return f"it takes the name of {tool.name!r}"
+    return ""
+
+
+def _told_apart(tools: list[EnhancedTool], context: ToolContext) -> list[EnhancedTool]:
+    """Take back new names that are not unique, so that a caller always means one tool."""
+    original = {tool.original_name for tool in tools}
+    count = Counter(tool.name for tool in tools if tool.name != tool.original_name)
+    kept = []
+    for tool in tools:
+        renamed = tool.name != tool.original_name
+        if renamed and (tool.name in original or count[tool.name] > 1):
+            log.warning(
+                "two tools cannot have one name; the original name stays",
+                source=context.source,
+                tool=tool.original_name,
+                name=tool.name,
+            )
+            tool = replace(tool, name=tool.original_name)  # noqa: PLW2901  # the same tool
+        kept.append(tool)
+    return kept

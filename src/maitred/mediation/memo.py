@@ -1,0 +1,279 @@
+"""Remember what a transformer answered, so that a tool is asked about once and not at every start.
+
+An answer belongs to the content of one tool: it counts until that, the transformer or its version changes.
+After its time to live it is stale; a stale answer still serves while a new one is fetched. What cannot be
+written as JSON cannot be remembered.
+"""
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import islice
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
+
+import anyio
+import structlog
+
+from maitred.errors import StoreError
+from maitred.mediation.base import EnhancedTool, PartlyAnsweredError, RawTool, ToolContext, Transformer
+from maitred.model.memories import Memory
+from maitred.model.tools import canonical, content_hash
+
+log = structlog.get_logger(__name__)
+
+TTL_S: Final = 7 * 86_400.0
+"""How long an answer is fresh."""
+
+_BEFORE_THE_INNER = 10
+_KEPT_TTLS = 4
+_NOTHING: Final = b"null"
+_TOOL_FIELDS = tuple(field.name for field in fields(RawTool))
+
+Start = Callable[[Callable[[], Awaitable[None]]], None]
+"""Starts a function in the background; it neither waits for it nor fails when that does."""
+
+
+class MemoStore(Protocol):
+    """Where memories are kept. The methods raise `StoreError` when it does not let itself be used."""
+
+    async def load(self, keys: Collection[str]) -> Mapping[str, Memory]:
+        """The memories that are kept for some keys."""
+        ...
+
+    async def save(self, memories: Mapping[str, Memory]) -> None:
+        """Keep memories, in place of older ones."""
+        ...
+
+    async def prune(self, before: float) -> None:
+        """Drop what is older than a time in unix seconds."""
+        ...
+
+
+class MemoryStore:
+    """Memories for as long as the program runs."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Memory] = {}
+
+    async def load(self, keys: Collection[str]) -> Mapping[str, Memory]:
+        """See `MemoStore`."""
+        return {key: self._kept[key] for key in keys if key in self._kept}
+
+    async def save(self, memories: Mapping[str, Memory]) -> None:
+        """See `MemoStore`."""
+        self._kept |= memories
+
+    async def prune(self, before: float) -> None:
+        """See `MemoStore`."""
+        self._kept = {key: memory for key, memory in self._kept.items() if memory.at >= before}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recalled:
+    """What is remembered of a tool; `answer` is `None` where the inner transformer had none."""
+
+    answer: EnhancedTool | None
+    at: float
+
+
+class Memo:
+    """A transformer that asks another one only for what it does not remember.
+
+    It has the name of the inner one and a somewhat higher priority. What the inner one raises leaves the
+    tools that are remembered as they are; it is raised where no tool is. The content of one source is never
+    asked for twice at the same time.
+    """
+
+    def __init__(
+        self,
+        inner: Transformer,
+        store: MemoStore,
+        *,
+        version: str = "",
+        ttl_s: float = TTL_S,
+        clock: Callable[[], float] = time.time,
+        start: Start | None = None,
+    ) -> None:
+        """Wrap a transformer.
+
+        Args:
+            inner: Whom to ask.
+            store: Where answers are kept.
+            version: Changes when the inner one might answer otherwise.
+            ttl_s: After how many seconds an answer is stale; what is four times as old, and older than
+                four weeks, is dropped.
+            clock: The time in unix seconds.
+            start: Refreshes stale answers in the background. Without it they are asked for anew at once, and
+                the old ones serve where that fails.
+        """
+        self._inner = inner
+        self._store = store
+        self._version = version
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._start = start
+        self._asking: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+
+    @property
+    def name(self) -> str:
+        """That of the inner transformer."""
+        return self._inner.name
+
+    @property
+    def priority(self) -> int:
+        """Just before the inner transformer."""
+        return self._inner.priority + _BEFORE_THE_INNER
+
+    @property
+    def remembered(self) -> Transformer:
+        """Serves what is remembered, also when it is stale, and never asks."""
+        return _Remembered(self)
+
+    async def transform(
+        self, tools: Sequence[RawTool], context: ToolContext
+    ) -> Sequence[EnhancedTool | None] | None:
+        """See `Transformer`."""
+        known = await self.recall(tools, context)
+        wanted = [at for at, one in enumerate(known) if self._is_wanted(one)]
+        at_once = [at for at in wanted if known[at] is None or self._start is None]
+        found = [one.answer if one else None for one in known]
+        try:
+            fresh, _ = await self._ask([tools[at] for at in at_once], context)
+            for at, answer in zip(at_once, fresh, strict=True):
+                found[at] = answer
+        except Exception as error:
+            if not any(known):
+                raise
+            self._tell("asking failed; what is remembered serves", context, error)
+        if self._start is not None and len(wanted) > len(at_once):
+            self._start(lambda: self._refresh(tools, context))
+        return found
+
+    async def missing(self, tools: Sequence[RawTool], context: ToolContext) -> list[int]:
+        """The positions of the tools that are not remembered, or whose answers are stale."""
+        known = await self.recall(tools, context)
+        return [at for at, one in enumerate(known) if self._is_wanted(one)]
+
+    async def fill(self, tools: Sequence[RawTool], context: ToolContext) -> int:
+        """Ask for what is missing or stale; how many tools have another answer than before.
+
+        Raises:
+            Exception: The inner transformer could not answer, or the store could not be read.
+        """
+        return (await self._ask(tools, context))[1]
+
+    async def recall(self, tools: Sequence[RawTool], context: ToolContext) -> list[_Recalled | None]:
+        """What is remembered of each tool, `None` where nothing is."""
+        keys = [self._key(tool, context) for tool in tools]
+        kept = await self._store.load(frozenset(keys))
+        return [_read(kept[key]) if key in kept else None for key in keys]
+
+    async def _refresh(self, tools: Sequence[RawTool], context: ToolContext) -> None:
+        try:
+            await self._ask(tools, context)
+        except Exception as error:  # noqa: BLE001  # whatever it raises, the old answers are there
+            self._tell("stale answers could not be refreshed", context, error)
+
+    async def _ask(
+        self, tools: Sequence[RawTool], context: ToolContext
+    ) -> tuple[list[EnhancedTool | None], int]:
+        """The fresh answers about tools, asked for unless somebody else did meanwhile; how many are new."""
+        if not tools:
+            return [], 0
+        async with self._asking.setdefault(context.source, anyio.Lock()):
+            keys = [self._key(tool, context) for tool in tools]
+            known = dict(zip(keys, await self.recall(tools, context), strict=True))
+            asked = {key: tool for key, tool in zip(keys, tools, strict=True) if self._is_wanted(known[key])}
+            now = {key: one.answer if one else None for key, one in known.items()}
+            if not asked:
+                return [now[key] for key in keys], 0
+            try:
+                answers = await self._inner.transform(tuple(asked.values()), context)
+            except PartlyAnsweredError as error:
+                some = dict(islice(asked.items(), len(error.answers)))
+                await self._keep(some, error.answers, context)
+                raise
+            fresh = await self._keep(asked, answers, context)
+        count = sum(now[key] != answer for key, answer in fresh.items())
+        return [fresh.get(key, now[key]) for key in keys], count
+
+    async def _keep(
+        self,
+        asked: Mapping[str, RawTool],
+        answers: Sequence[EnhancedTool | None] | None,
+        context: ToolContext,
+    ) -> Mapping[str, EnhancedTool | None]:
+        """The answers by key, saved."""
+        fresh = dict(zip(asked, _checked(list(asked.values()), answers, self.name), strict=True))
+        await self._save(fresh, context)
+        return fresh
+
+    async def _save(self, answers: Mapping[str, EnhancedTool | None], context: ToolContext) -> None:
+        now = self._clock()
+        memories = {key: Memory(answer=_written(answer), at=now) for key, answer in answers.items()}
+        try:
+            await self._store.save(memories)
+            await self._store.prune(now - _KEPT_TTLS * max(self._ttl_s, TTL_S))  # others keep theirs there
+        except StoreError as error:  # the answers were paid for; they serve this time
+            self._tell("answers could not be kept", context, error)
+
+    def _tell(self, what: str, context: ToolContext, error: Exception) -> None:
+        reason = str(error) or type(error).__name__
+        log.warning(what, transformer=self.name, source=context.source, reason=reason)
+
+    def _is_wanted(self, one: _Recalled | None) -> bool:
+        """Whether a tool is to be asked about; a time to come is a clock that was set back."""
+        return one is None or not 0 <= self._clock() - one.at < self._ttl_s
+
+    def _key(self, tool: RawTool, context: ToolContext) -> str:
+        own = {name: getattr(tool, name) for name in _TOOL_FIELDS}
+        return content_hash(canonical([self.name, self._version, context.source, own]))
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    memo: Memo
+
+    @property
+    def name(self) -> str:
+        return self.memo.name
+
+    @property
+    def priority(self) -> int:
+        return self.memo.priority
+
+    async def transform(
+        self, tools: Sequence[RawTool], context: ToolContext
+    ) -> Sequence[EnhancedTool | None] | None:
+        return [one.answer if one else None for one in await self.memo.recall(tools, context)]
+
+
+def _checked(
+    tools: Sequence[RawTool], answers: Sequence[EnhancedTool | None] | None, by: str
+) -> Sequence[EnhancedTool | None]:
+    """Answers that belong to the tools; what a mediator would refuse must not be remembered for a week."""
+    if answers is None:
+        return [None] * len(tools)
+    named = [one.original_name or one.name if one else "" for one in answers]
+    belong = [name in ("", tool.name) for name, tool in zip(named, tools, strict=False)]
+    if len(named) != len(tools) or not all(belong):
+        raise ValueError(f"{by} did not answer with one tool for each in their order; it is not remembered")
+    return answers
+
+
+def _written(answer: EnhancedTool | None) -> bytes:
+    return _NOTHING if answer is None else canonical(asdict(answer))
+
+
+def _read(memory: Memory) -> _Recalled | None:
+    """What a memory says; nothing if it is damaged, or was written by a version with other fields."""
+    try:
+        value: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))
+        if value is None:
+            return _Recalled(answer=None, at=memory.at)
+        texts = {name: tuple(value[name]) for name in ("tags", "use_cases")}
+        return _Recalled(answer=EnhancedTool(**{**value, **texts}), at=memory.at)
+    except (ValueError, TypeError, KeyError):
+        return None

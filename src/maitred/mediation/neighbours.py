@@ -1,0 +1,72 @@
+"""Find the tools of other servers that a proof has to look at: those that say the same words.
+
+Only what may be confused with a tool can be ranked behind it by mistake. Words are compared as they stand,
+rare ones count most; this need not be exact, so it is cheap.
+"""
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
+
+from maitred.catalog.snapshot import Snapshot
+from maitred.mediation.base import RawTool
+from maitred.mediation.words import pieces, singular
+from maitred.model.tools import Tool
+
+MOST: Final = 200
+"""How many neighbours a server has at most."""
+
+_LONGEST: Final = 400
+_COMMON: Final = 0.2
+_FEWEST: Final = 5
+
+
+class Neighbourhood:
+    """The words of all published tools of a snapshot, and who says them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._saying: defaultdict[str, list[int]] = defaultdict(list)
+        for at, tool in enumerate(snapshot.tools):
+            for word in _words(tool.key.name, tool.title, tool.description):
+                self._saying[word].append(at)
+
+    def near(self, server: str, tools: Iterable[RawTool], most: int = MOST) -> list[RawTool]:
+        """The tools of other servers that are nearest to these, as they are published, at most `most`."""
+        texts = list(tools)
+        each = max(_FEWEST, 2 * most // max(len(texts), 1))
+        ranked = [self._nearest(server, tool, each) for tool in texts]
+        found = dict.fromkeys(row[at] for at in range(each) for row in ranked if at < len(row))
+        return [published(self.snapshot, self.snapshot.tools[at]) for at in list(found)[:most]]
+
+    def _nearest(self, server: str, tool: RawTool, most: int) -> Sequence[int]:
+        total = len(self.snapshot.tools)
+        scores: defaultdict[int, float] = defaultdict(float)
+        for word in _words(tool.name, tool.title, tool.description):
+            saying = self._saying.get(word, ())
+            if len(saying) <= max(total * _COMMON, _FEWEST):
+                weight = math.log(1 + total / max(len(saying), 1))
+                for at in saying:
+                    scores[at] += weight
+        others = [at for at in scores if self.snapshot.tools[at].server != server]
+        return heapq.nsmallest(most, others, key=lambda at: (-scores[at], at))
+
+
+def published(snapshot: Snapshot, tool: Tool) -> RawTool:
+    """A tool as it is published, under the name that its server knows."""
+    schema = snapshot.schema(tool.input_hash)
+    return RawTool(
+        name=tool.key.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=schema if isinstance(schema, dict) else None,
+        annotations=tool.annotations,
+    )
+
+
+@lru_cache(maxsize=20_000)
+def _words(*texts: str) -> frozenset[str]:
+    return frozenset(singular(word) for text in texts for word in pieces(text[:_LONGEST]))

@@ -1,0 +1,337 @@
+"""Read files of overrides, and check all that is in them.
+
+    overrides:
+      example.com:                 # a server's name, or a domain
+        gt_usr:                    # a tool's name there, or a pattern with *
+          rename: get_user
+          description: Look a user up by ID or email address.
+          parameters:
+            usr_id: {type: integer, description: The user's number.}
+
+All faults of a file are told at once, each with its line. `maitred.mediation.community` fetches files that
+others wrote.
+"""
+
+import difflib
+import hashlib
+import math
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+
+from maitred.config.document import Document, Keys, read_document
+from maitred.config.tags import check_tags
+from maitred.errors import ConfigError
+from maitred.mediation.overrides import TEXTS, Overrides, ToolOverride, types_of
+
+MAX_BYTES = 1_000_000
+"""How large a file of overrides may be."""
+
+_MAX_VALUES = 10_000
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TAG = "tag:yaml.org,2002:"
+_TOP = "overrides"
+_ONE_LINE = ("rename", "title", "category")
+_TEXT = (*_ONE_LINE, "description")
+_LISTS = ("tags", "use_cases")
+_FLAGS = ("hide", "pin")
+_KEYS = (*_TEXT, "parameters", *_LISTS, *_FLAGS)
+_KEYWORDS = TEXTS | frozenset({
+    "default", "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "items", "maxItems", "maxLength",
+    "maximum", "minItems", "minLength", "minimum", "multipleOf", "pattern", "properties", "type",
+    "uniqueItems",
+})  # fmt: skip
+_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+_JOINERS = "\u200c\u200d"
+_HIDING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def load_overrides(path: Path, sha256: str = "", *, categories: Collection[str] = ()) -> Overrides:
+    """Read and check a file of overrides, YAML or JSON by its suffix.
+
+    Args:
+        path: The file.
+        sha256: What its SHA-256 must be, in hexadecimal; empty for a file that may change.
+        categories: Those that there are; where they are known, unknown ones and unknown tags are faults.
+
+    Raises:
+        ConfigError: The file cannot be read, has another checksum, or has faults; all of them are listed.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(str(path), [f"the file cannot be read: {error.strerror}"]) from error
+    if sha256:
+        check_sum(str(path), data, sha256)
+    return parse_overrides(path, data, categories=categories)
+
+
+def parse_overrides(
+    path: Path, data: bytes, *, source: str = "", categories: Collection[str] = ()
+) -> Overrides:
+    """Check the bytes of a file; `path` tells JSON from YAML, `source` names the file in messages.
+
+    Raises:
+        ConfigError: As for `load_overrides`.
+    """
+    source = source or str(path)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(source, [f"is larger than {MAX_BYTES:,} bytes"])
+    try:
+        document = read_document(path, data.decode())
+    except UnicodeDecodeError:
+        raise ConfigError(source, ["is not UTF-8 text"]) from None
+    except ConfigError as error:
+        told = [one.replace("`servers` or `mcpServers`", f"`{_TOP}`") for one in error.faults]
+        raise ConfigError(source, told) from None
+    check = _Check(document, categories)
+    servers = check.servers()
+    if check.faults:
+        raise ConfigError(source, [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
+    return Overrides(source=source, servers=servers)
+
+
+# --- checking ---------------------------------------------------------------------------------------------
+
+
+class _Check:
+    """Turns a document into overrides and keeps every fault with its line."""
+
+    def __init__(self, document: Document, categories: Collection[str]) -> None:
+        self._document = document
+        self._categories = categories
+        self._typed = _typed(document.root, {}) if document.root is not None else {}
+        self._schemas = jsonschema_rs.Draft202012Validator(_META)
+        self.faults = list(document.faults)
+
+    def servers(self) -> dict[str, dict[str, ToolOverride]]:
+        tree = self._document.tree
+        for stranger in tree.keys() - {_TOP}:
+            self._add([stranger], _unknown(stranger, [_TOP]))
+        if _TOP not in tree:
+            self._add([], f"the top level must have the key `{_TOP}`")
+        found: dict[str, dict[str, ToolOverride]] = {}
+        for server, tools in self._entries([_TOP], tree.get(_TOP), "servers or domains to tools"):
+            entries = self._entries([_TOP, server], tools, "tools to overrides")
+            name = server.lower() if "." in server else server
+            if name in found:
+                self._add([_TOP, server], "is given twice, in another spelling")
+            found[name] = {tool: self._override([_TOP, server, tool], raw) for tool, raw in entries}
+            self._new_names([_TOP, server], found[name])
+        return found
+
+    def _entries(self, keys: Keys, raw: Any, what: str) -> Iterable[tuple[str, Any]]:
+        if isinstance(raw, dict | None):
+            return (raw or {}).items()
+        self._add(keys, f"must be a mapping of {what}")
+        return ()
+
+    def _override(self, keys: Keys, raw: Any) -> ToolOverride:
+        given = {key: value for key, value in self._entries(keys, raw, "keys to values") if value is not None}
+        if not given and isinstance(raw, dict | None):
+            self._add(keys, "says nothing; leave it out")
+        values: dict[str, Any] = {}
+        for key, value in given.items():
+            at = [*keys, key]
+            if key in _TEXT:
+                values[key] = self._text(at, value, one_line=key in _ONE_LINE)
+            elif key in _LISTS:
+                values[key] = self._list(at, value)
+            elif key in _FLAGS:
+                values[key] = self._flag(at, value)
+            elif key == "parameters":
+                values[key] = dict(self._parameters(at, value))
+            else:
+                self._add(at, _unknown(key, _KEYS))
+        if values.get("hide") and values.get("pin"):
+            self._add([*keys, "pin"], "contradicts `hide`; keep one of the two")
+        self._strange_places(keys, values)
+        return ToolOverride(**values)
+
+    def _strange_places(self, keys: Keys, values: Mapping[str, Any]) -> None:
+        """Categories and tags that there are not, where it is known which there are."""
+        category = values.get("category")
+        if self._categories and category and category not in self._categories:
+            near = difflib.get_close_matches(category, list(self._categories), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._categories)}"
+            self._add([*keys, "category"], f"{category!r} is no category; {hint}")
+        for fault in check_tags(values.get("tags", ())) if self._categories else ():
+            self._add([*keys, "tags"], fault)
+
+    def _new_names(self, keys: Keys, tools: Mapping[str, ToolOverride]) -> None:
+        taken: dict[str, str] = {}
+        for tool, override in tools.items():
+            new, at = override.rename, [*keys, tool, "rename"]
+            if not new:
+                continue
+            if not _NAME.fullmatch(new):
+                self._add(at, f"{new!r} is no name: use up to 64 letters, digits, `_` and `-`")
+            elif "*" in tool:
+                self._add(at, "a pattern may fit several tools, which cannot have one name")
+            elif new in taken:
+                self._add(at, f"{new!r} is the new name of {taken[new]!r} already")
+            elif new in tools and new != tool:
+                self._add(at, f"{new!r} is the name of another tool here")
+            taken.setdefault(new, tool)
+
+    def _text(self, keys: Keys, value: Any, *, one_line: bool = False) -> str:
+        if not isinstance(value, str) or not value.strip():
+            self._add(keys, "must be text, and not empty")
+            return ""
+        if hidden := _hidden(value):
+            self._add(keys, f"holds the invisible character {hidden}")
+        if one_line and "\n" in value.strip():
+            self._add(keys, "must be one line")
+        return value.strip()
+
+    def _list(self, keys: Keys, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            self._add(keys, "must be a list of texts")
+            return ()
+        return tuple(self._text([*keys, at], one, one_line=True) for at, one in enumerate(value))
+
+    def _flag(self, keys: Keys, value: Any) -> bool:
+        if value not in ("true", "false"):
+            self._add(keys, "must be true or false")
+        return bool(value == "true")
+
+    def _parameters(self, keys: Keys, raw: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for name, written in self._entries(keys, raw, "parameters to parts of their schemas"):
+            at = [*keys, name]
+            if isinstance(written, dict):
+                self._strangers(at, written)
+                part = _at(self._typed, at)
+                self._part(at, part)
+                yield name, part
+            else:
+                self._add(at, "must be a mapping such as {description: What it is.}")
+
+    def _strangers(self, keys: Keys, part: Mapping[str, Any]) -> None:
+        for keyword in part.keys() - _KEYWORDS:
+            message = _unknown(keyword, sorted(_KEYWORDS))
+            if keyword == "required":
+                message = "cannot be changed: which parameters are required, only the server knows"
+            self._add([*keys, keyword], message)
+
+    def _part(self, keys: Keys, part: Any) -> None:
+        """Whether a part of a schema is one."""
+        texts = _texts(part)
+        if texts is None:
+            self._add(keys, f"holds more than {_MAX_VALUES:,} values")
+            return
+        if hidden := next(filter(None, map(_hidden, texts)), ""):
+            self._add(keys, f"holds the invisible character {hidden}")
+        known = {keyword: value for keyword, value in part.items() if keyword in _KEYWORDS}
+        unknown = [one for one in types_of(known) if one not in _TYPES]
+        for one in unknown:
+            self._add([*keys, "type"], f"{one!r} is no type; there are {', '.join(_TYPES)}")
+        errors = [] if unknown else list(self._schemas.iter_errors(known))
+        for error in errors:
+            self._add([*keys, *error.instance_path], f"is no JSON Schema: {error.message}")
+        try:
+            jsonschema_rs.Draft202012Validator({} if unknown or errors else known)
+        except jsonschema_rs.ValidationError as error:
+            self._add([*keys, *error.instance_path], f"is no JSON Schema: {error.message}")
+
+    def _add(self, keys: Keys, message: str) -> None:
+        where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)[1:]
+        self.faults.append((self._document.line(keys), f"{where}: {message}" if where else message))
+
+
+_META = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, list(known), n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known)}"
+    return f"is not a known key; {hint}"
+
+
+def _hidden(text: str) -> str:
+    """The first character of a text that does not show, as U+202E, or nothing."""
+    found = (c for c in text if unicodedata.category(c) in _HIDING and c not in "\n\t" + _JOINERS)
+    return next((f"U+{ord(c):04X}" for c in found), "")
+
+
+def _texts(value: Any) -> list[str] | None:
+    """All texts in a value; `None` where it is too large, as one that holds itself is."""
+    found: list[str] = []
+    left, stack = _MAX_VALUES, [value]
+    while stack:
+        one, left = stack.pop(), left - 1
+        if left < 0:
+            return None
+        if isinstance(one, str):
+            found.append(one)
+        elif isinstance(one, dict):
+            stack += [*one, *one.values()]
+        elif isinstance(one, list):
+            stack += one
+    return found
+
+
+def _at(tree: Any, keys: Keys) -> Any:
+    """What the keys lead to; an empty mapping for a key that is no text, which is a fault by itself."""
+    for key in keys:
+        tree = tree.get(key, {})
+    return tree
+
+
+def _typed(node: Node, known: dict[int, Any]) -> Any:
+    """The values of a document with their types, which `Document.tree` leaves as text."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = None  # what holds itself is cut there
+    if isinstance(node, MappingNode):
+        merges: dict[str, Any] = {}
+        own: dict[str, Any] = {}
+        for key, item in node.value:
+            value = _typed(item, known)
+            if key.tag != f"{_TAG}merge":
+                own[_scalar(key, f"{_TAG}str")] = value
+            else:
+                for source in value if isinstance(value, list) else [value]:
+                    merges = {**source, **merges} if isinstance(source, dict) else merges
+        found: Any = {**merges, **own}
+    elif isinstance(node, SequenceNode):
+        found = [_typed(item, known) for item in node.value]
+    else:
+        found = _scalar(node, str(node.tag))
+    known[id(node)] = found
+    return found
+
+
+def _scalar(node: Node, tag: str) -> Any:
+    text = str(node.value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    try:
+        match tag.removeprefix(_TAG):
+            case "null":
+                return None
+            case "bool":
+                return text.lower() == "true"
+            case "int":
+                return int(text)
+            case "float":
+                number = float(text)
+                return number if math.isfinite(number) else text
+    except ValueError:  # YAML has more ways to write a number than JSON
+        return text
+    return text
+
+
+def check_sum(source: str, data: bytes, sha256: str) -> None:
+    """Refuse what is not the version that a SHA-256 in hexadecimal names.
+
+    Raises:
+        ConfigError: It has another checksum.
+    """
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256.lower():
+        fault = f"has the SHA-256 {found} instead of {sha256.lower()}; look at what changed before you pin it"
+        raise ConfigError(source, [fault])

@@ -1,0 +1,207 @@
+"""What a person wrote about tools, laid over what their server says.
+
+A server's schema stays a true account of what the server takes: texts are replaced, what it left open is
+filled in, a type or a list of values may become narrower, and nothing else changes. A part of an override
+that does not fit is logged and left out. `maitred.mediation.override_files` reads the files.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import jsonschema_rs
+import structlog
+
+from maitred.mediation.base import EnhancedTool, RawTool, ToolContext
+
+log = structlog.get_logger(__name__)
+
+TEXTS = frozenset({"description", "title", "examples", "deprecated", "$comment"})
+"""Keywords of a parameter that say nothing about what is valid."""
+
+_CHOICES = frozenset({"$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "not", "if", "const", "enum"})
+_CLOSED = ("additionalProperties", "unevaluatedProperties", "propertyNames")
+_WIDER = {"integer": "number"}
+_PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=50_000)
+
+Refuse = Callable[[str, str], None]
+"""Called with the parameter and what of it cannot be applied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolOverride:
+    """What is to be different about a tool; what is empty stays as it is.
+
+    `parameters` maps names of parameters to parts of their JSON Schemas.
+    """
+
+    rename: str = ""
+    title: str = ""
+    description: str = ""
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    use_cases: tuple[str, ...] = ()
+    hide: bool = False
+    pin: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """The overrides of one file: server or domain -> name of a tool, or pattern with `*` -> override."""
+
+    source: str
+    servers: Mapping[str, Mapping[str, ToolOverride]]
+
+    def find(self, source: str, tool: str) -> ToolOverride | None:
+        """The override of a tool: under its own name, else under the pattern with most letters.
+
+        Args:
+            source: The server's name, or a domain or URL: what is written for its domain holds for all of it.
+            tool: The name as the server knows it.
+        """
+        tools = self.servers.get(source) or self.servers.get(_domain(source)) or {}
+        if tool in tools:
+            return tools[tool]
+        fitting = [pattern for pattern in tools if "*" in pattern and _fits(pattern, tool)]
+        return tools[max(fitting, key=lambda one: len(one.replace("*", "")))] if fitting else None
+
+
+class OverrideTransformer:
+    """Applies overrides; of several files, the first that has one for a tool wins."""
+
+    name = "overrides"
+    priority = 200
+
+    def __init__(self, *overrides: Overrides) -> None:
+        self._overrides = overrides
+
+    async def transform(
+        self, tools: Sequence[RawTool], context: ToolContext
+    ) -> Sequence[EnhancedTool | None] | None:
+        """See `Transformer`; `None` for each tool that no file names."""
+        return [self._one(tool, context.source) for tool in tools]
+
+    def _one(self, tool: RawTool, source: str) -> EnhancedTool | None:
+        found = next((one for file in self._overrides if (one := file.find(source, tool.name))), None)
+        if found is None:
+            return None
+
+        def refuse(parameter: str, what: str) -> None:
+            log.warning(
+                "a part of an override does not fit the tool",
+                source=source,
+                tool=tool.name,
+                parameter=parameter,
+                part=what,
+            )
+
+        return EnhancedTool(
+            name=found.rename or tool.name,
+            original_name=tool.name,
+            title=found.title or tool.title,
+            description=found.description or tool.description,
+            input_schema=merged(tool.input_schema, found.parameters, refuse),
+            annotations=tool.annotations,
+            metadata=tool.metadata,
+            category=found.category,
+            tags=found.tags,
+            use_cases=found.use_cases,
+            hidden=found.hide,
+            pinned=found.pin,
+            confidence=1.0,
+            enhanced_by=self.name,
+        )
+
+
+def merged(
+    schema: Mapping[str, Any] | None, parameters: Mapping[str, Mapping[str, Any]], refuse: Refuse
+) -> Mapping[str, Any] | None:
+    """A tool's schema with parts of schemas laid over it; `refuse` hears of what does not fit."""
+    if not parameters:
+        return schema
+    own: Mapping[str, Any] = {"type": "object"} if schema is None else schema
+    properties = own.get("properties", {})
+    if not isinstance(properties, Mapping):
+        refuse("*", "all, since the server's schema is not valid")
+        return schema
+    found = dict(properties)
+    for name, part in parameters.items():
+        if name in found:
+            found[name] = _property(found[name], part, partial(refuse, name))
+        elif any(own.get(keyword, True) is not True for keyword in _CLOSED):
+            refuse(name, "all, since the server takes no further parameters")
+        else:
+            found[name] = part
+    return {**own, "properties": found} if found != properties else schema
+
+
+def _property(own: Any, part: Mapping[str, Any], refuse: Callable[[str], None]) -> Any:
+    if own is not True and not isinstance(own, Mapping):
+        refuse("all, since the server takes no value for it")
+        return own
+    known: Mapping[str, Any] = {} if own is True else own
+    fitting: dict[str, Any] = {}
+    for keyword, value in part.items():
+        if keyword in TEXTS or _fits_schema(known, keyword, value):
+            fitting[keyword] = value
+        else:
+            refuse(keyword)
+    return {**known, **fitting}
+
+
+def _fits_schema(own: Mapping[str, Any], keyword: str, value: Any) -> bool:
+    """Whether a keyword only narrows, or fills in, what a server declared."""
+    if keyword == "type" and "type" in own:
+        declared = types_of(own)
+        return all(one in declared or _WIDER.get(one) in declared for one in types_of({"type": value}))
+    if keyword == "enum" and _CHOICES.isdisjoint(own.keys() - {"enum"}):
+        return all(_is_valid(own, one) for one in value)
+    if keyword in own:
+        return bool(own[keyword] == value)
+    if keyword == "default":
+        return _is_valid(own, value)
+    return _CHOICES.isdisjoint(own)
+
+
+def _is_valid(schema: Mapping[str, Any], value: Any) -> bool:
+    try:
+        validator = jsonschema_rs.validator_for(dict(schema), retriever=_nothing, pattern_options=_PATTERNS)
+        return validator.is_valid(value)
+    except (ValueError, jsonschema_rs.ReferencingError):  # of a schema that is no schema, nothing is known
+        return False
+
+
+def _nothing(uri: str) -> Any:
+    """What a reference stands for is never fetched."""
+    raise ValueError(uri)
+
+
+def types_of(schema: Mapping[str, Any]) -> list[str]:
+    """The types that a schema declares; none where it declares none, or nothing that is a type."""
+    found = schema.get("type")
+    return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str)]
+
+
+def _domain(source: str) -> str:
+    """The domain of a URL, or of a source that is one."""
+    try:
+        host = urlsplit(source).hostname if "//" in source else source
+    except ValueError:
+        host = source
+    return (host or source).lower()
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Whether a name fits a pattern with `*`, in one pass: as an expression it may take for ever."""
+    first, *parts, last = pattern.split("*")
+    if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for part in parts:
+        at = name.find(part, at, end) + len(part)
+        if at < len(part):
+            return False
+    return True

@@ -1,0 +1,169 @@
+"""Rules that make cryptic tools legible: names written out, descriptions and parameters told in words.
+
+They need no network, ask nobody and always answer the same. They never change what a call means: names,
+types, values and defaults of parameters stay, and every arguments object that was valid is valid after. What
+a parameter probably takes is therefore a hint: a choice between that type and anything. The published name of
+a tool stays too, unless asked otherwise; its meaning goes into title and description, where search reads it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maitred.mediation.base import EnhancedTool, RawTool, ToolContext
+from maitred.mediation.lexicon import VERBS
+from maitred.mediation.sentences import Sentence, describe, meaning, repaired, sentence_case, stems
+from maitred.mediation.words import Spelling, around, spell
+
+_RESPELLED = 0.6
+_INFERRED = 0.5
+_GUESSED = 0.4
+_MAX_NAME = 64
+_SHORT_TEXT = 8
+_FEW_WORDS = 3
+_TEXTS = frozenset({"title", "description", "$comment"})
+_DATE = {"type": "string", "format": "date-time"}
+_HINTS: Mapping[str, Mapping[str, Any]] = {
+    "limit": {"type": "integer"},
+    "count": {"type": "integer"},
+    "offset": {"type": "integer"},
+    "page": {"type": "integer"},
+    "email": {"type": "string", "format": "email"},
+    "date": _DATE,
+    "time": _DATE,
+    "datetime": _DATE,
+}
+"""Last word of a parameter's name -> what such a parameter usually takes."""
+
+_BOOLEAN = frozenset({"is", "has"})
+_SWITCHED = VERBS | {"include"}
+_TOLD: Mapping[str, str] = {
+    "limit": "How many results at most.",
+    "offset": "How many results to skip.",
+    "page": "Which page of the results.",
+    "query": "What to look for.",
+    "to": "Who or what it goes to.",
+    "from": "Who or what it comes from.",
+}
+
+
+class RuleTransformer:
+    """Mends what can be mended by rules; `None` for a tool with nothing to mend."""
+
+    name = "rules"
+    priority = 100
+    version = 1
+    """Raised when the same tool might be mended otherwise."""
+
+    def __init__(self, *, rename: bool = False) -> None:
+        """With `rename`, a name that was written out is also the new name of the tool."""
+        self._rename = rename
+
+    async def transform(
+        self, tools: Sequence[RawTool], context: ToolContext
+    ) -> Sequence[EnhancedTool | None] | None:
+        """See `Transformer`; the context plays no part."""
+        del context
+        return self.mended(tools)
+
+    def mended(self, tools: Sequence[RawTool]) -> list[EnhancedTool | None]:
+        """The same at once, for a worker thread."""
+        return [self._mended(tool) for tool in tools]
+
+    def _mended(self, tool: RawTool) -> EnhancedTool | None:
+        properties = _properties(tool.input_schema)
+        short = len(tool.description.split()) <= _SHORT_TEXT
+        context = around([tool.name, *properties, *([tool.description] if short else [])])
+        name = spell(tool.name, context, is_tool=True)
+        parameters = {one: spell(one, context) for one in properties}
+        sentence = describe(name, list(parameters.values()))
+        description = _description(tool.description, name, sentence)
+        if description == tool.description.strip():
+            description = tool.description
+        title = sentence_case(name.text) if name.mended and tool.title in {"", tool.name} else tool.title
+        told = {one: _parameter(properties[one], spelling) for one, spelling in parameters.items()}
+        schema = _with(tool.input_schema, properties, told)
+        new_name = (_new_name(name) if self._rename and name.mended else "") or tool.name
+        if (title, description, schema, new_name) == (
+            tool.title, tool.description, tool.input_schema, tool.name,
+        ):  # fmt: skip
+            return None
+        inferred_from = sentence if sentence and description.startswith(sentence.text) else None
+        guessed = name.guessed or (inferred_from is not None and inferred_from.guessed)
+        inferred = inferred_from is not None or told != properties
+        return EnhancedTool(
+            name=new_name,
+            original_name=tool.name,
+            title=title,
+            description=description,
+            input_schema=schema,
+            annotations=tool.annotations,
+            metadata=tool.metadata,
+            confidence=_GUESSED if guessed else _INFERRED if inferred else _RESPELLED,
+            enhanced_by=self.name,
+        )
+
+
+def _new_name(name: Spelling) -> str:
+    """A name as it can be published; empty if it cannot."""
+    found = "_".join("_".join(name.words).split())
+    return found if re.fullmatch(rf"[a-z0-9_]{{1,{_MAX_NAME}}}", found) else ""
+
+
+def _description(description: str, name: Spelling, sentence: Sentence | None) -> str:
+    """What the tool does: as its author says, mended; inferred where that is missing or says too little."""
+    own = repaired(description)
+    if sentence is None:
+        return own
+    count = len(own.split())
+    repeats = count <= len(name.words) and stems(own) == stems(name.text)
+    if own and not (own.isascii() and sentence.has_verb and (count < _FEW_WORDS or repeats)):
+        return own
+    adds = bool(meaning(sentence.text) - set(stems(own))) or (repeats and name.mended)
+    if not adds:
+        return own
+    return sentence.text if meaning(own) <= meaning(sentence.text) else f"{sentence.text} {own}"
+
+
+def _properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The parameters of a schema, as far as they can be read."""
+    found = schema.get("properties") if schema is not None else None
+    return found if isinstance(found, Mapping) and all(isinstance(name, str) for name in found) else {}
+
+
+def _with(
+    schema: Mapping[str, Any] | None, properties: Mapping[str, Any], told: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    return schema if schema is None or told == properties else {**schema, "properties": told}
+
+
+def _parameter(schema: Any, name: Spelling) -> Any:
+    """A parameter's schema with what its name tells; as it is where that is nothing new."""
+    if not (schema is True or isinstance(schema, Mapping)):
+        return schema
+    own: Mapping[str, Any] = {} if schema is True else schema
+    hint = _hint(name.words) if _TEXTS.issuperset(own) else None
+    text = "" if own.get("description") else _told(name, own.get("type")) if name.mended or hint else ""
+    told = {"description": text} if text else {}
+    choice = {"anyOf": [hint, {}]} if hint else {}  # the second takes whatever the server may take
+    return {**own, **told, **choice} if told or choice else schema
+
+
+def _hint(words: Sequence[str]) -> Mapping[str, Any] | None:
+    if len(words) > 1 and words[0] in _BOOLEAN:
+        return {"type": "boolean"}
+    return _HINTS.get(words[-1]) if words else None
+
+
+def _told(name: Spelling, kind: Any) -> str:
+    """A sentence about a parameter; empty where its name makes none."""
+    words = name.words
+    if words[0] in _BOOLEAN and len(words) > 1:
+        return f"Whether it {name.text}."
+    if kind == "boolean":
+        return f"Whether to {name.text}." if words[0] in _SWITCHED else ""
+    if (last := words[-1]) in _TOLD and (len(words) == 1 or last in {"limit", "offset"}):
+        return _TOLD[last]
+    if last in {"date", "time", "datetime"}:
+        return f"The {name.text}, for example 2026-05-31T14:00:00Z."
+    return f"The {name.text}."

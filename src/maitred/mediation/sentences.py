@@ -1,0 +1,212 @@
+"""Sentences about tools: made of the words of their names, or mended as their authors wrote them.
+
+No grammar of English, only what names of tools need: an article, a plural, a full stop. Where a sentence
+cannot be made without inventing something, there is none.
+"""
+
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from maitred.mediation.lexicon import ACRONYMS, KNOWN, NOUNS, VERBS, word_set
+from maitred.mediation.words import (
+    Spelling,
+    around,
+    is_plural,
+    is_word,
+    pieces,
+    shown,
+    singular,
+)
+
+_NO_ARTICLE = word_set("""
+    access all any availability both changes content data each every feedback find health help history
+    information inventory mail many me metadata money more music my news no our people some staff stock
+    storage support text time traffic two usage weather your
+""")  # before or after these words no article stands
+_DEFINITE = frozenset({"active", "current", "default", "first", "last", "latest", "next", "previous", "top"})
+_PREPOSITIONS = word_set("""
+    about after and as at before between by for from in into near of on or per to via with
+""")
+_SOFT_AN = ("hour", "html", "http", "sms", "sql", "svg", "xml", "mcp", "ftp", "rss", "llm")
+_HARD_A = ("uni", "use", "usa", "url", "uri", "uuid", "utc", "one", "euro", "usb", "ui")
+_CERTAIN_VERBS = VERBS - NOUNS | {"list"}
+_UNKEYED = word_set("""
+    add append build check create draw duplicate fill find generate insert make open post search send set
+    start upload write
+""")  # one does not do these by an id
+_IDENTIFIES = frozenset({"id", "number", "email", "name", "path", "key", "code", "url", "slug"})
+_MAX_TAKEN = 8
+_STEM = 3
+_PROSE = 3
+_EMPTY = word_set("""
+    a an and be by can do does for function in is it its of on or some that the this to tool used user's
+    with will
+""")
+
+_QUOTED = re.compile(r"(`[^`]*`|\"[^\"\n]*\"|'[^'\n]*')")
+_CALL = re.compile(r"\b(?:IMPORTANT|ATTENTION|NOTE|PLEASE NOTE|READ THIS)\s*!+:?\s*")
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|$|(?=\n))")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_SHOUTED = re.compile(r"[A-Z][A-Z' -]*[A-Z]")
+_WHAT = r"(?:tool|function|command|endpoint|api|method|operation)"
+_LEADING = re.compile(
+    rf"(?:(?:this|the)\s+{_WHAT}\s+(?:(?:is|can\s+be)\s+used\s+to|allows?\s+(?:you|users|agents|the\s+user)\s+to"
+    rf"|lets\s+you|enables\s+you\s+to|helps\s+you(?:\s+to)?|can|will)"
+    rf"|use\s+this\s+{_WHAT}\s+to|(?:an?\s+)?{_WHAT}\s+(?:to|that|which)|this\s+{_WHAT})\s+(?P<verb>[a-z]+)\b",
+    re.IGNORECASE,
+)
+_ENDS_OPEN = re.compile(
+    r"(?:^|\s)[^\s/]*[a-zA-Z0-9)\"'`]$"
+)  # after an address, a full stop would belong to it
+_PLAIN_WORD = re.compile(r"[a-z]+(?=[\s,;:.]|$)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """One or two sentences, whether they tell what is done, and whether they took a guess."""
+
+    text: str
+    has_verb: bool
+    guessed: bool = False
+
+
+def describe(name: Spelling, parameters: Sequence[Spelling]) -> Sentence | None:
+    """What a tool does, from its name and parameters; `None` if its name is no more than an unknown word.
+
+    Parameters are told of only where their names were written out; those that are words are seen anyway.
+    """
+    words, guessed = list(name.words), name.guessed
+    if len(words) > 1 and words[0] not in VERBS and not _CERTAIN_VERBS.isdisjoint(words):
+        words, guessed = _verb_first(words), True
+    if not words or (len(words) == 1 and words[0] not in VERBS):
+        return None
+    does = words[0] in _CERTAIN_VERBS or len(words) == 1
+    thing = words[1:] if does else words
+    key = _key(parameters)
+    if does and not thing and len(key) > 1:
+        thing, guessed = list(key[:-1]), True
+    parts = [words[0]] if does else []
+    parts += [_phrase(thing, with_article=does)] if thing else []
+    is_keyed = does and bool(key) and words[0] not in _UNKEYED and "by" not in thing
+    if is_keyed:
+        of_thing = {singular(word) for word in thing} & set(key[:-1])
+        parts += ["by", " ".join(shown(word) for word in (key[-1:] if of_thing else key))]
+    text = sentence_case(" ".join(parts)) + "."
+    taken = [one for one in parameters if one.words and not (is_keyed and one.words == key)]
+    taken = [one for one in taken if not set(one.words) <= _PREPOSITIONS]
+    if any(one.mended for one in taken):
+        text += f" Takes {_listed([one.text for one in taken])}."
+    guessed = guessed or any(one.guessed for one in parameters)
+    return Sentence(text=text, has_verb=does, guessed=guessed)
+
+
+def _verb_first(words: Sequence[str]) -> list[str]:
+    """`shop list orders`, with a name of something before, or `user delete`, as one would say it."""
+    if words[0] not in KNOWN and words[1] in _CERTAIN_VERBS:
+        return list(words[1:])
+    is_pair = len(words) == 2 and words[1] in _CERTAIN_VERBS  # noqa: PLR2004  # a thing and what is done
+    return [words[1], words[0]] if is_pair else list(words)
+
+
+def _key(parameters: Sequence[Spelling]) -> tuple[str, ...]:
+    """The words of the parameter that says which thing is meant: an id if there is one."""
+    keys = [one.words for one in parameters if one.words and one.words[-1] in _IDENTIFIES]
+    return next((words for words in keys if words[-1] == "id"), keys[0] if keys else ())
+
+
+def sentence_case(text: str) -> str:
+    """A text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def stems(text: str) -> list[str]:
+    """The words of a text as they were written, by their stems and in order."""
+    return [_stem(piece) for piece in pieces(text)]
+
+
+def meaning(text: str) -> AbstractSet[str]:
+    """What a text says, by the stems of its words; abbreviations are written out, empty words left out."""
+    return {_stem(word) for word in around([text])} - _EMPTY
+
+
+def repaired(text: str) -> str:
+    """A description with its first sentence in order: no shouting, no "This tool", a capital, a full stop."""
+    calm = _calm(text.strip())
+    rest = calm
+    if (lead := _LEADING.match(calm)) and not VERBS.isdisjoint(_bases(lead["verb"].lower())):
+        rest = calm[lead.start("verb") :]
+    if _PLAIN_WORD.match(rest):
+        rest = sentence_case(rest)
+    if "\n" not in rest and _ENDS_OPEN.search(rest):
+        rest += "."
+    return rest
+
+
+def _bases(verb: str) -> Sequence[str]:
+    """What a verb in the third person may come from."""
+    return verb, verb.removesuffix("s"), verb.removesuffix("es"), singular(verb)
+
+
+def _calm(text: str) -> str:
+    """A text without calls for attention and sentences in capitals; quoted text stays as it is."""
+    whole = _is_shouted(text, marked=True)
+    parts = _QUOTED.split(text)
+    for at in range(0, len(parts), 2):
+        loud = _CALL.sub("", parts[at])
+        parts[at] = _SENTENCE.sub(lambda found: _lowered(found[0], whole=whole), loud)
+    return "".join(parts).strip() or text
+
+
+def _lowered(sentence: str, *, whole: bool) -> str:
+    marked = sentence.endswith("!")
+    body = sentence.rstrip("!")
+    several = sentence.endswith("!!")
+    if not _is_shouted(body, marked=whole or marked):
+        return f"{body}." if several else sentence
+    words = _LETTERS.sub(lambda word: word[0] if word[0].lower() in ACRONYMS else word[0].lower(), body)
+    start = len(words) - len(words.lstrip())
+    return words[:start] + sentence_case(words[start:]) + ("." if marked else "")
+
+
+def _is_shouted(sentence: str, *, marked: bool) -> bool:
+    """Whether a sentence stands in capitals: several words of prose, or one where it is marked as loud."""
+    if not _SHOUTED.fullmatch(sentence.strip(" .!?")):
+        return False
+    words = [word for word in _LETTERS.findall(sentence.lower()) if word not in ACRONYMS]
+    return bool(words) and (marked or (len(words) >= _PROSE and sum(map(is_word, words)) * 2 >= len(words)))
+
+
+def _phrase(words: Sequence[str], *, with_article: bool) -> str:
+    """Words of a name as a noun phrase, with the article that belongs before it."""
+    end = next((at for at, word in enumerate(words) if word in _PREPOSITIONS), len(words))
+    text = " ".join(shown(word) for word in words)
+    if not with_article or not end:
+        return text
+    first, last = words[0], words[end - 1]
+    if _DEFINITE.intersection(words[:1]):
+        return f"the {text}"
+    if is_plural(last) or {first, last} & _NO_ARTICLE or first.isdigit():
+        return text
+    return f"{_article(first)} {text}"
+
+
+def _article(word: str) -> str:
+    soft = word.startswith(_SOFT_AN) or (word[:1] in "aeiou" and not word.startswith(_HARD_A))
+    return "an" if soft else "a"
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > _MAX_TAKEN:
+        names = [*names[:_MAX_TAKEN], "others"]
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _stem(word: str) -> str:
+    word = singular(word)
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= _STEM:
+            stem = word.removesuffix(ending)
+            return next((one for one in (stem, f"{stem}e") if one in KNOWN), stem)
+    return word

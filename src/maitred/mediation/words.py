@@ -1,0 +1,212 @@
+"""Spell out what programmers abbreviate in names: `gt_usr`, `updPrf` and `delmsg` become words.
+
+A table of our own, no dictionary and no guessing beyond it, but for words without their vowels (`rmndr`) of
+which only one is possible. What is a word already stays; what may mean two things is spelled out only where
+the words around it decide; what is unknown stays as it is.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import lru_cache
+
+from maitred.mediation.lexicon import ABBREVIATIONS, ACRONYMS, BY_CONTEXT, FIRST, KNOWN, LAST, NOUNS, VERBS
+
+_PIECE = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_MIN_JOINED = 5
+_MAX_JOINED = 40
+_MIN_SKELETON = 4
+_LATER_PIECE = 3
+_STEM = 3
+_SEPARATORS = re.compile(r"[\W_]+")
+_DOUBLED = re.compile(r"(.)\1+")
+_VOWELS = "aeiou"
+
+
+_SUFFIXES: Mapping[str, str] = {"id": "id", "ids": "ids", "no": "number", "nm": "name", "dt": "date"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spelling:
+    """A name in lower-case words; whether any was written out, and whether that took a guess."""
+
+    words: tuple[str, ...]
+    mended: bool = False
+    guessed: bool = False
+
+    @property
+    def text(self) -> str:
+        """The words as they stand inside a sentence."""
+        return " ".join(shown(word) for word in self.words)
+
+
+def pieces(name: str) -> list[str]:
+    """The parts of an identifier in lower case: snake, camel, kebab and dotted, digits apart."""
+    return [piece.lower() for piece in _PIECE.findall(name)]
+
+
+def around(texts: Iterable[str]) -> frozenset[str]:
+    """The words that names, or texts, say beyond doubt; they decide what ambiguous ones among them mean."""
+    found: set[str] = set()
+    for piece in (piece for text in texts for piece in pieces(text)):
+        words = _certain(piece, joined_verbs=False)[0]
+        found.update(words, (singular(word) for word in words))
+    return frozenset(found)
+
+
+def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool = False) -> Spelling:
+    """Write a name out.
+
+    Args:
+        name: An identifier in any style.
+        context: Words that stand around it, see `around`.
+        is_tool: It names a tool, so that its first word may say what is done.
+    """
+    words: list[str] = []
+    certain = True
+    own = pieces(name)
+    proper = _proper(name)
+    for at, piece in enumerate(own):
+        place = FIRST if is_tool and at == 0 else LAST if 0 < at == len(own) - 1 else ""
+        if piece in proper:
+            words.append(piece)
+        elif chosen := _by_place(piece, place):
+            words.append(chosen)
+        elif chosen := _by_context(piece, context):
+            words += chosen.split()
+            certain = False
+        else:
+            found, is_certain = _certain(piece, joined_verbs=is_tool and at == 0)
+            words += found
+            certain = certain and is_certain
+    return Spelling(words=tuple(words), mended=words != own, guessed=not certain)
+
+
+def shown(word: str) -> str:
+    """A word as it is written inside a sentence: acronyms in capitals."""
+    stem = word[:-1] if word[-1:] == "s" and word not in ACRONYMS else word
+    return stem.upper() + word[len(stem) :] if stem in ACRONYMS else word
+
+
+def singular(word: str) -> str:
+    """A noun in the singular, if it is a regular plural."""
+    if word.endswith("ies") and len(word) > len("ties"):
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes")):
+        return word[:-2]
+    return word[:-1] if is_plural(word) else word
+
+
+def is_plural(word: str) -> bool:
+    """Whether a noun looks like a plural."""
+    return word.endswith("s") and not word.endswith(("ss", "us", "is", "news")) and len(word) > len("gas")
+
+
+def plural(words: str) -> str:
+    """A noun, or several words that end with one, in the plural."""
+    if words.endswith("y") and words[-2:-1] not in _VOWELS:
+        return words[:-1] + "ies"
+    return words + ("es" if words.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def is_word(piece: str) -> bool:
+    """Whether a piece is an English word that tools use, in any regular form."""
+    stems = [piece, singular(piece)]
+    for ending in ("ed", "ing", "er", "d", "es"):
+        stem = piece.removesuffix(ending)
+        if stem != piece and len(stem) >= _STEM:
+            stems += [stem, f"{stem}e", stem[:-1]]
+    return any(stem in KNOWN for stem in stems)
+
+
+def _proper(name: str) -> AbstractSet[str]:
+    """The pieces of names of things: of `GTEx` in `GTEx_find_tissue`, and of `MSig` in `findMSigSets`."""
+    parts = [part for part in _SEPARATORS.split(name) if part]
+    plain = [part for part in parts if part.islower()]
+    found = {piece for part in parts if plain and not part.islower() for piece in pieces(part)}
+    if not name.isupper():
+        found |= {piece.lower() for piece in _PIECE.findall(name) if piece.isupper() and len(piece) > 1}
+    return found
+
+
+def _by_place(piece: str, place: str) -> str:
+    """The reading of an ambiguous abbreviation that its place in the name decides for."""
+    return next((word for word, needs in BY_CONTEXT.get(piece, ()) if place and needs == place), "")
+
+
+def _by_context(piece: str, context: AbstractSet[str]) -> str:
+    """The reading of an ambiguous abbreviation that the words around it decide for; empty if they do not."""
+    stem = piece if piece in BY_CONTEXT else piece.removesuffix("s")
+    readings = () if piece in ABBREVIATIONS else BY_CONTEXT.get(stem, ())
+    meaning = next((meaning for meaning, needs in readings if not context.isdisjoint(needs.split())), "")
+    return meaning if stem == piece or not meaning else plural(meaning)
+
+
+@lru_cache(maxsize=10_000)
+def _certain(piece: str, *, joined_verbs: bool) -> tuple[tuple[str, ...], bool]:
+    """The words of a piece by itself, and whether they are certain; the piece where nothing is known."""
+    if meaning := _meaning(piece):
+        return tuple(meaning.split()), True
+    if piece in BY_CONTEXT or piece in ACRONYMS or is_word(piece) or not piece.isascii():
+        return (piece,), True
+    if _MIN_JOINED <= len(piece) <= _MAX_JOINED and (parts := _parts(piece, joined_verbs=joined_verbs)):
+        return parts, False
+    if meaning := _voweled(piece):
+        return (meaning,), False
+    return (piece,), True
+
+
+def _meaning(piece: str) -> str:
+    if found := ABBREVIATIONS.get(piece):
+        return found
+    found = ABBREVIATIONS.get(piece[:-1]) if piece.endswith("s") else None
+    return plural(found) if found else ""
+
+
+def _parts(piece: str, *, joined_verbs: bool) -> tuple[str, ...]:
+    """The words of a joined name: what is done and to what (`delmsg`), or whose property (`usrid`)."""
+    for cut in range(len(piece) - 2, 1, -1):
+        head, tail = piece[:cut], piece[cut:]
+        verb = head if head in VERBS else ABBREVIATIONS.get(head, "")
+        if joined_verbs and verb in VERBS and (rest := _nouns(tail)):
+            return (verb, *rest)
+        if tail in _SUFFIXES and (rest := _nouns(head)):
+            return (*rest, _SUFFIXES[tail])
+    return ()
+
+
+def _nouns(text: str) -> tuple[str, ...]:
+    """A text as nouns and abbreviations of them, the longest first; empty if it is not made of these."""
+    for cut in range(len(text), _LATER_PIECE - 1, -1):
+        head, tail = text[:cut], text[cut:]
+        word = head if head in NOUNS or singular(head) in NOUNS else _meaning(head)
+        if word and not tail:
+            return tuple(word.split())
+        if word and (rest := ("id",) if tail == "id" else _nouns(tail)):
+            return (*word.split(), *rest)
+    return ()
+
+
+def _skeleton(word: str) -> str:
+    """A word without vowels but the first letter, and without doubled letters."""
+    return _DOUBLED.sub(r"\1", word[:1] + "".join(letter for letter in word[1:] if letter not in _VOWELS))
+
+
+def _skeletons(words: AbstractSet[str]) -> Mapping[str, str]:
+    found: dict[str, list[str]] = {}
+    for word in words:
+        found.setdefault(_skeleton(word), []).append(word)
+    return {bones: of[0] for bones, of in found.items() if len(of) == 1 and len(bones) >= _MIN_SKELETON}
+
+
+_BY_SKELETON = _skeletons(VERBS | NOUNS)
+
+
+def _voweled(piece: str) -> str:
+    """The one word that a piece without vowels can stand for, or nothing."""
+    if any(letter in _VOWELS for letter in piece[1:]):
+        return ""
+    found = _BY_SKELETON.get(_DOUBLED.sub(r"\1", piece))
+    stem = _BY_SKELETON.get(_DOUBLED.sub(r"\1", piece[:-1])) if piece.endswith("s") else None
+    return found or (plural(stem) if stem else "")

@@ -1,0 +1,216 @@
+"""`maitred mediate`: what mediation makes of tools, what becomes of it and why; and a person's word on it."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+from rich.text import Text
+
+from maitred.config.choices import set_choice, unset_choice
+from maitred.config.settings import Settings
+from maitred.errors import ConfigError, MaitredError
+from maitred.llm import plain
+from maitred.model.tools import ToolKey
+from maitred.surfaces.cli.common import (
+    COLUMNS,
+    ConfigOption,
+    JsonOption,
+    config_path,
+    err,
+    known_gateway,
+    out,
+    print_json,
+    run,
+    settings_of,
+)
+from maitred.surfaces.cli.tables import counted, make_table, print_table
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.gateway import Gateway
+    from maitred.gateway.mediation import ToolDiff
+
+_STATES = {
+    "used": "used",
+    "accepted": "used, as you accepted it",
+    "rejected": "not used, as you rejected it",
+    "harmful": "not used: search would get worse",
+    "unproven": "not used until it is proven",
+}
+_MOST_PROBES = 5
+_LONGEST = 300
+Tools = list[str] | None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(mediate)
+
+
+def mediate(
+    servers: Annotated[list[str] | None, typer.Argument(help="Servers; none: all.")] = None,
+    config: ConfigOption = None,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Every tool: before, after, by whom, why not.")
+    ] = False,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Have the configured language model asked now; tells the cost.")
+    ] = False,
+    accept: Annotated[
+        Tools, typer.Option(metavar="TOOL", help="Use what is proposed, proof or not; repeatable.")
+    ] = None,
+    reject: Annotated[
+        Tools, typer.Option(metavar="TOOL", help="Show it as its server has it; repeatable.")
+    ] = None,
+    unset: Annotated[
+        Tools, typer.Option(metavar="TOOL", help="Undo --accept or --reject; repeatable.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what mediation makes of tools; --accept and --reject write your choice into the configuration."""
+    settings = settings_of(config)
+    if accept or reject or unset:
+        if servers or diff or ask or as_json:
+            raise ConfigError("maitred mediate", ["--accept, --reject and --unset stand alone"])
+        _choose(settings, config_path(config), {"accept": accept or [], "reject": reject or []}, unset or [])
+        return
+    found, costs = run(lambda: _look(settings, servers or [], ask=ask))
+    if as_json:
+        print_json({"tools": [one.to_json() for one in found], **costs})
+        return
+    if diff:
+        for one in found:
+            _show(one)
+    else:
+        _show_counts(found)
+    _show_costs(costs, asked=ask)
+
+
+async def _look(
+    settings: Settings, servers: Sequence[str], *, ask: bool
+) -> tuple[Sequence["ToolDiff"], dict[str, Any]]:
+    """What is proposed, and what the language model would cost (`estimate`) and did cost (`spent`)."""
+    async with known_gateway(settings) as gateway:
+        mediation = gateway.mediation
+        estimate = await mediation.estimate(servers)
+        spent = await _ask(gateway, servers) if ask else None
+        with err.status("proving what is proposed …"):
+            found = await mediation.diff(servers)
+        return found, {
+            "estimate": asdict(estimate) if estimate else None,
+            "spent": asdict(spent) if spent else None,
+        }
+
+
+async def _ask(gateway: "Gateway", servers: Sequence[str]) -> Any:
+    """Ask the model, with what it may cost before and a bar that shows how far it is."""
+    if estimate := await gateway.mediation.estimate(servers):
+        err.print(Text(f"Asking the language model: {_cost(asdict(estimate), most=True)}."))
+    with Progress(*COLUMNS, console=err, transient=True) as bars:
+        task = bars.add_task("asking the language model", total=None)
+
+        def tell(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total)
+
+        try:
+            return await gateway.mediation.ask(servers, progress=tell)
+        except MaitredError:
+            if (spent := gateway.mediation.spent) and spent.calls:
+                err.print(Text(f"The language model was asked: {_cost(asdict(spent), most=False)}."))
+            raise
+
+
+def _cost(figures: Mapping[str, Any], *, most: bool) -> str:
+    """Calls, tokens and money in words."""
+    usd = figures["usd"]
+    money = "price not known" if usd is None else f"{usd:.4f} USD"
+    tokens = f"{figures['input_tokens']:,} tokens in, {figures['output_tokens']:,} out"
+    return f"{'at most ' if most else ''}{counted(figures['calls'], 'question')}, {tokens}, {money}"
+
+
+def _show_costs(costs: Mapping[str, Any], *, asked: bool) -> None:
+    if spent := costs["spent"]:
+        out.print(Text(f"The language model was asked: {_cost(spent, most=False)}."))
+    elif (estimate := costs["estimate"]) and estimate["calls"] and not asked:
+        out.print(Text(f"Asking the language model (--ask) takes {_cost(estimate, most=True)}."))
+
+
+def _show_counts(found: Sequence["ToolDiff"]) -> None:
+    """How many tools of each server are in which state."""
+    counts: Counter[tuple[str, str]] = Counter((one.tool.server, one.proposal.state) for one in found)
+    rows = [
+        (server, *(f"{counts[server, state]:,}" for state in _STATES))
+        for server in sorted({one.tool.server for one in found})
+    ]
+    headings = ("server", *_STATES)
+    if rows:
+        print_table(make_table("", headings, rows, numbers=tuple(_STATES)))
+    out.print(f"{counted(len(found), 'tool')} with a proposal; --diff shows each")
+
+
+def _show(one: "ToolDiff") -> None:
+    """A tool as it is and as it is proposed, with how search finds it."""
+    proposal, verdict = one.proposal, one.proposal.verdict
+    by = f"{proposal.after.enhanced_by}, confidence {proposal.after.confidence:.2f}"
+    out.print(Text.assemble((one.tool.name, "bold"), f"  {_STATES[proposal.state]} (by {by})"))
+    for field, (before, after) in one.changes.items():
+        if field == "input_schema":
+            _show_schema(before, after)
+        else:
+            _say(f"{field}: {_told(before)} -> {_told(after)}")
+    for probe in verdict.probes[:_MOST_PROBES] if verdict else ():
+        _say(f"found by {probe.query!r}: {_place(probe.before)} -> {_place(probe.after)}")
+    for harm in verdict.harmed if verdict else ():
+        places = f"{_place(harm.before)} -> {_place(harm.after)}"
+        _say(f"harms {harm.tool} for {harm.query!r}: {places}", style="red")
+    out.print()
+
+
+def _show_schema(before: Any, after: Any) -> None:
+    """The parameters that differ."""
+    was, now = ((schema or {}).get("properties") or {} for schema in (before, after))
+    for name in now:
+        if was.get(name) != now[name]:
+            _say(f"parameter {name}: {_told(was.get(name))} -> {_told(now[name])}")
+
+
+def _say(text: str, *, style: str = "") -> None:
+    """Print a line without what a terminal obeys: names of tools and parameters may hold anything."""
+    out.print(Text(f"  {plain(text)}", style=style))
+
+
+def _told(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False) if value else "nothing"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _place(rank: int) -> str:
+    return f"place {rank}" if rank else "not found"
+
+
+def _choose(
+    settings: Settings, path: Path, chosen: Mapping[str, Sequence[str]], unset: Sequence[str]
+) -> None:
+    """Write choices into the configuration file, once all tools are known to exist."""
+    names = [*chosen["accept"], *chosen["reject"], *unset]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ConfigError("maitred mediate", [f"{name!r} is chosen more than once" for name in twice])
+    keys = dict(zip(names, run(lambda: _keys(settings, names)), strict=True))
+    for choice in ("accept", "reject"):
+        for name in chosen[choice]:
+            set_choice(path, keys[name], "mending", choice)
+            out.print(Text(f"Wrote {choice} for {name} into {path}."))
+    for name in unset:
+        was = unset_choice(path, keys[name], "mending")
+        said = f"Took the choice for {name} out of {path}." if was else f"Nothing was chosen for {name}."
+        out.print(Text(said))
+
+
+async def _keys(settings: Settings, names: Sequence[str]) -> Sequence[ToolKey]:
+    async with known_gateway(settings) as gateway:
+        await gateway.warm()  # unknown names are answered with the nearest, by the index
+        return [gateway.find(name).key for name in names]
