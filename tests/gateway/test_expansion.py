@@ -135,6 +135,8 @@ async def test_of_fifty_tools_a_client_pays_for_the_category_that_it_uses(
             assert len(answer["tools"]) == 5
             used.append(await cost(gateway, viewer) + sum(count_tokens([text_of(answer)])))
 
+    saved = [f"{1 - paid / before:.1%}" for paid in (none, mean(used), max(used))]
+    print(f"{era}: {before} tokens; saved with none, one, the dearest: {', '.join(saved)}")  # noqa: T201
     assert 1 - none / before >= 0.90
     assert 1 - mean(used) / before >= 0.80
 

@@ -61,7 +61,7 @@ async def test_an_override_renames_and_hides(tmp_path: Path) -> None:
             call = ToolCall(name=name, arguments={"path": "/"})
             result = await gateway.call(call, viewer=LOCAL_USER)
             assert result["content"][0]["text"] == "poor/gt_usr"
-        with pytest.raises(ToolWithheldError, match="hides it"):
+        with pytest.raises(ToolWithheldError, match="hidden by an override"):
             await gateway.call(ToolCall(name="poor__del_ord", arguments={"path": "/"}), viewer=LOCAL_USER)
         assert set(described(gateway)) == {"poor__get_user", "poor__weather"}
 

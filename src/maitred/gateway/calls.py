@@ -17,7 +17,7 @@ from maitred.execution.cache import CacheKey, ResultCache, cache_key, cacheable,
 from maitred.execution.calls import Caller
 from maitred.execution.chain.account import Account
 from maitred.execution.results import Shortener
-from maitred.gateway.context import Context, is_hidden
+from maitred.gateway.context import HIDDEN, Context, is_hidden
 from maitred.gateway.menu import Menu
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.saved import why_not_saved
@@ -117,7 +117,7 @@ class Calls:
         if not self._context.is_enabled(tool.server):
             raise ToolWithheldError(tool.name, f"its server {tool.server!r} is disabled in the configuration")
         if is_hidden(tool):
-            raise ToolWithheldError(tool.name, "an override of the operator of this gateway hides it")
+            raise ToolWithheldError(tool.name, f"it {HIDDEN}")
         return tool
 
     async def _asked(

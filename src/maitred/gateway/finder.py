@@ -8,7 +8,7 @@ from maitred.config.tags import normalise_tag
 from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, SearchAnswer
 from maitred.errors import PathNotFoundError
-from maitred.gateway.context import Context
+from maitred.gateway.context import HIDDEN, Context
 from maitred.gateway.menu import Detail, Menu
 from maitred.gateway.visibility import Visibility
 from maitred.model.principals import Viewer
@@ -20,7 +20,6 @@ MAX_LIMIT = 20
 MAX_PHRASES = 20
 _PHRASE_CHARACTERS = 2_000
 _FULL_TOKENS = 2_000
-_HIDDEN = "hidden by an override"
 _MOST_FULL, _MOST_LINES = 20, 100  # more do not fit the budget of an answer, and need not be rendered
 
 
@@ -79,7 +78,8 @@ class Finder:
 def _withheld(found: Found, reasons: Mapping[str, str]) -> dict[str, tuple[int, str]]:
     """By server, how many tools match but may not be shown, and why."""
     counts = Counter(tool.server for tool in found.withheld)
-    return {name: (n, reasons[name] or _HIDDEN) for name, n in counts.items() if name in reasons}
+    hidden = HIDDEN.removeprefix("is ")
+    return {name: (n, reasons[name] or hidden) for name, n in counts.items() if name in reasons}
 
 
 def _results(found: Found, detail: Detail, why_not: Callable[[Tool], str]) -> list[FoundTool]:
