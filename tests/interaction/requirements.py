@@ -194,6 +194,7 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "mediate:refused": "`mediate` refuses what cannot be done, and changes nothing.",
             "mediate:ask": "`mediate --ask` alone has a model asked; it tells the cost before and after.",
             "mediate:cost": "What an answer costs that cannot be used is told as well.",
+            "mediate:off": "Where nothing is switched on, `mediate` says what to set.",
             "mediate:plain": "What a terminal would obey is not printed.",
         },
     )

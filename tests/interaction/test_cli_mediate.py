@@ -78,7 +78,7 @@ def test_what_cannot_be_done_is_refused(own: Path) -> None:
     before = own.read_text()
     assert "gt_usr" in refused(cli(own, "mediate", "--accept", "gt_user"))
     assert "more than once" in refused(cli(own, "mediate", "--accept", "gt_usr", "--reject", "gt_usr"))
-    assert "server/poor" in refused(cli(own, "mediate", "poo"))
+    assert "there is no server 'poo'; did you mean 'poor'?" in refused(cli(own, "mediate", "poo"))
     assert "llm_provider" in refused(cli(own, "mediate", "--ask"))
     assert "stand alone" in refused(cli(own, "mediate", "--ask", "--accept", "gt_usr"))
     assert own.read_text() == before
@@ -122,6 +122,12 @@ def test_a_model_that_fails_has_its_cost_told_all_the_same(model: OpenAiServer, 
 
     assert "without a list of tools" in said
     assert "was asked: 1 question, 2,000 tokens in, 200 out, 0.0009 USD." in said
+
+
+@requirement("mediate:off")
+def test_where_nothing_is_switched_on_it_says_what_to_set(tmp_path: Path) -> None:
+    """Instead of a bare zero. Source: maitred."""
+    assert "set mediation.auto_enhance or mediation.overrides" in fine(cli(write(tmp_path), "mediate"))
 
 
 @requirement("mediate:plain")

@@ -4,8 +4,9 @@ import gc
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -18,7 +19,7 @@ from rich.text import Text
 
 from maitred.config.load import default_path, load
 from maitred.config.settings import Settings
-from maitred.errors import MaitredError
+from maitred.errors import ConfigError, MaitredError
 from maitred.wiring import open_gateway, plainly
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
@@ -43,6 +44,20 @@ COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
 def config_path(given: Path | None) -> Path:
     """The configuration file: as given, else $MAITRED_CONFIG, else the user's own."""
     return given or default_path()
+
+
+def check_servers(settings: Settings, names: Iterable[str]) -> None:
+    """Refuse names of servers that are not configured.
+
+    Raises:
+        ConfigError: It lists them all, with names that they may have meant.
+    """
+    faults = []
+    for name in sorted(set(names) - set(settings.servers)):
+        near = get_close_matches(name, list(settings.servers), n=1)
+        faults.append(f"there is no server {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    if faults:
+        raise ConfigError(str(settings.source), faults)
 
 
 def settings_of(given: Path | None) -> Settings:

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
-from maitred.errors import ConfigError
 from maitred.search.found import Semantics
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
+    check_servers,
     err,
     out,
     print_json,
@@ -50,9 +50,7 @@ def doctor(
 ) -> None:
     """Check the configuration, start every enabled server, and advise; exits with 1 if anything is wrong."""
     settings = settings_of(config)
-    if unknown := sorted(set(servers or []) - set(settings.servers)):
-        raise ConfigError(str(settings.source), [f"there is no server {name!r}" for name in unknown])
-
+    check_servers(settings, servers or [])
     findings, semantics, cage, elapsed_s = run(lambda: _examine(settings, servers or []))
     if as_json:
         print_json(

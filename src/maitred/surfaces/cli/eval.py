@@ -19,6 +19,7 @@ from maitred.evaluation.sets import Split, read_queries, read_tools, set_name, t
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
+    check_servers,
     err,
     known_gateway,
     out,
@@ -91,8 +92,7 @@ def self_command(
 ) -> None:
     """Find the tools of your own catalog that are hard to find or easily confused, and what to change."""
     settings = settings_of(config)
-    if server and server not in settings.servers:
-        raise ConfigError(str(settings.source), [f"there is no server {server!r}"])
+    check_servers(settings, [server] if server else [])
     found = run(lambda: _check(settings, server))
     if as_json:
         print_json(_check_json(found))

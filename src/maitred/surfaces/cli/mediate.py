@@ -20,6 +20,7 @@ from maitred.surfaces.cli.common import (
     COLUMNS,
     ConfigOption,
     JsonOption,
+    check_servers,
     config_path,
     err,
     known_gateway,
@@ -78,6 +79,7 @@ def mediate(
             raise ConfigError("maitred mediate", ["--accept, --reject and --unset stand alone"])
         _choose(settings, config_path(config), {"accept": accept or [], "reject": reject or []}, unset or [])
         return
+    check_servers(settings, servers or [])
     found, costs = run(lambda: _look(settings, servers or [], ask=ask))
     if as_json:
         print_json({"tools": [one.to_json() for one in found], **costs})
@@ -87,6 +89,8 @@ def mediate(
             _show(one)
     else:
         _show_counts(found)
+    if not (found or settings.mediation.auto_enhance or settings.mediation.overrides_url):
+        out.print("To have some, set mediation.auto_enhance or mediation.overrides in the configuration.")
     _show_costs(costs, asked=ask)
 
 
