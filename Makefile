@@ -16,7 +16,8 @@ EXCEL_SERVER := excel-mcp-server==2.2.2
 # Tests start hundreds of processes: those need not compile all of it again, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check format bench train clean servers
+# `docs` is a folder as well.
+.PHONY: help demo test check lint docs format bench train clean servers
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -39,39 +40,45 @@ demo: $(VENV)/demo ## install real servers and show what an agent would see
 
 servers: $(SERVERS)/npm/made $(SERVERS)/old/made $(SERVERS)/excel/made ## install the real servers that the tests talk to
 
-$(SERVERS)/npm/made: Makefile
+# What follows `|` is made before, so that no two targets install packages of the system at once.
+$(SERVERS)/npm/made: Makefile | $(SERVERS)/jail
 	@command -v npm >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q nodejs npm) )
 	npm install --prefix $(SERVERS)/npm --ignore-scripts --no-audit --no-fund --save-exact --loglevel=error $(NPM_SERVERS)
 	@touch $@
 
 # bubblewrap, in which chains run where it is installed
-$(SERVERS)/jail:
+$(SERVERS)/jail: | $(VENV)/made
 	@command -v bwrap >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q bubblewrap) )
 	@mkdir -p $(SERVERS) && touch $@
 
-$(SERVERS)/old/made: Makefile
+$(SERVERS)/old/made: Makefile | $(VENV)/made
 	$(PYTHON) -m venv $(SERVERS)/old
 	$(SERVERS)/old/bin/pip install -q --disable-pip-version-check $(OLD_SERVERS)
 	@touch $@
 
-$(SERVERS)/excel/made: Makefile
+$(SERVERS)/excel/made: Makefile | $(VENV)/made
 	$(PYTHON) -m venv $(SERVERS)/excel
 	$(SERVERS)/excel/bin/pip install -q --disable-pip-version-check $(EXCEL_SERVER)
 	@touch $@
 
-check: $(VENV)/dev ## format, lint, types, import contracts, docs
+check: lint docs ## format, lint, types, import contracts, docs
+
+lint: $(VENV)/dev
 	$(BIN)/ruff format --check src tests bench training
 	$(BIN)/ruff check src tests bench training
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/docs
 
 format: $(VENV)/dev ## put the code in order
 	$(BIN)/ruff format src tests bench training
 	$(BIN)/ruff check --fix src tests bench training
 
-test: $(VENV)/dev servers $(SERVERS)/jail ## everything: checks, the tests of the docs among them, then all other tests
-	$(MAKE) check
+test: ## everything: checks, the tests of the docs among them, then all other tests
+	$(MAKE) -j 2 --output-sync=target $(VENV)/dev servers $(SERVERS)/jail lint
+	$(MAKE) docs
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore=tests/docs
 
 bench: $(VENV)/dev ## measure against a direct connection and against FastMCP's proxy

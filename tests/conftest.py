@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from sqlalchemy import Connection
 
+from maitred.catalog import migrate
 from maitred.catalog.counting import count_tokens
 from maitred.catalog.tokens import TokenWorker
+
+_MIGRATE = migrate.migrate
+_MADE: list[tuple[str, tuple[object, ...]]] = []
+"""Statements, with their values, that make what all migrations make of a new file."""
 
 
 @pytest.fixture
@@ -19,7 +25,7 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def _private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Configuration, state and credentials of whoever runs the tests stay out of reach."""
-    for name in ("MAITRED_CONFIG", "MAITRED_TOKEN"):
+    for name in ("MAITRED_CONFIG", "MAITRED_TOKEN", "MAITRED_AS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
@@ -36,6 +42,33 @@ def count_here(monkeypatch: pytest.MonkeyPatch) -> None:
         return count_tokens(texts)
 
     monkeypatch.setattr(TokenWorker, "count", count)
+
+
+@pytest.fixture(autouse=True)
+def migrate_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migrate one new catalog for all gateways in this process; the others get what came of it.
+
+    Gateways in processes of their own migrate theirs, and `tests/catalog` does.
+    """
+    monkeypatch.setattr(migrate, "migrate", _made_as_the_first)
+
+
+def _made_as_the_first(connection: Connection, revision: str | None) -> None:
+    tables = "SELECT sql, name, type FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+    if revision is not None or connection.exec_driver_sql(tables).all():
+        _MIGRATE(connection, revision)
+    elif not _MADE:
+        _MIGRATE(connection, revision)
+        made = connection.exec_driver_sql(tables).all()
+        _MADE.extend((sql, ()) for sql, _, _ in made)
+        for name in (name for _, name, kind in made if kind == "table"):
+            rows = connection.exec_driver_sql(f'SELECT * FROM "{name}"').all()
+            _MADE.extend(
+                (f'INSERT INTO "{name}" VALUES ({", ".join("?" * len(row))})', tuple(row)) for row in rows
+            )
+    else:
+        for statement, values in _MADE:
+            connection.exec_driver_sql(statement, values)
 
 
 settings.register_profile("maitred", deadline=None)  # machines are shared; pytest-timeout bounds every test

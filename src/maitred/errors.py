@@ -3,20 +3,28 @@
     MaitredError
     +- ConfigError            a file or an option that the operator wrote is wrong
     +- StoreError             the catalog cannot be read or written
+    +- VaultError             the logins that are kept cannot be decrypted
     +- ServerError            a server cannot be reached, started or understood
     |  +- ServerUnavailableError   it is known, but not answering now
     |  +- CallTimeoutError         it did not answer a call in time
     |  +- ConnectionLostError      it went away in the middle of a call
     |  +- ProtocolError            it answered with a JSON-RPC error
+    |  +- LoginError               nobody was logged in to it
     +- NotFoundError          no such tool, server or page
     |  +- ToolNotFoundError
     |  +- PathNotFoundError
     |  +- ResourceNotFoundError
     |  +- PromptNotFoundError
     |  +- ResultNotFoundError
+    |  +- TokenNotFoundError
+    |  +- ServerNotFoundError
     +- CursorError            a cursor that was not given by an answer before
+    +- AdmissionError         what was to be decided about a server cannot be decided so
     +- ToolWithheldError      the tool exists, but may not or cannot be called now
+    +- AuditError             what must be written down first cannot be, so it was not done
     +- ArgumentsError         the arguments of a call do not fit the tool's schema
+    +- NotAllowedError        whoever asks may not do this
+    +- BusyError              whoever asks has called too often, or too much at once
 
 Each carries a stable `code`, and its text says what is wrong, where, and what to do next. A failing
 *tool* is not an error but a result; an unexpected exception is a bug and is never one of these.
@@ -30,6 +38,8 @@ class MaitredError(Exception):
     """Base of all errors raised on purpose."""
 
     code: ClassVar[str] = "error"
+    request_id: str = ""
+    """The id of the call that it ended, by which the audit trail knows it; empty for other errors."""
 
 
 class ConfigError(MaitredError):
@@ -55,6 +65,16 @@ class StoreError(MaitredError):
         super().__init__(
             f"The catalog {path} cannot be used: {reason}. Is its disk full, or the file read-only?"
         )
+
+
+class VaultError(MaitredError):
+    """The logins that are kept cannot be decrypted, or new ones not be encrypted."""
+
+    code: ClassVar[str] = "vault_locked"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"The logins that are kept cannot be used: {reason}")
 
 
 class ServerError(MaitredError):
@@ -129,6 +149,16 @@ class ProtocolError(ServerError):
         super().__init__(server, f"Server {server!r} answered with error {rpc_code}: {message}")
 
 
+class LoginError(ServerError):
+    """A login to the server came to nothing; what was kept before is kept still."""
+
+    code: ClassVar[str] = "login_failed"
+
+    def __init__(self, server: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(server, f"The login to server {server!r} failed: {reason}.")
+
+
 class NotFoundError(MaitredError):
     """Something was asked for by a name that nothing has."""
 
@@ -197,6 +227,42 @@ class ResultNotFoundError(NotFoundError):
         )
 
 
+class ServerNotFoundError(NotFoundError):
+    """No server of this name is configured or registered."""
+
+    code: ClassVar[str] = "server_not_found"
+
+    def __init__(self, name: str, *, nearest: Sequence[str] = ()) -> None:
+        self.name = name
+        self.nearest = tuple(nearest)
+        hint = f" Did you mean {' or '.join(map(repr, self.nearest))}?" if self.nearest else ""
+        lists = "`maitred list` and `maitred approvals --all` name all."
+        super().__init__(f"There is no server {name!r}.{hint} {lists}")
+
+
+class AdmissionError(MaitredError):
+    """What was to be done about a server is not possible as things stand; the text says why."""
+
+    code: ClassVar[str] = "admission_forbidden"
+
+    def __init__(self, server: str, reason: str) -> None:
+        self.server = server
+        self.reason = reason
+        super().__init__(f"Server {server!r}: {reason}.")
+
+
+class TokenNotFoundError(NotFoundError):
+    """No valid access token has this id, and none is for somebody of this name."""
+
+    code: ClassVar[str] = "token_not_found"
+
+    def __init__(self, which: str) -> None:
+        self.which = which
+        super().__init__(
+            f"There is no valid token {which!r}, neither by id nor by name. `maitred tokens list` shows all."
+        )
+
+
 class CursorError(MaitredError):
     """A cursor does not come from an answer before."""
 
@@ -212,10 +278,24 @@ class ToolWithheldError(MaitredError):
 
     code: ClassVar[str] = "tool_withheld"
 
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(self, name: str, reason: str, *, what: str = "Tool") -> None:
         self.name = name
         self.reason = reason
-        super().__init__(f"Tool {name!r} cannot be called now: {reason}")
+        verb = "called" if what == "Tool" else "used"
+        super().__init__(f"{what} {name!r} cannot be {verb} now: {reason}")
+
+
+class AuditError(MaitredError):
+    """What may change something has to be written down first, and cannot be; it was not done."""
+
+    code: ClassVar[str] = "audit_failed"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"The call was not made: the audit trail cannot be written ({reason}), and what may change"
+            " something is written down first. Make room on its disk, or set `audit.enabled: false`."
+        )
 
 
 class ArgumentsError(MaitredError):
@@ -229,3 +309,24 @@ class ArgumentsError(MaitredError):
         self.schema = schema
         lines = [f"The arguments do not fit {name!r}; it was not called:", *(f"- {f}" for f in self.faults)]
         super().__init__("\n".join([*lines, f"Its parameters: {schema}"] if schema else lines))
+
+
+class NotAllowedError(MaitredError):
+    """Whoever asks may not do this: the role is too weak, or it lies outside what it covers."""
+
+    code: ClassVar[str] = "not_allowed"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"This is not allowed: {reason}. Whoever runs maitred gives out roles and scopes.")
+
+
+class BusyError(MaitredError):
+    """A call was not made since its principal is at a limit; the same call may be made later."""
+
+    code: ClassVar[str] = "busy"
+
+    def __init__(self, reason: str, *, retry_in_s: float) -> None:
+        self.reason = reason
+        self.retry_in_s = retry_in_s
+        super().__init__(f"The call was not made: {reason}.")

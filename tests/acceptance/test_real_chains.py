@@ -13,13 +13,14 @@ from typing import Any
 import anyio
 import pytest
 from tests.support.real_servers import require, write_config
+from tests.support.viewers import agent
 
 from maitred.catalog.counting import count_tokens
 from maitred.config.load import parse
 from maitred.errors import MaitredError
 from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 
@@ -260,7 +261,7 @@ async def run(gateway: Gateway, code: str, **values: Any) -> ChainAnswer:
     """Run a program with some values written before it; it must not fail."""
     head = "".join(f"{name} = {value!r}\n" for name, value in values.items())
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(head + code, viewer=Viewer(principal="tester"))
+        answer = await gateway.chains.run(head + code, viewer=agent("tester"))
     assert answer.ok, answer.text
     return answer
 

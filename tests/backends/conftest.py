@@ -2,17 +2,24 @@
 
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
+import anyio
 import pytest
 from tests.backends import honest_server
+from tests.backends.oauth_rig import NAME
 from tests.backends.rig import HONEST, RESOLVE, HttpServer, http_server, stdio
 from tests.backends.subject import ERAS, Subject
+from tests.support.oauth_house import OAuthHouse, few_certificates, oauth_house
 
 from maitred.backends.http import HttpBackend
 from maitred.backends.memory import MemoryBackend
+from maitred.backends.oauth_client import Access
 from maitred.backends.process import Warden
+from maitred.catalog.vault import Vault
 from maitred.config.settings import Limits
-from maitred.model.servers import ServerSpec
+from maitred.model.servers import OAuth, ServerSpec
+from maitred.wiring import make_guarded, open_store
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +52,45 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         await pool.configure({spec.name: spec}, {spec.name: era})
         yield subject
     warden.close()
+
+
+@pytest.fixture(scope="module")
+def building() -> Iterator[OAuthHouse]:
+    with oauth_house() as house:
+        yield house
+
+
+@pytest.fixture
+def house(
+    building: OAuthHouse, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> OAuthHouse:
+    """An authorization server that knows nobody, and the server that it guards."""
+    building.reset()
+    monkeypatch.setenv("SSL_CERT_FILE", str(few_certificates(tmp_path_factory.getbasetemp())))
+    return building
+
+
+@pytest.fixture(scope="session")
+def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A catalog that was just made."""
+    path = tmp_path_factory.mktemp("empty") / "catalog.db"
+
+    async def make() -> None:
+        async with open_store(path):
+            pass
+
+    anyio.run(make)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def access(house: OAuthHouse, empty_catalog: bytes, tmp_path: Path) -> Access:
+    """How the guarded server is got into, with a vault of its own."""
+    (tmp_path / "catalog.db").write_bytes(empty_catalog)
+    spec = ServerSpec(name=NAME, transport="http", url=house.url, auth=OAuth())
+    return Access(
+        spec=spec,
+        resolve=RESOLVE,
+        store=Vault(tmp_path / "catalog.db"),
+        make_transport=lambda: make_guarded(spec),
+    )

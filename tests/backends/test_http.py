@@ -48,6 +48,22 @@ async def test_a_server_that_is_not_there_is_reported_with_its_address(
     assert len(told) > len(f"{refused_url} cannot be reached: ")
 
 
+@pytest.mark.parametrize("value", ["s3same-0pen", "s3same 0pen/s3same", "s3same\n0pen"])
+async def test_what_a_reference_in_a_url_stands_for_is_in_no_error(
+    refused_url: str, plain: HttpServer, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    """Not where nobody listens, nor where nothing is there, nor where it makes no port."""
+    monkeypatch.setenv("HONEST_TEST_TOKEN", value)
+    wrong = plain.url.replace("/mcp", "/nothing")
+    host = plain.url.rpartition(":")[0]
+    urls = [f"{url}?key=${{HONEST_TEST_TOKEN}}" for url in (refused_url, wrong)]
+    for url in (*urls, f"{host}:${{HONEST_TEST_TOKEN}}/mcp"):
+        told = await reason(backend(url))
+        assert told.startswith(url)
+        assert "s3same" not in told
+        assert "0pen" not in told
+
+
 @pytest.fixture(scope="module", params=["http", "sse"])
 def locked(request: pytest.FixtureRequest) -> Iterator[tuple[str, HttpServer]]:
     with http_server(request.param, token="open sesame") as server:
@@ -61,7 +77,8 @@ async def test_a_locked_server_is_reported_with_what_to_do_and_opens_with_the_co
     transport, server = locked
     told = await reason(backend(server.url, transport))
     assert told == (
-        f"{server.url} answered HTTP 401: it wants credentials; set `headers` (for instance Authorization)"
+        f"{server.url} answered HTTP 401: it wants credentials; set servers.honest.auth to oauth and run"
+        " `maitred login honest`, or set `headers` (for instance Authorization)"
     )
     subject = backend(server.url, transport, Authorization="Bearer ${HONEST_TEST_TOKEN}")
     told = await reason(subject)

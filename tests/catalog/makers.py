@@ -10,6 +10,7 @@ from typing import Any
 from tests.support import corpus
 
 from maitred.backends.definitions import read_tools
+from maitred.catalog.admitting import Published, Withheld
 from maitred.catalog.migrate import migrate
 from maitred.catalog.names import publish
 from maitred.catalog.snapshot import Snapshot
@@ -35,6 +36,18 @@ def spec(name: str, command: str = "run") -> ServerSpec:
 def found(server: str, *tools: RawTool, **fields: Any) -> Discovery:
     """What a discovery of a server found."""
     return replace(Discovery(spec=spec(server), facts=FACTS, tools=tools), **fields)
+
+
+class LetsAllIn:
+    """Judges nothing."""
+
+    async def admit(self, spec: ServerSpec, published: Published) -> Withheld:
+        """Withhold nothing."""
+        return Withheld()
+
+    async def holds(self, spec: ServerSpec, withheld: Withheld) -> bool:
+        """Nobody decides anything."""
+        return True
 
 
 class Counter:

@@ -140,3 +140,28 @@ def test_prompts_are_named_as_tools_are_and_templates_keep_their_expressions() -
     assert named[2].name == "maitred://resource/my%20wiki/x:///{+a}"
     assert len({named[0].name, named[1].name}) == 2
     assert all(re.fullmatch(r"my_wiki__a_b_[0-9a-f]{8}", prompt.name) for prompt in named[:2])
+
+
+@given(key_sets, st.data())
+def test_a_withheld_tool_renames_no_other(tools: list[ToolKey], data: st.DataObject) -> None:
+    """What nobody approved gets what is left, and a name of its own. Source: DESIGN 5, rule 5."""
+    withheld = data.draw(st.sets(st.sampled_from(tools))) if tools else set()
+    others = [tool for tool in tools if tool not in withheld]
+
+    names = publish(tools, withheld=withheld)
+
+    assert {tool: names[tool] for tool in others} == publish(others)
+    assert len(set(names.values())) == len(names) == len(tools)
+    assert [name for name in names.values() if not LEGAL.fullmatch(name)] == []
+    assert publish(tools[::-1], withheld=withheld) == names
+
+
+def test_an_approved_tool_keeps_its_name_beside_one_that_imitates_its_hash() -> None:
+    """Neither a plain name nor one with a hash is taken by what is withheld."""
+    pair = [key("crm", "a b"), key("crm", "a.b")]
+    imitating = key("crm", publish(pair)[pair[0]].removeprefix("crm__"))
+
+    names = publish([*pair, imitating], withheld={imitating})
+
+    assert {one: names[one] for one in pair} == publish(pair)
+    assert len(set(names.values())) == 3

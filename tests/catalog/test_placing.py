@@ -210,18 +210,19 @@ def at_revision(path: Path, revision: str, spec: ServerSpec) -> None:
 async def test_a_catalog_of_a_former_maitred_keeps_its_tools_and_has_them_placed(
     tmp_path: Path, revision: str
 ) -> None:
-    """Without any server being started; the next opening finds all of it done."""
+    """They are listed once more, since nobody judged them yet; the next opening starts nothing."""
     settings = settings_of(tmp_path, "files")
     at_revision(tmp_path / "c.db", revision, settings.servers["files"])
     upstream = Upstream("files", READ)
     async with opened(settings, upstream) as gateway:
         tool = gateway.find("files__read_file")
         assert (tool.placement.category, tool.placement.by) == ("files_text", "rules")
-        assert (tool.description, tool.cost_tokens) == (READ["read_file"], 42)
+        assert tool.description == READ["read_file"]
         assert gateway.snapshot.offers == ()
         assert (await gateway.search(["read a file"])).results[0].tool == tool
         generation = gateway.snapshot.generation
+    assert upstream.starts == 1
     async with opened(settings, upstream) as gateway:
         assert gateway.snapshot.generation == generation > 7
         assert gateway.find("files__read_file") == tool
-    assert upstream.starts == 0
+    assert upstream.starts == 1

@@ -9,13 +9,13 @@ import pytest
 
 from maitred.config.clients import CLIENTS, discover
 from maitred.config.load import ServerEntry, parse
-from maitred.config.settings import CategoryEntry, Settings, ToolEntry
+from maitred.config.settings import CategoryEntry, Jwt, Settings, ToolEntry
 
 DOCS = Path(__file__).parents[2] / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text(encoding="utf-8")
 IMPORT = (DOCS / "import.md").read_text(encoding="utf-8")
 SECTIONS = {field.name: type(getattr(Settings(source=Path()), field.name)) for field in fields(Settings)}
-CLASSES = {"servers": ServerEntry, "categories": CategoryEntry, "tools": ToolEntry} | {
+CLASSES = {"servers": ServerEntry, "categories": CategoryEntry, "tools": ToolEntry, "http.jwt": Jwt} | {
     name: kind for name, kind in SECTIONS.items() if hasattr(kind, "__dataclass_fields__")
 }
 
@@ -28,6 +28,8 @@ def rows(section: str) -> dict[str, str]:
 
 def default(field: Any) -> str:
     """A default as the page writes it; empty where the meaning explains it."""
+    if field.default is MISSING and field.default_factory is MISSING:
+        return ""
     value = field.default if field.default is not MISSING else field.default_factory()
     if value is None or value == "":
         return ""

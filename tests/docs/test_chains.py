@@ -11,6 +11,7 @@ import mcp_types as types
 import pytest
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
+from tests.support.viewers import agent
 
 from maitred.config.saved import saved_spec
 from maitred.config.settings import SAVED, Catalog, Chain, SavedEntry, Settings
@@ -21,7 +22,6 @@ from maitred.execution.chain.base import ChainLimits
 from maitred.execution.chain.saved import parse_saved
 from maitred.gateway import Gateway
 from maitred.gateway.chains import DEFAULT_MS, LONGEST_MS
-from maitred.model.principals import Viewer
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp.resources import OwnResources
@@ -31,6 +31,7 @@ pytestmark = pytest.mark.anyio
 
 PAGE = (Path(__file__).parents[2] / "docs" / "chains.md").read_text(encoding="utf-8")
 SOON_S = 30.0
+READER = agent("reader")
 _BLOCK = re.compile(r"^```(python|json|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(r"(.*)^# -> (.*)\n", re.MULTILINE | re.DOTALL)
 PROGRAMS = [text for kind, text in _BLOCK.findall(PAGE) if kind == "python"]
@@ -127,7 +128,7 @@ async def test_every_program_on_the_page_gives_what_is_written_below_it(
     assert example, "its last line must tell what it gives"
 
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(example[1], viewer=Viewer(principal="reader"))
+        answer = await gateway.chains.run(example[1], viewer=agent("reader"))
 
     assert (answer.ok, answer.result) == (True, json.loads(example[2])), answer.text
 
@@ -136,9 +137,7 @@ async def test_every_program_on_the_page_gives_what_is_written_below_it(
 async def test_every_program_on_the_page_passes_the_check(gateway: Gateway, program: str) -> None:
     """Whoever tries an example with dry_run is told that it is in order."""
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(
-            program.partition("# -> ")[0], viewer=Viewer(principal="reader"), dry_run=True
-        )
+        answer = await gateway.chains.run(program.partition("# -> ")[0], viewer=agent("reader"), dry_run=True)
 
     assert answer.ok, answer.text
 
@@ -146,7 +145,7 @@ async def test_every_program_on_the_page_passes_the_check(gateway: Gateway, prog
 async def test_the_list_of_calls_on_the_page_gives_a_list_of_results(gateway: Gateway) -> None:
     (calls,) = [text for kind, text in _BLOCK.findall(PAGE) if kind == "json"]
 
-    answer = await gateway.chains.run(calls, viewer=Viewer(principal="reader"))
+    answer = await gateway.chains.run(calls, viewer=agent("reader"))
 
     assert answer.result == list(USERS.values())
 
@@ -159,9 +158,9 @@ async def test_the_saved_chain_on_the_page_is_a_tool(
 ) -> None:
     """With its default, and with an argument; for a client, and for a program."""
     call = ToolCall(name="chains__late_issues", arguments=given)
-    outside = await gateway.call(call, viewer=Viewer(principal="reader"))
+    outside = await gateway.call(call, viewer=agent("reader"))
     code = f"import chains\nawait chains.late_issues(**{given!r})"
-    inside = await gateway.chains.run(code, viewer=Viewer(principal="reader"))
+    inside = await gateway.chains.run(code, viewer=agent("reader"))
 
     assert outside["structuredContent"]["result"] == titles
     assert inside.result == titles
@@ -187,7 +186,7 @@ def test_the_page_states_the_true_limits() -> None:
 
 
 async def test_the_page_names_every_field_of_an_answer(gateway: Gateway) -> None:
-    answer = await gateway.chains.run("1", viewer=Viewer(principal="reader"))
+    answer = await gateway.chains.run("1", viewer=agent("reader"))
 
     assert {field for field in answer.to_json() if f"`{field}`" not in PAGE} == set()
 
@@ -208,7 +207,7 @@ async def test_the_page_names_every_field_of_an_answer(gateway: Gateway) -> None
 async def test_what_the_page_says_is_not_there_is_refused(gateway: Gateway, program: str) -> None:
     """Nobody finds out by the page that something is missing which is there by now."""
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(program, viewer=Viewer(principal="reader"))
+        answer = await gateway.chains.run(program, viewer=agent("reader"))
 
     assert not answer.ok
 
@@ -217,10 +216,10 @@ async def test_what_the_page_says_is_not_there_is_refused(gateway: Gateway, prog
 
 
 async def test_the_guide_is_listed_and_read_as_markdown_with_the_present_modules(gateway: Gateway) -> None:
-    own = OwnResources(gateway, "reader")
+    own = OwnResources(gateway)
 
-    listed = [entry for entry in own.listed() if entry["uri"] == "maitred://chains/guide"]
-    content = await own.read("maitred://chains/guide")
+    listed = [entry for entry in own.listed(READER) if entry["uri"] == "maitred://chains/guide"]
+    content = await own.read("maitred://chains/guide", READER)
 
     assert content is not None
     assert [entry["mimeType"] for entry in listed] == [content.mime_type] == ["text/markdown"]
@@ -232,7 +231,7 @@ async def test_the_program_of_the_guide_runs(gateway: Gateway) -> None:
     (program,) = [text for kind, text in _BLOCK.findall(gateway.chains.guide()) if kind == "python"]
 
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(program, viewer=Viewer(principal="reader"))
+        answer = await gateway.chains.run(program, viewer=agent("reader"))
 
     assert answer.ok, answer.text
     assert answer.result[:2] == ["ada@example.com", "bob@example.com"]

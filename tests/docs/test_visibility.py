@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from tests.support import deploys_server
 from tests.support.debugger_server import DebuggerServer
 from tests.support.deploys_server import DeploysServer
+from tests.support.viewers import agent
 
 from maitred.config.load import load
 from maitred.config.settings import Catalog
@@ -26,7 +27,7 @@ from maitred.disclosure.facts import BUILT_IN, MAX_ITEMS, MAX_TEXT, Kind, Value
 from maitred.disclosure.rules import Compiler, RuleFunction, RuleRegistry
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 
@@ -51,7 +52,7 @@ FIRST, ALL, EVERYTHING, PLUGGED, DEBUGGER = blocks("yaml")
 FAULTS, FOUND, REFUSED, NEWS = blocks("")
 RULES, PROGRAM = blocks("python")
 (PROJECT,) = blocks("toml")
-HANDSHAKE = Viewer(principal="local", connection="1", era="handshake")
+HANDSHAKE = agent("local", connection="1", era="handshake")
 MONDAY_NOON, SUNDAY = datetime(2026, 1, 5, 12).astimezone(), datetime(2026, 1, 4, 12).astimezone()
 
 

@@ -3,24 +3,19 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.evaluation.makers import QUERIES, TOOLS, write_set
 from tests.interaction.harness import faulty, write_settings
+from tests.support import prefork
 
 TIME_S = 120
 
 
 def maitred(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "maitred", *map(str, arguments)],
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=TIME_S,
-        check=False,
+    return prefork.run(
+        [str(argument) for argument in arguments], env={**os.environ, "COLUMNS": "200"}, timeout=TIME_S
     )
 
 

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from tests.disclosure.test_visibility import MANIFEST, expected_in
 from tests.gateway.rig import SOON_S, settings_of
 from tests.support.debugger_server import DebuggerServer
+from tests.support.viewers import agent
 
 from maitred.config.settings import Settings
 from maitred.gateway import Gateway
@@ -32,7 +33,7 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "debugger_evaluate_on_call_frame": {"call_frame_id": "0", "expression": "1"},
     "debugger_set_pause_on_exceptions": {"state": "all"},
 }
-ANN = Viewer(principal="ann")
+ANN = agent("ann")
 
 
 def settings_with(

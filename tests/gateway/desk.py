@@ -11,11 +11,11 @@ import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from tests.gateway.rig import SCHEMA, SOON_S, Context, settings_of
+from tests.support.viewers import agent
 
 from maitred.config.settings import Search, Settings
 from maitred.gateway import Gateway
 from maitred.model.categories import ToolChoice
-from maitred.model.principals import Viewer
 from maitred.model.tools import ToolCall, ToolKey
 from maitred.wiring import open_gateway
 
@@ -74,5 +74,5 @@ async def at_desk(settings: Settings) -> AsyncIterator[tuple[Gateway, Desk]]:
 async def told(gateway: Gateway, tool: str, path: str = "/", principal: str = "ann") -> list[str]:
     """The texts of an answer of the first desk."""
     call = ToolCall(name=f"desk__{tool}", arguments={"path": path})
-    answer = await gateway.call(call, viewer=Viewer(principal=principal))
+    answer = await gateway.call(call, viewer=agent(principal))
     return [block["text"] for block in answer["content"]]

@@ -10,7 +10,7 @@ import mcp_types as types
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
-from tests.catalog.makers import Counter, open_store
+from tests.catalog.makers import Counter, LetsAllIn, open_store
 
 from maitred.backends.base import Backend
 from maitred.backends.pool import BackendPool
@@ -172,9 +172,8 @@ class Shown:
         self.catalog = LiveCatalog(open_store("never-opened.db"))
         self.show(snapshot)
         pool = BackendPool(_unneeded, max_starting=1, on_close=_nothing)
-        self.context = GatewayContext(
-            self.settings, catalog=self.catalog, pool=pool, keeper=Keeper(self.catalog, pool, Counter())
-        )
+        keeper = Keeper(self.catalog, pool, Counter(), LetsAllIn())
+        self.context = GatewayContext(self.settings, catalog=self.catalog, pool=pool, keeper=keeper)
         self.menu = Menu(self.context, lambda _, __: [])
 
     def show(self, snapshot: Snapshot) -> None:

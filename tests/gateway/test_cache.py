@@ -9,10 +9,12 @@ import anyio
 import pytest
 from tests.gateway.desk import at_desk, keeping, told
 from tests.gateway.rig import Upstream, opened, settings_of
+from tests.support.viewers import agent
 
 from maitred.errors import ArgumentsError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL, LOCAL_USER, Viewer
+from maitred.model.access import LOCAL
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp.server import McpSurface
 
@@ -126,7 +128,7 @@ async def test_a_kept_answer_of_a_tool_that_writes_is_refused_to_a_reader(tmp_pa
         await told(gateway, "put")
         call = ToolCall(name="desk__put", arguments={"path": "/"})
         with pytest.raises(ToolWithheldError, match="read-only"):
-            await gateway.call(call, read_only=True, viewer=Viewer(principal="ann"))
+            await gateway.call(call, read_only=True, viewer=agent("ann"))
 
 
 async def test_a_server_that_is_configured_otherwise_is_asked_again_at_once(tmp_path: Path) -> None:
@@ -169,8 +171,8 @@ async def test_a_server_cannot_call_its_answer_a_kept_one(tmp_path: Path) -> Non
     files.meta = {"maitred/cached": True, "theirs": 1}
     async with opened(settings_of(tmp_path, "files"), files) as gateway:
         call = ToolCall(name="files__read_file", arguments={"path": "/"})
-        direct = await gateway.call(call, viewer=Viewer(principal="ann"))
-        chain = await gateway.chains.run("files.read_file(path='/')", viewer=Viewer(principal="ann"))
+        direct = await gateway.call(call, viewer=agent("ann"))
+        chain = await gateway.chains.run("files.read_file(path='/')", viewer=agent("ann"))
 
     assert direct["_meta"]["theirs"] == 1
     assert "maitred/cached" not in direct["_meta"]
@@ -240,7 +242,7 @@ async def asked(
     async def report(progress: float, total: float | None = None, message: str | None = None) -> None:
         """Nobody follows it."""
 
-    surface = McpSurface(gateway, principal=principal)
+    surface = McpSurface(gateway, viewer=agent(principal))
     call = {"name": name, "arguments": arguments}
     return dict(await surface.call_tool(call, "2025-11-25", report, surface.viewers.stateless))
 

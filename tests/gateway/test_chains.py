@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.gateway.desk import at_desk, keeping, told
+from tests.support.viewers import agent
 
 from maitred.config.settings import Chain
 from maitred.errors import ResultNotFoundError
 from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
-from maitred.model.principals import Viewer
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def run(gateway: Gateway, code: str, principal: str = "ann", *, dry_run: bool = False) -> ChainAnswer:
-    return await gateway.chains.run(code, viewer=Viewer(principal=principal), dry_run=dry_run)
+    return await gateway.chains.run(code, viewer=agent(principal), dry_run=dry_run)
 
 
 async def test_a_program_calls_tools_of_every_kind(gateway: Gateway) -> None:

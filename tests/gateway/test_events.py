@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.catalog.makers import Counter, open_store
+from tests.catalog.makers import Counter, LetsAllIn, open_store
 from tests.gateway.rig import Upstream, call, opened, settings_of, until
 
 from maitred.backends import pool
@@ -45,7 +45,7 @@ class Rig:
         nothing = BackendPool(
             lambda _: pytest.fail("nothing is started"), max_starting=1, on_close=lambda: None
         )
-        keeper = Keeper(LiveCatalog(open_store(folder / "c.db")), nothing, Counter())
+        keeper = Keeper(LiveCatalog(open_store(folder / "c.db")), nothing, Counter(), LetsAllIn())
         self.events = Events(keeper, lambda: self.refused)
         self.ears = Ear(), Ear()
         for ear in self.ears:

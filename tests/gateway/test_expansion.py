@@ -12,6 +12,7 @@ import anyio
 import pytest
 from tests.gateway.rig import until
 from tests.support import corpus
+from tests.support.viewers import agent
 
 from maitred.backends.model_context import ModelContext, ToolDefinition
 from maitred.catalog.counting import count_tokens
@@ -19,8 +20,9 @@ from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.errors import CursorError
 from maitred.gateway import Gateway
 from maitred.gateway.expansion import RESERVED
+from maitred.model.access import LOCAL
 from maitred.model.categories import Category, ToolChoice
-from maitred.model.principals import LOCAL, Viewer, ViewerEra
+from maitred.model.principals import Viewer, ViewerEra
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall, ToolKey
 from maitred.surfaces.mcp.metatools import CALLING, DEFINITIONS
@@ -32,12 +34,12 @@ SOON_S = 30.0
 
 
 def viewer_of(era: ViewerEra, connection: str) -> Viewer:
-    return Viewer(principal=LOCAL, era=era, connection=connection if era == "handshake" else "")
+    return agent(LOCAL, era=era, connection=connection if era == "handshake" else "")
 
 
-OLD = Viewer(principal=LOCAL, era="handshake", connection="1")
-OTHER = Viewer(principal=LOCAL, era="handshake", connection="2")
-NEW = Viewer(principal=LOCAL)
+OLD = agent(LOCAL, era="handshake", connection="1")
+OTHER = agent(LOCAL, era="handshake", connection="2")
+NEW = agent(LOCAL)
 SCHEMA = {"type": "object", "properties": {"user_id": {"type": "string"}}, "required": ["user_id"]}
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from tests.gateway.rig import Upstream, call, opened, settings_of
+from tests.support.viewers import agent
 
 from maitred.disclosure.budget import estimate
 from maitred.gateway import LEDGER_KEY, LOCAL, Gateway
-from maitred.model.principals import Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import metatools
 
@@ -21,7 +21,7 @@ TOOLS = {"read": "Read a file from the disk.", "write": "Write a file to the dis
 async def ask(gateway: Gateway, name: str, principal: str = LOCAL, /, **arguments: Any) -> dict[str, Any]:
     """Call a meta-tool as the MCP surface does."""
     inner = ToolCall(name=name, arguments=arguments)
-    request = metatools.Request(arguments=arguments, viewer=Viewer(principal=principal), call=inner)
+    request = metatools.Request(arguments=arguments, viewer=agent(principal), call=inner)
     return await metatools.answer(gateway, name, request)
 
 

@@ -9,7 +9,7 @@ from tests.gateway.rig import Upstream, opened, settings_of, until
 from maitred.config.settings import Mediation, Settings
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL, LOCAL_USER
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp.resources import OwnResources
 
@@ -96,7 +96,8 @@ async def test_a_tool_that_an_override_hides_stands_on_no_page(tmp_path: Path) -
     async with opened(settings, Upstream("poor", POOR)) as gateway:
         place = gateway.find("del_ord").placement.category
         pages = [gateway.browse("server/poor").text, gateway.browse("tools").text, gateway.index()]
-        pages += [content.text for content in [await OwnResources(gateway, LOCAL).read(ABOUT)] if content]
+        about = await OwnResources(gateway).read(ABOUT, LOCAL_USER)
+        pages += [about.text] if about else []
         counted = [status.tools for status in gateway.servers()]
         if place in {tool.placement.category for tool in gateway.visible_tools()}:
             pages.append(gateway.browse(f"category/{place}").text)

@@ -9,13 +9,15 @@ from typing import Any
 import anyio
 import pytest
 from tests.gateway.rig import until
+from tests.support.viewers import agent
 
 from maitred.backends.definitions import TOOLS_KEY
 from maitred.backends.model_context import ModelContext, ToolDefinition
 from maitred.catalog.brought import MOST_TOOLS, BroughtTools
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL, Viewer
+from maitred.model.access import LOCAL
+from maitred.model.principals import Viewer
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import RawTool, ToolCall, ToolKey
 from maitred.wiring import open_gateway
@@ -23,8 +25,8 @@ from maitred.wiring import open_gateway
 pytestmark = pytest.mark.anyio
 
 SOON_S = 30.0
-OLD = Viewer(principal=LOCAL, era="handshake", connection="1")
-NEW = Viewer(principal=LOCAL)
+OLD = agent(LOCAL, era="handshake", connection="1")
+NEW = agent(LOCAL)
 ANY = {"type": "object"}
 
 

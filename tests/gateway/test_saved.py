@@ -7,6 +7,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from tests.gateway.rig import Upstream, opened, settings_of
+from tests.support.viewers import agent
 
 from maitred.config.load import parse
 from maitred.config.saved import saved_spec
@@ -16,7 +17,7 @@ from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
 from maitred.execution.chain.saved import parse_saved
 from maitred.gateway import Gateway
 from maitred.model.categories import ToolChoice
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall, ToolKey
 
 pytestmark = pytest.mark.anyio
@@ -102,7 +103,7 @@ async def test_a_chain_that_changed_before_is_not_listed_and_a_call_says_why(
 async def test_a_program_may_call_a_saved_chain_but_a_saved_chain_no_other(tmp_path: Path) -> None:
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS), twice=text_of(INDIRECT))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        direct = await gateway.chains.run(INDIRECT, viewer=Viewer(principal="local"))
+        direct = await gateway.chains.run(INDIRECT, viewer=agent("local"))
         nested = await gateway.call(ToolCall(name="chains__twice", arguments={}), viewer=LOCAL_USER)
 
     assert direct.ok, direct.text
@@ -171,7 +172,7 @@ async def test_a_saved_chain_inside_gives_its_value_and_lists_its_calls(tmp_path
     """What it did is what the chain did."""
     settings = saved_in(tmp_path, loop=text_of(LOOP.format(n=3)))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(f"return ({ASK})[0]", viewer=Viewer(principal="ann"))
+        answer = await gateway.chains.run(f"return ({ASK})[0]", viewer=agent("ann"))
 
     assert answer.result == "files/read_file"
     assert [call.tool for call in answer.calls] == ["chains__loop", *["files__read_file"] * 3]
@@ -182,7 +183,7 @@ async def test_saved_chains_inside_share_the_limits_of_the_chain(tmp_path: Path)
     settings = replace(saved_in(tmp_path, loop=text_of(LOOP.format(n=4))), chain=Chain(max_calls=10))
     code = f"while True:\n    try:\n        {ASK}\n    except RuntimeError:\n        pass"
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(code, viewer=Viewer(principal="ann"))
+        answer = await gateway.chains.run(code, viewer=agent("ann"))
 
     assert answer.fault is not None
     assert answer.fault.kind == "calls"
@@ -198,7 +199,7 @@ async def test_many_saved_chains_at_once_do_not_wait_for_each_other_for_ever(
     ask = f"call_tool('{name}', {{}})"
     code = f"import asyncio\nreturn await asyncio.gather(*[{ask} for n in range(8)])"
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(code, viewer=Viewer(principal="ann"))
+        answer = await gateway.chains.run(code, viewer=agent("ann"))
 
     assert answer.result == [["files/read_file"]] * 8, answer.text
 
@@ -207,7 +208,7 @@ async def test_a_saved_chain_that_fails_inside_says_where(tmp_path: Path) -> Non
     """Its line, within the line that called it."""
     settings = saved_in(tmp_path, loop=text_of("x = 1\nreturn x['a']"))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(f"y = 1\n{INSIDE}", viewer=Viewer(principal="ann"))
+        answer = await gateway.chains.run(f"y = 1\n{INSIDE}", viewer=agent("ann"))
 
     assert answer.fault is not None
     assert answer.fault.line == 2

@@ -14,12 +14,13 @@ from tests.disclosure.test_visibility import expected_in
 from tests.gateway.debugging import ANN, call, debugging, gateway_of, hidden, sensible, settings_with
 from tests.gateway.rig import SOON_S, Upstream, opened
 from tests.support.debugger_server import TOOLS, DebuggerServer
+from tests.support.viewers import agent
 
 from maitred.config.settings import Mediation
 from maitred.disclosure.facts import Value
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway import Detail
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 
@@ -154,8 +155,8 @@ async def test_rules_read_who_asks_how_the_server_does_and_the_time(
 ) -> None:
     viewers = [
         LOCAL_USER,
-        Viewer(principal="ann", client="editor"),
-        Viewer(principal="ann", connection="1", era="handshake"),
+        agent("ann", client="editor"),
+        agent("ann", connection="1", era="handshake"),
     ]
     settings = settings_with(tmp_path, {"visible_when": {"deploy": rule}}, "s")
     async with opened(settings, Upstream("s", {"deploy": "Deploy it."})) as gateway:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from tests.gateway.rig import SOON_S, settings_of
+from tests.support.viewers import agent
 
 from maitred.config.settings import Settings
 from maitred.gateway import Gateway
@@ -158,7 +159,7 @@ class Rig:
     def viewers(self) -> Sequence[Viewer]:
         """Two connections and somebody of the stateless era, who have called nothing yet."""
         principal = f"p{next(self.numbers)}"
-        stateless = Viewer(principal=principal)
+        stateless = agent(principal)
         return [stateless, *(replace(stateless, era="handshake", connection=c) for c in ("1", "2"))]
 
     def call(self, call: Call, viewer: Viewer) -> str:

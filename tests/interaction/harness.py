@@ -22,6 +22,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from tests.support import prefork
 from tests.support.processes import below
 
 Json = dict[str, Any]
@@ -76,7 +77,7 @@ class HttpGateway:
     """A gateway that listens."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: prefork.Command
     output: Output
 
     def servers(self) -> list[str]:
@@ -99,7 +100,19 @@ def server_processes(pid: int) -> list[str]:
 
 
 def serve_command(config: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "maitred", "serve", "--config", str(config), *options]
+    """The command line that runs a gateway; its process stands for the one that runs it (see `prefork`)."""
+    return prefork.command("serve", "--config", str(config), *options)
+
+
+def own_command(config: Path) -> list[str]:
+    """The command line that runs a gateway in the very process that it starts."""
+    return [sys.executable, "-m", "maitred", "serve", "--config", str(config)]
+
+
+def sdk_server(path: Path, *arguments: str) -> Json:
+    """The entry of a server of our own that was made with the SDK."""
+    program, *rest = prefork.script(path, *arguments)
+    return {"command": program, "args": rest}
 
 
 def _environment() -> dict[str, str]:
@@ -109,26 +122,25 @@ def _environment() -> dict[str, str]:
 @contextmanager
 def serving(config: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[HttpGateway]:
     """Run a gateway over HTTP on a free port; it has to end well when it is told to."""
-    process = subprocess.Popen(
-        serve_command(config, "--transport", "http", "--port", "0", *options),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**_environment(), **(env or {})},
-        encoding="utf-8",
-        errors="replace",
+    errors, told = (
+        os.fdopen(fd, mode, encoding="utf-8", errors="replace")
+        for fd, mode in zip(os.pipe(), "rw", strict=True)
     )
-    with process:
-        assert process.stderr is not None
-        output = Output(process.stderr)
+    with errors, Path(os.devnull).open("r+", encoding="utf-8") as nothing:
+        with told:
+            process = prefork.start(
+                ["serve", "--config", str(config), "--transport", "http", "--port", "0", *options],
+                [nothing, nothing, told],
+                env={**_environment(), **(env or {})},
+            )
+        output = Output(errors)
         try:
             said = output.wait_for("maitred listens on ")
             yield HttpGateway(url=said.rpartition(" ")[2], process=process, output=output)
             process.terminate()
             assert process.wait(STOP_S) == 0, "\n".join(output.lines[-40:])
         finally:
-            process.kill()  # does nothing to one that has ended
-            process.wait()
+            process.close()
             output.join()
 
 
@@ -329,13 +341,10 @@ def cli(
     """Run a command of `maitred` to its end; `--config` is added after the command's name."""
     head, *rest = arguments
     chosen = ["--config", str(config)] if config else []
-    return subprocess.run(
-        [sys.executable, "-m", "maitred", head, *chosen, *rest],
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
+    return prefork.run(
+        [head, *chosen, *rest],
+        stdin=stdin,
         env={**_environment(), **(env or {})},
-        input=stdin,
         timeout=2 * WAIT_S,
     )
 

@@ -1,6 +1,5 @@
 """Categories as tools, and tools that results bring, as clients of both eras find them."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import anyio
 import pytest
 from mcp import Client
 from tests.interaction.harness import (
-    ROOT,
+    SUPPORT,
     WAIT_S,
     HttpGateway,
     Json,
@@ -20,6 +19,7 @@ from tests.interaction.harness import (
     menu,
     over_stdio,
     raw,
+    sdk_server,
     serve_command,
     serving,
     text_of,
@@ -39,8 +39,7 @@ CATEGORIES: Json = {"mode": "categories", "break_even_tokens": 0, "first_list_wa
 
 def team(**more: Any) -> dict[str, Json]:
     """The entry of the server of a team."""
-    script = ROOT / "tests" / "support" / "team_server.py"
-    return {"team": {"command": sys.executable, "args": [str(script)], **more}}
+    return {"team": {**sdk_server(SUPPORT / "team_server.py"), **more}}
 
 
 @pytest.fixture(scope="module")

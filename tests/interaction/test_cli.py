@@ -2,20 +2,19 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-from tests.interaction.harness import Json, cli, faulty, write_settings
+from tests.interaction.harness import Json, cli, faulty, sdk_server, write_settings
 from tests.interaction.requirements import requirement
 
 from maitred import __version__
 from maitred.config.load import load
 
-RELAY = {"command": sys.executable, "args": [str(Path(__file__).with_name("relay_server.py"))]}
+RELAY = Path(__file__).with_name("relay_server.py")
 CURSOR: Json = {
     "mcpServers": {
         "clock": {"command": "clock-server", "args": ["--utc"], "env": {"ZONE": "UTC"}},
@@ -212,7 +211,7 @@ def test_call_takes_pairs_or_an_object_and_prints_the_answer(
 @requirement("call:failed")
 def test_a_tool_that_fails_exits_with_one(tmp_path: Path) -> None:
     """Its answer is a result like any other, whole and on standard output. Source: docs/cli.md."""
-    config = write_settings(tmp_path, {"relay": RELAY})
+    config = write_settings(tmp_path, {"relay": sdk_server(RELAY)})
 
     done = cli(config, "call", "relay__failing")
     as_json = cli(config, "call", "relay__failing", "--json")

@@ -1,7 +1,7 @@
 """What `tools/list` shows: the disclosure modes, pages, hints for caches, equal bytes, a known catalog."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tests.interaction.harness import (
     listed,
     menu,
     over_stdio,
+    own_command,
     raw,
     serve_command,
     server_processes,
@@ -234,7 +235,7 @@ async def test_a_known_catalog_is_served_without_starting_a_server(
     config = write_settings(tmp_path, servers, disclosure={"mode": disclosure})
     assert cli(config, "list", "--json").returncode == 0
 
-    async with gateway(config, modern=modern) as client:
+    async with gateway(config, modern=modern, command=own_command) as client:
         tools = (await client.request("tools/list"))["result"]["tools"]
         answer = await client.call("search_tools", {"phrases": ["add two numbers"], "server": "counter"})
         await client.call("tool_info", {"names": ["counter__add"], "detail": "full"})
@@ -311,7 +312,9 @@ async def next_page(client: RawClient, page: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def gateway(config: Path, *, modern: bool) -> AsyncIterator[RawClient]:
+async def gateway(
+    config: Path, *, modern: bool, command: Callable[[Path], list[str]] = serve_command
+) -> AsyncIterator[RawClient]:
     """The gateway over standard streams, message by message."""
-    async with raw(serve_command(config), modern=modern, cwd=config.parent) as client:
+    async with raw(command(config), modern=modern, cwd=config.parent) as client:
         yield client

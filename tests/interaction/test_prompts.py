@@ -1,7 +1,6 @@
 """Prompts of maitred and of the servers behind it: listed, got, completed, in both eras."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,13 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from tests.interaction.harness import ROOT, Json, call, faulty, text_of, write_settings
+from tests.interaction.harness import ROOT, call, faulty, sdk_server, text_of, write_settings
 from tests.interaction.requirements import requirement
 from tests.support.real_servers import SERVERS, require
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("prompts")]
 
-HONEST = str(ROOT / "tests" / "backends" / "honest_server.py")
-NOTES: Json = {"command": sys.executable, "args": [HONEST, "stdio"]}
+HONEST = ROOT / "tests" / "backends" / "honest_server.py"
 OWN = ["discover", "find_tool", "server_status"]
 
 
@@ -27,8 +25,8 @@ def make_config() -> Callable[[Path], Path]:
         everything = SERVERS["everything"]
         real = {"everything": everything.entry(folder)} if everything.is_installed else {}
         servers = {
-            "notes": NOTES | {"era": "stateless"},
-            "old": NOTES | {"era": "handshake"},
+            "notes": sdk_server(HONEST, "stdio") | {"era": "stateless"},
+            "old": sdk_server(HONEST, "stdio") | {"era": "handshake"},
             "counter": faulty("count"),
             "away": {**faulty("count"), "disabled": True},
             **real,

@@ -1,7 +1,6 @@
 """What passes through a call: results of any kind, metadata, progress, cancellation, errors, arguments."""
 
 import json
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,14 @@ from tests.interaction.harness import (
     faulty,
     menu,
     raw,
+    sdk_server,
     serve_command,
     text_of,
     write_settings,
 )
 from tests.interaction.relay_server import RESULTS
 from tests.interaction.requirements import requirement
+from tests.support import prefork
 from tests.support.real_servers import SERVERS, require
 from watchfiles import awatch
 
@@ -35,7 +36,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("relay")]
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 LEDGER = {"answer", "spent_today", "raw_list", "raw_today", "break_even"}
 UNCUT: Json = {"max_tokens": 1_000_000}
-RELAY = [sys.executable, str(Path(__file__).with_name("relay_server.py"))]
+RELAY = Path(__file__).with_name("relay_server.py")
 KINDS = sorted(RESULTS.keys() - {"list"})
 EVERYTHING: dict[str, Json] = {
     "get-tiny-image": {},
@@ -53,7 +54,7 @@ def make_config() -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         servers = {
             "everything": everything.entry(folder),
-            "relay": {"command": RELAY[0], "args": RELAY[1:]},
+            "relay": sdk_server(RELAY),
             "slow": faulty("slow-call", str(folder / "cancelled.txt")),
         }
         return write_settings(folder, servers, disclosure={"mode": "menu"}, results=UNCUT)
@@ -64,7 +65,10 @@ def make_config() -> Callable[[Path], Path]:
 @pytest.fixture(scope="module")
 async def relay(front: Front) -> AsyncIterator[Client]:
     """A client of the same era straight at the server `relay`."""
-    async with direct(*_split(RELAY), front.mode, log=front.folder / "direct.log", limit_s=None) as client:
+    program, *arguments = prefork.script(RELAY)
+    async with direct(
+        program, arguments, front.mode, log=front.folder / "direct.log", limit_s=None
+    ) as client:
         yield client
 
 
@@ -341,9 +345,14 @@ def plain(result: Any) -> Json:
 
 
 def without_ledger(result: Json) -> Json:
-    """A result as JSON without the ledger's entry, which it must have, whole and of plain figures."""
+    """A result as JSON without what the gateway says of it, which it must have.
+
+    That is the ledger's entry, whole and of plain figures, the id of the request, and whose data it is.
+    """
     meta = dict(result["_meta"])
     entry = meta.pop(LEDGER_KEY)
+    assert meta.pop("maitred/request")
+    assert meta.pop("maitred/source")["trusted"] is False
 
     assert entry.keys() == LEDGER
     assert {key: type(value) for key, value in entry.items()} == dict.fromkeys(LEDGER, int) | {
@@ -367,7 +376,3 @@ async def appears(path: anyio.Path) -> None:
         async for _ in awatch(str(path.parent), rust_timeout=100, yield_on_timeout=True):
             if await path.exists():
                 return
-
-
-def _split(command: list[str]) -> tuple[str, list[str]]:
-    return command[0], command[1:]

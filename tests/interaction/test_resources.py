@@ -1,7 +1,6 @@
 """Resources of maitred and of the servers behind it: listed, read, completed, subscribed, in both eras."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from tests.interaction.harness import (
     ROOT,
     Front,
     HttpGateway,
-    Json,
     Mode,
     call,
     faulty,
     raw,
+    sdk_server,
     serve_command,
     serving,
     text_of,
@@ -32,8 +31,7 @@ from tests.support.real_servers import SERVERS, require
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("resources")]
 
-HONEST = str(ROOT / "tests" / "backends" / "honest_server.py")
-NOTES: Json = {"command": sys.executable, "args": [HONEST, "stdio"]}
+HONEST = ROOT / "tests" / "backends" / "honest_server.py"
 SPACED = "old notes"
 OWN = ["maitred://overview", "maitred://servers", "maitred://tools"]
 TEMPLATES = [
@@ -58,8 +56,8 @@ def make_config() -> Callable[[Path], Path]:
         everything = SERVERS["everything"]
         real = {"everything": everything.entry(folder)} if everything.is_installed else {}
         servers = {
-            "notes": NOTES | {"era": "stateless"},
-            SPACED: NOTES | {"era": "handshake"},
+            "notes": sdk_server(HONEST, "stdio") | {"era": "stateless"},
+            SPACED: sdk_server(HONEST, "stdio") | {"era": "handshake"},
             "counter": faulty("count"),
             **real,
         }
@@ -236,7 +234,7 @@ async def test_a_server_that_comes_changes_the_lists_of_resources_and_prompts(tm
             listening(connecting(gateway, "legacy"), "legacy", uris=OWN) as legacy,
             listening(connecting(gateway, "auto"), "auto", uris=OWN) as modern,
         ):
-            write_settings(tmp_path, {**one, "notes": NOTES})
+            write_settings(tmp_path, {**one, "notes": sdk_server(HONEST, "stdio")})
             for listener in (legacy, modern):
                 for what in ("resources", "prompts", "tools", *OWN):
                     await listener.hears(what)

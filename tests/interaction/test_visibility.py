@@ -3,7 +3,7 @@
 What is to be seen is told by the state in the server's answers, not by the rules.
 """
 
-import sys
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +29,7 @@ from tests.interaction.harness import (
 )
 from tests.interaction.listening import Listener, listening
 from tests.interaction.requirements import requirement
+from tests.support import prefork
 from tests.support.debugger_server import TOOLS
 
 pytestmark = pytest.mark.anyio
@@ -47,9 +48,10 @@ Connect = Callable[..., Any]
 
 def write(folder: Path, section: str = SECTION, also: str = "disclosure: {mode: all}\n") -> Path:
     """Write a configuration with the debugging server, and what is declared of it, in one step."""
+    program, *arguments = prefork.script(SUPPORT / "debugger_server.py")
     text = (
-        f"servers:\n  debugger:\n    command: {sys.executable}\n"
-        f"    args: [{SUPPORT / 'debugger_server.py'}]\n    visibility:\n{indent(section, '    ')}\n"
+        f"servers:\n  debugger:\n    command: {program}\n"
+        f"    args: {json.dumps(arguments)}\n    visibility:\n{indent(section, '    ')}\n"
         f"catalog: {{path: catalog.db}}\n{also}"
     )
     fresh = folder / "fresh.tmp"

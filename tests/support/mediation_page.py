@@ -20,7 +20,7 @@ import mcp_types as types
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from ruamel.yaml import YAML
-from tests.support import replay_server
+from tests.support import prefork, replay_server
 from tests.support.openai_server import Request
 
 from maitred.config.load import load
@@ -67,21 +67,25 @@ def install(folder: Path) -> None:
 def run(home: Path, *words: str) -> str:
     """What a command prints, run where the page's files are."""
     path = [str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
-    done = subprocess.run(
-        words,
-        cwd=home,
-        env={
-            "PATH": os.pathsep.join(path),
-            "HOME": str(home),
-            "MAITRED_CONFIG": str(home / "maitred.yaml"),
-            "ANTHROPIC_API_KEY": "secret",
-            "COLUMNS": "200",
-        },
-        capture_output=True,
-        encoding="utf-8",
-        timeout=2 * SOON_S,
-        check=False,
-    )
+    env = {
+        "PATH": os.pathsep.join(path),
+        "HOME": str(home),
+        "MAITRED_CONFIG": str(home / "maitred.yaml"),
+        "ANTHROPIC_API_KEY": "secret",
+        "COLUMNS": "200",
+    }
+    if words[0] == "maitred":
+        done = prefork.run(words[1:], cwd=home, env=env, timeout=2 * SOON_S)
+    else:
+        done = subprocess.run(
+            words,
+            cwd=home,
+            env=env,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=2 * SOON_S,
+            check=False,
+        )
     assert done.returncode == 0, f"{words}: {done.stderr}"
     return done.stdout
 

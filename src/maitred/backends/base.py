@@ -25,19 +25,32 @@ class ConnectError(Exception):
     """A server could not be reached; the text is the reason, ready to be shown after the server's name."""
 
 
+class LoginNeededError(ConnectError):
+    """A server lets nobody in before a person has logged in; no fault of it, and it may end at any time."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The tools of a server at one moment, with notes on what had to be left out or mended."""
+    """The tools of a server at one moment, with notes on what had to be left out or mended.
+
+    `as_sent` are the same tools with their texts as they came over the wire, for security checks alone: they
+    hold the characters that deceive a reader.
+    """
 
     tools: Sequence[RawTool]
+    as_sent: Sequence[RawTool] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Offers:
-    """What a server offers besides tools, with notes. The names are still empty: the catalog gives them."""
+    """What a server offers besides tools, with notes. The names are still empty: the catalog gives them.
+
+    `as_sent` are the same offers with their texts as they came over the wire; see `Listing`.
+    """
 
     offers: Sequence[Offer] = ()
+    as_sent: Sequence[Offer] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -73,6 +86,16 @@ class Connection(Protocol):
     """One open session with a server."""
 
     facts: ServerFacts
+
+    @property
+    def title_as_sent(self) -> str:
+        """What the server calls itself, as it came over the wire, for security checks alone."""
+        ...
+
+    @property
+    def instructions_as_sent(self) -> str:
+        """The server's instructions as they came over the wire, for security checks alone."""
+        ...
 
     @property
     def completes(self) -> bool:

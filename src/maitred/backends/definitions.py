@@ -32,7 +32,7 @@ def clean(text: str) -> str:
 
     U+200C and U+200D stay: Persian, Indic scripts and emoji need them, and they hide nothing by themselves.
     """
-    if text.isascii() and text.isprintable():
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(c for c in text if not _deceives(c))
 
@@ -66,6 +66,27 @@ def is_text(text: str) -> bool:
 
 def _mended(text: str) -> str:
     return text if is_text(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def as_sent(server: str, tools: Iterable[RawTool], definitions: Iterable[Any]) -> list[RawTool]:
+    """The tools that were read from `definitions`, with their texts as they came; wrong types are nothing."""
+    wanted = {tool.key.name for tool in tools}
+    found: dict[str, RawTool] = {}
+    for definition in definitions:
+        name = definition.get("name") if isinstance(definition, Mapping) else None
+        if isinstance(name, str) and name in wanted and name not in found:
+            texts: dict[str, Any] = {
+                k: v for k in ("title", "description") if isinstance(v := definition.get(k), str)
+            }
+            annotations = definition.get("annotations")
+            found[name] = RawTool(
+                key=ToolKey(server=server, name=name),
+                input_schema=definition.get("inputSchema"),
+                output_schema=definition.get("outputSchema"),
+                annotations=annotations if isinstance(annotations, dict) else {},
+                **texts,
+            )
+    return list(found.values())
 
 
 def read_tools(server: str, definitions: Iterable[Any]) -> tuple[list[RawTool], list[str]]:

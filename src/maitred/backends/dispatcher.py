@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
 
-from maitred.channel import ChannelClosedError, RequestTimedOutError
+from maitred.channel import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
 
 _FORGOTTEN_CODES = frozenset({INVALID_REQUEST, -32001})
 _TRANSPORT_SAYS = ("Connection closed", "SSE stream")
@@ -25,6 +25,7 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         self._ended = anyio.Event()
         self._reason = "the connection was closed"
         self._refused: set[Any] = set()
+        self._locked_out: dict[Any, str] = {}
         self._minted = 0
 
     @property
@@ -35,6 +36,10 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
     def not_found(self, request_id: Any) -> None:
         """The transport answered a request of an open session with 404: the server has forgotten it."""
         self._refused.add(request_id)
+
+    def locked_out(self, request_id: Any, reason: str) -> None:
+        """The transport answered a request with 401 or 403: the server wants other credentials."""
+        self._locked_out[request_id] = reason
 
     async def run(self, *args: Any, **kwargs: Any) -> None:
         """Serve until the streams end."""
@@ -51,6 +56,7 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         Raises:
             ChannelClosedError: The connection ended; `unread` if the server certainly did not read it.
             RequestTimedOutError: The answer did not come in time.
+            CredentialsRefusedError: The server wants other credentials.
             MCPError: The server answered with an error.
         """
         if not self.alive:
@@ -61,6 +67,8 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         try:
             return await super().send_raw_request(method, params, options, **kwargs)
         except MCPError as error:
+            if reason := self._locked_out.get(request_id):
+                raise CredentialsRefusedError(reason) from error
             if request_id in self._refused and error.code in _FORGOTTEN_CODES:
                 self._reason = "it has forgotten the session"
                 self._ended.set()
@@ -72,6 +80,7 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
             raise
         finally:
             self._refused.discard(request_id)
+            self._locked_out.pop(request_id, None)
 
     async def closed(self) -> str:
         """Wait for the end and return the reason."""

@@ -1,26 +1,68 @@
-"""A server that is reached over HTTP: streamable HTTP, or the older HTTP with server-sent events."""
+"""A server that is reached over HTTP: streamable HTTP, or the older HTTP with server-sent events.
 
-from collections.abc import AsyncIterator, Callable, Sequence
+A redirect is followed to the same scheme, host and port only. Where connections have to be looked at, they
+go through a transport that is given; where a person has logged in, requests carry the token.
+"""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import quote
 
 import anyio
 import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from pydantic_core import from_json
 
-from maitred.backends.base import ConnectError, Connection, ConnectOptions, Resolve, find
+from maitred.backends.base import (
+    ConnectError,
+    Connection,
+    ConnectOptions,
+    LoginNeededError,
+    Resolve,
+    find,
+)
+from maitred.backends.definitions import clean
 from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.session import open_session
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.settings import Limits
 from maitred.model.servers import ServerSpec
 
+MakeTransport = Callable[[], httpx2.AsyncBaseTransport]
+"""Makes a transport that looks at where it connects to."""
+
 _REFUSED = 400
+_UNAUTHORIZED = 401
+_FORBIDDEN = 403
 _NOT_FOUND = 404
+_LONGEST = 300
+_BETWEEN = re.compile(r"[/?&=:@#]")
+
+
+class Tokens(Protocol):
+    """Gives the access token of a server's login. The texts of its errors are ready to be shown."""
+
+    async def token(self) -> str:
+        """A token that is good as far as can be told from here.
+
+        Raises:
+            LoginNeededError: Nobody has logged in, or not for this.
+            ConnectError: There is none for now.
+        """
+        ...
+
+    async def renewed(self, refused: str) -> str:
+        """Another token than this one, which the server has refused.
+
+        Raises:
+            LoginNeededError: Nobody has logged in since.
+            ConnectError: There is none for now.
+        """
+        ...
 
 
 class HttpBackend:
@@ -28,10 +70,20 @@ class HttpBackend:
 
     pid = None
 
-    def __init__(self, spec: ServerSpec, *, resolve: Resolve, limits: Limits) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        *,
+        resolve: Resolve,
+        limits: Limits,
+        make_transport: MakeTransport | None = None,
+        tokens: Tokens | None = None,
+    ) -> None:
         self.spec = spec
         self._resolve = resolve
         self._limits = limits
+        self._make_transport = make_transport
+        self._tokens = tokens
 
     def last_output(self) -> Sequence[str]:
         """A remote server's output is not ours to see."""
@@ -45,13 +97,15 @@ class HttpBackend:
             headers = {key: self._resolve(value) for key, value in self.spec.headers.items()}
         except UnresolvedReferenceError as error:
             raise ConnectError(f"its configuration refers to something missing: {error}") from error
-        refused = _Refusals()
+        if self._tokens is not None:
+            await self._tokens.token()
+        refused = _Refusals(self.spec, url)
         served = False
         try:
             async with AsyncExitStack() as stack:
                 read, write = await self._streams(stack, url, headers, refused)
                 dispatcher = EndingDispatcher(read, write)
-                refused.missing = dispatcher.not_found
+                refused.missing, refused.locked_out = dispatcher.not_found, dispatcher.locked_out
                 connection = await stack.enter_async_context(
                     open_session(self.spec, dispatcher, dispatcher, options, self._limits)
                 )
@@ -60,60 +114,182 @@ class HttpBackend:
         except Exception as error:
             if served and find(error, anyio.BrokenResourceError):
                 return  # the SDK's SSE transport stumbles over its own closing
-            if answered := find(error, httpx2.HTTPStatusError):
-                refused.note(answered.response.status_code, None)
-            if refused.last and not find(error, httpx2.TransportError):
-                raise ConnectError(_explain_status(url, refused.last)) from error
-            if failure := find(error, httpx2.HTTPError) or find(error, OSError):
-                raise ConnectError(f"{url} cannot be reached: {failure or type(failure).__name__}") from error
+            if reason := refused.reason(error):
+                raise reason from error
+            kinds = (httpx2.HTTPError, httpx2.InvalidURL, OSError)
+            if failure := next(filter(None, (find(error, kind) for kind in kinds)), None):
+                told = _unresolved(str(failure), self.spec, url) or type(failure).__name__
+                raise ConnectError(f"{self.spec.url} cannot be reached: {told}") from error
             raise
 
     async def _streams(
         self, stack: AsyncExitStack, url: str, headers: dict[str, str], refused: "_Refusals"
     ) -> TransportStreams:
         async def watch(response: httpx2.Response) -> None:
-            if response.status_code >= _REFUSED and response.request.method == "POST":
-                refused.note(response.status_code, response.request)
+            refused.note(response)
+
+        auth = _TokenAuth(self._tokens, refused) if self._tokens is not None else None
 
         def client(
             headers: dict[str, str] | None = None,
             timeout: httpx2.Timeout | None = None,  # the SDK's signature
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            patience = httpx2.Timeout(30, read=max(300.0, self.spec.timeouts.call_s + 10))
-            made = create_mcp_http_client(headers=headers, timeout=patience, auth=auth)
-            made.event_hooks["response"].append(watch)
-            return made
+            del timeout
+            return httpx2.AsyncClient(
+                headers=headers,
+                timeout=httpx2.Timeout(30, read=max(300.0, self.spec.timeouts.call_s + 10)),
+                auth=auth,
+                transport=self._make_transport() if self._make_transport else None,
+                event_hooks={"response": [watch]},
+            )
 
         if self.spec.transport == "sse":
             return await stack.enter_async_context(
-                sse_client(url, headers=headers, httpx_client_factory=client)
+                sse_client(url, headers=headers, httpx_client_factory=client, auth=auth)
             )
-        opened = await stack.enter_async_context(client(headers))
+        opened = await stack.enter_async_context(client(headers, auth=auth))
         limit = self._limits.max_message_bytes
         return await stack.enter_async_context(
             streamable_http_client(url, http_client=opened, max_sse_event_size=limit)
         )
 
 
+class _TokenAuth(httpx2.Auth):
+    """Sends the token of a login along, and a renewed one when it is refused.
+
+    It never raises, which would end the session: what is wrong is kept for the request, which the server
+    refuses.
+    """
+
+    def __init__(self, tokens: Tokens, refused: "_Refusals") -> None:
+        self._tokens = tokens
+        self._refused = refused
+        self._last = ""
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        problem: ConnectError | None = None
+        try:
+            self._last = await self._tokens.token()
+        except ConnectError as error:
+            problem = error
+        sent = self._last
+        response = yield _signed(request, sent)
+        if response.status_code == _UNAUTHORIZED and problem is None:
+            try:
+                self._last = await self._tokens.renewed(sent)
+            except ConnectError as error:
+                problem = error
+            else:
+                response = yield _signed(request, self._last)
+        if response.status_code in (_UNAUTHORIZED, _FORBIDDEN):
+            self._refused.lock_out(request, problem or self._refused.unwanted(response))
+
+
+def _signed(request: httpx2.Request, token: str) -> httpx2.Request:
+    request.headers["Authorization"] = f"Bearer {token}"
+    return request
+
+
 class _Refusals:
-    """What the server refused: the last status, and whoever wants to know of a 404."""
+    """What the server refused: why the last request failed, and whoever wants to know of it."""
 
-    def __init__(self) -> None:
-        self.last = 0
+    def __init__(self, spec: ServerSpec, url: str) -> None:
+        self._spec = spec
+        self._url = url
+        self._last: ConnectError | None = None
         self.missing: Callable[[Any], None] = lambda _: None
+        self.locked_out: Callable[[Any, str], None] = lambda _, __: None
 
-    def note(self, status: int, request: httpx2.Request | None) -> None:
-        self.last = status
-        if status == _NOT_FOUND and request is not None and "mcp-session-id" in request.headers:
-            self.missing(from_json(request.content).get("id"))
+    def note(self, response: httpx2.Response) -> None:
+        """Look at an answer; the last one tells why a session cannot be opened."""
+        request, status = response.request, response.status_code
+        if request.method == "POST" or self._spec.transport == "sse":
+            self._look(response)
+        if request.method != "POST":
+            return
+        if status == _NOT_FOUND and "mcp-session-id" in request.headers:
+            self.missing(_id(request))
+        elif status == _UNAUTHORIZED and self._spec.auth is None:
+            self.lock_out(request, self._explained(status))
+
+    def _look(self, response: httpx2.Response) -> None:
+        self._last = None
+        if response.status_code >= _REFUSED:
+            self._last = self._explained(response.status_code)
+        elif response.has_redirect_location:
+            sent = response.request.url
+            target = sent.join(response.headers["location"])
+            if (target.scheme, target.host, target.port) == (sent.scheme, sent.host, sent.port):
+                return
+            shown = str(target.copy_with(userinfo=b"", query=None, fragment=None))
+            shown = clean(_unresolved(shown, self._spec, self._url))[:_LONGEST]
+            self._last = ConnectError(
+                f"{self._spec.url} redirects to {shown}, which is not followed;"
+                " if that is the server that is meant, set `url` to it"
+            )
+
+    def lock_out(self, request: httpx2.Request, problem: ConnectError) -> None:
+        """The server wants other credentials for a request than those it had."""
+        self._last = problem
+        if request.method == "POST":
+            self.locked_out(_id(request), str(problem))
+
+    def unwanted(self, response: httpx2.Response) -> ConnectError:
+        """Why a token that was just renewed, or is too weak, is refused."""
+        name = self._spec.name
+        if response.status_code == _UNAUTHORIZED:
+            return LoginNeededError(f"it refuses the token of its login: run `maitred login {name}`")
+        told = response.headers.get("www-authenticate", "")
+        if "insufficient_scope" not in told:
+            return self._explained(response.status_code)
+        scope = told.partition('scope="')[2].partition('"')[0]
+        missing = f" {clean(scope)[:_LONGEST]!r}" if scope else ""
+        return LoginNeededError(
+            f"its login lacks the scope{missing}: add it to servers.{name}.auth.scopes and run"
+            f" `maitred login {name}`"
+        )
+
+    def reason(self, error: Exception) -> ConnectError | None:
+        """What the server refused, if that is why a session failed."""
+        return None if find(error, httpx2.TransportError) else self._last
+
+    def _explained(self, status: int) -> ConnectError:
+        weak = "whoever logged in may not do this" if self._spec.auth else "check `headers`"
+        advice = {
+            _UNAUTHORIZED: _locked(self._spec),
+            _FORBIDDEN: f"the credentials are not enough; {weak}",
+            _NOT_FOUND: "nothing is there; check `url`",
+            405: "it does not take POST; try `transport: sse`",
+        }
+        told = advice.get(status, "its own log may say why")
+        return ConnectError(f"{self._spec.url} answered HTTP {status}: {told}")
 
 
-def _explain_status(url: str, status: int) -> str:
-    advice = {
-        401: "it wants credentials; set `headers` (for instance Authorization)",
-        403: "the credentials are not enough; check `headers`",
-        404: "nothing is there; check `url`",
-        405: "it does not take POST; try `transport: sse`",
-    }
-    return f"{url} answered HTTP {status}: {advice.get(status, 'its own log may say why')}"
+def _unresolved(text: str, spec: ServerSpec, url: str) -> str:
+    """A text without what the references in the URL of a server resolved to."""
+    if url == spec.url:
+        return text
+    text = text.replace(url, spec.url)
+    pieces = {piece for piece in _BETWEEN.split(url) if piece and piece not in spec.url}
+    pieces |= {quote(piece, safe="") for piece in pieces} | {quote(piece) for piece in pieces}
+    for piece in sorted(pieces, key=len, reverse=True):
+        text = text.replace(piece, "***")
+    return text
+
+
+def _locked(spec: ServerSpec) -> str:
+    if spec.registered:
+        return "it wants credentials; set `headers` in its manifest (for instance Authorization)"
+    return (
+        f"it wants credentials; set servers.{spec.name}.auth to oauth and run `maitred login {spec.name}`,"
+        " or set `headers` (for instance Authorization)"
+    )
+
+
+def _id(request: httpx2.Request) -> Any:
+    """The id of the JSON-RPC request that an HTTP request carries, if it is one."""
+    message = from_json(request.content)
+    return message.get("id") if isinstance(message, dict) else None

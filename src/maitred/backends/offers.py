@@ -6,7 +6,7 @@ prompts and of their arguments) stay as they are, because they are sent back.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maitred.backends.definitions import clean, clean_schema, is_text
@@ -64,6 +64,16 @@ def read_offers(server: str, listed: Listed, entries: Iterable[Any]) -> tuple[li
             made = OfferKey(server=server, kind=listed.kind, key=key)
             offers[key] = Offer(key=made, name="", definition=_definition(listed, entry))
     return list(offers.values()), notes
+
+
+def as_sent(listed: Listed, offers: Iterable[Offer], entries: Iterable[Any]) -> list[Offer]:
+    """The offers that were read from `entries`, with all fields as they came."""
+    first: dict[str, Any] = {}
+    for entry in entries:
+        key = entry.get(listed.key) if isinstance(entry, Mapping) else None
+        if isinstance(key, str):
+            first.setdefault(key, entry)
+    return [replace(offer, definition=first[offer.key.key]) for offer in offers]
 
 
 def _definition(listed: Listed, entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from maitred.backends.base import (
     Connection,
     ConnectOptions,
     Listener,
+    LoginNeededError,
     Notice,
     find,
 )
@@ -165,7 +166,10 @@ class Owner:
         except Exception as error:  # noqa: BLE001  # a transport is a plug-in: what it raises must not end the pool
             reason = self._explain(error)
             log.warning("server failed", server=self.spec.name, reason=reason)
-            self._ended(reason, started)
+            if find(error, LoginNeededError):  # tried again with the next call: somebody may have logged in
+                self._fares(replace(self.health, state=State.FAILED, error=reason), 0.0)
+            else:
+                self._ended(reason, started)
         finally:
             self.connection = None
             self._done.set()

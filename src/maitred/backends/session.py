@@ -29,12 +29,19 @@ from pydantic import ValidationError
 
 from maitred import __version__
 from maitred.backends.base import ConnectError, ConnectOptions, Listing, Offers, Progress, Subscription
-from maitred.backends.definitions import clean, read_tools
+from maitred.backends.definitions import as_sent, clean, read_tools
 from maitred.backends.notices import asked, listening, notice_of, watch
 from maitred.backends.offers import LISTS, Listed, read_offers
-from maitred.channel import ChannelClosedError, RequestTimedOutError
+from maitred.backends.offers import as_sent as offers_as_sent
+from maitred.channel import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
 from maitred.config.settings import Limits
-from maitred.errors import CallTimeoutError, ConnectionLostError, ProtocolError, ServerError
+from maitred.errors import (
+    CallTimeoutError,
+    ConnectionLostError,
+    ProtocolError,
+    ServerError,
+    ServerUnavailableError,
+)
 from maitred.model.offers import Offer
 from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
 from maitred.model.tools import ToolCall
@@ -91,6 +98,7 @@ class SessionConnection:
         self._closing = closing
         self._limits = limits
         self.facts = _facts(session)
+        self.title_as_sent = _title(session)
 
     @property
     def alive(self) -> bool:
@@ -100,6 +108,11 @@ class SessionConnection:
     async def closed(self) -> str:
         """Wait until the session has ended on its own and return the reason."""
         return await self._closing.closed()
+
+    @property
+    def instructions_as_sent(self) -> str:
+        """The server's instructions as they came."""
+        return self._session.instructions or ""
 
     @property
     def completes(self) -> bool:
@@ -122,36 +135,38 @@ class SessionConnection:
         if self._session.modern:
             for tool in tools:
                 self._session.mirror_headers(tool.key.name, tool.input_schema)
-        return Listing(tools=tools, notes=tuple(notes + more))
+        sent = as_sent(self._spec.name, tools, definitions)
+        return Listing(tools=tools, as_sent=sent, notes=tuple(notes + more))
 
     async def list_offers(self) -> Offers:
         """Read the lists one after the other, within one time limit for all of them; see `Connection`."""
         offers: list[Offer] = []
+        sent: list[Offer] = []
         notes: list[str] = []
         declared = self._session.server_capabilities
         lists = [one for one in LISTS if getattr(declared, one.capability, None) is not None]
         with anyio.move_on_after(self._spec.timeouts.list_s) as scope:
             while lists:
-                found, more = await self._offers(lists[0])
+                entries, more = await self._entries(lists[0])
+                found, left_out = read_offers(self._spec.name, lists[0], entries)
                 offers += found
-                notes += more
+                sent += offers_as_sent(lists[0], found, entries)
+                notes += more + left_out
                 del lists[0]
         if scope.cancelled_caught:
             missing = ", ".join(one.method for one in lists)
             notes.append(f"{missing} took longer than {self._spec.timeouts.list_s:g} s; left out")
-        return Offers(offers=offers, notes=tuple(notes))
+        return Offers(offers=offers, as_sent=tuple(sent), notes=tuple(notes))
 
-    async def _offers(self, listed: Listed) -> tuple[list[Offer], list[str]]:
+    async def _entries(self, listed: Listed) -> tuple[list[Any], list[str]]:
         try:
-            entries, notes = await self._pages(listed.method, listed.field, f"{listed.kind}s")
+            return await self._pages(listed.method, listed.field, f"{listed.kind}s")
         except ProtocolError as error:
             if error.rpc_code == METHOD_NOT_FOUND and not listed.declared:
                 return [], []
             return [], [f"{listed.method} failed with error {error.rpc_code}: {error.message}"]
-        except ConnectionLostError as error:
+        except (ConnectionLostError, ServerUnavailableError) as error:
             return [], [f"{listed.method} failed: {error.reason}"]
-        offers, more = read_offers(self._spec.name, listed, entries)
-        return offers, notes + more
 
     async def _pages(self, method: str, field: str, noun: str) -> tuple[list[Any], list[str]]:
         """All entries of a list that comes in pages; the server may be endless, this is not."""
@@ -249,6 +264,8 @@ class SessionConnection:
             return ConnectionLostError(name, error.message, unread=error.unread)
         if isinstance(error, RequestTimedOutError):
             return CallTimeoutError(name, method, timeout_s)
+        if isinstance(error, CredentialsRefusedError):
+            return ServerUnavailableError(name, error.message)
         return ProtocolError(name, error.code, clean(error.message), error.error.data)
 
 
@@ -321,10 +338,15 @@ def _facts(session: _Session) -> ServerFacts:
     return ServerFacts(
         era="stateless" if session.modern else "handshake",
         protocol_version=session.protocol_version or "",
-        title=clean((info.title or info.name) if info else ""),
+        title=clean(_title(session)),
         version=clean(info.version if info else ""),
         instructions=clean(session.instructions or "")[:_MAX_INSTRUCTIONS],
     )
+
+
+def _title(session: _Session) -> str:
+    info = session.server_info
+    return (info.title or info.name) if info else ""
 
 
 class _Held:

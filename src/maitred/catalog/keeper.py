@@ -15,6 +15,7 @@ import anyio.abc
 import structlog
 
 from maitred.backends.base import ServerPool
+from maitred.catalog.admitting import Admitter, Published, admitted
 from maitred.catalog.brought import BroughtTools
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.mending import Mender, remending, with_mendings
@@ -47,10 +48,13 @@ class Report:
 class Keeper:
     """Runs discoveries for a gateway, which passes on to it what the pool tells."""
 
-    def __init__(self, catalog: LiveCatalog, pool: ServerPool, count: CountTokens) -> None:
+    def __init__(
+        self, catalog: LiveCatalog, pool: ServerPool, count: CountTokens, admitter: Admitter
+    ) -> None:
         self._catalog = catalog
         self._pool = pool
         self._count = count
+        self._admitter = admitter
         self._specs: Mapping[str, ServerSpec] = {}
         self._placer: Placer | None = None
         self._mender: Mender | None = None
@@ -110,20 +114,25 @@ class Keeper:
         for name in self.unknown():
             if self._tasks is not None and name not in self._busy and name not in self.discovering:
                 self.discovering.add(name)
-                self._settled = anyio.Event()
+                if self._settled.is_set():  # else somebody may be waiting for it
+                    self._settled = anyio.Event()
                 self._tasks.start_soon(self._discover, name)
 
     def unknown(self) -> list[str]:
-        """Enabled servers whose tools the catalog does not know, or knows only from another configuration."""
+        """Usable servers whose tools the catalog does not know, or knows only from another configuration.
+
+        So are those whose tools nobody judged, as in a catalog of an older version.
+        """
         records = self._catalog.snapshot.servers
         return [
             name
             for name, spec in self._specs.items()
-            if spec.enabled
+            if spec.usable
             and (
                 (record := records.get(name)) is None
                 or record.fingerprint != spec.fingerprint
                 or not record.facts.era
+                or (not record.judged_by and spec.transport != "chain")
             )
         ]
 
@@ -210,25 +219,31 @@ class Keeper:
         spec = self._specs.get(server)
         if spec is None:
             return Report(server=server, error="it is not configured")
-        try:
-            found = await self._ask(spec)
-        except MaitredError as error:
-            return await self._failed(spec, str(error))
+        if spec.withheld:
+            return Report(server=server, error=f"it {spec.withheld}")
+        overtaken = True
 
         async def planned(snapshot: Snapshot) -> Change:
+            nonlocal overtaken
+            overtaken = False
             if self._specs.get(server) != spec:
                 return Change()  # the configuration changed in the meantime
-            change = await plan(snapshot, found, self._count)
+            if not await self._admitter.holds(spec, withheld):  # somebody decided while it was judged
+                overtaken = True
+                return Change()
+            change = await plan(snapshot, admitted(found, withheld), self._count)
             if self._mender:
                 change = await with_mendings(snapshot, change, [server], self._mender, self._count)
             placer = self._placer
             return await with_placements(snapshot, change, server, placer) if placer else change
 
         try:
-            change = await self._catalog.change(planned)
-        except StoreError as error:
-            log.warning("what was discovered cannot be kept", server=server, reason=error.reason)
-            return Report(server=server, tools=len(found.tools), error=str(error))
+            found, published = await self._ask(spec)
+            while overtaken:  # nobody else waits while it is judged
+                withheld = await self._admitter.admit(spec, published)
+                change = await self._catalog.change(planned)
+        except MaitredError as error:
+            return await self._failed(spec, str(error))
         changed = len([tool for tool in change.tools if tool.server == server])
         if changed or change.removed_tools:
             self.on_synced(server)
@@ -267,19 +282,27 @@ class Keeper:
             await self.sync(server)
         return keys
 
-    async def _ask(self, spec: ServerSpec) -> Discovery:
-        """What a server offers now."""
+    async def _ask(self, spec: ServerSpec) -> tuple[Discovery, Published]:
+        """What a server offers now, and the same as it came over the wire."""
         self._busy.add(spec.name)
         try:
             async with self._pool.connection(spec.name) as connection:
                 listing = await connection.list_tools()
                 more = await connection.list_offers()
-                return Discovery(
+                tools = self._brought.beside(spec.name, listing.tools)
+                discovery = Discovery(
                     spec=spec,
                     facts=connection.facts,
-                    tools=self._brought.beside(spec.name, listing.tools),
+                    tools=tools,
                     offers=more.offers,
                     notes=(*listing.notes, *more.notes),
+                )
+                return discovery, Published(
+                    tools=listing.as_sent,
+                    brought=tools[len(listing.tools) :],
+                    offers=more.as_sent,
+                    title=connection.title_as_sent,
+                    instructions=connection.instructions_as_sent,
                 )
         finally:
             self._busy.discard(spec.name)

@@ -3,11 +3,12 @@
 Several model APIs take only `[A-Za-z0-9_-]` and 64 characters, so other characters become `_`. A name that
 is too long, or that two tools would share, ends in a hash of who the tool is; so names depend on the set of
 tools alone and not on the order in which they were found, and a new tool renames another only if they clash.
+Tools that are withheld are named after all others: what nobody approved takes no name from what somebody did.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import quote, unquote
@@ -23,25 +24,40 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 _HASH_DIGITS = 8
 
 
-def publish(keys: Iterable[ToolKey], renamed: Mapping[ToolKey, str] = _NOBODY) -> dict[ToolKey, str]:
+def publish(
+    keys: Iterable[ToolKey],
+    renamed: Mapping[ToolKey, str] = _NOBODY,
+    withheld: Collection[ToolKey] = frozenset(),
+) -> dict[ToolKey, str]:
     """Name all tools at once; `renamed` has the names that some have in place of those of their servers.
 
     Within a group that would share a name, the only member whose name needed no change keeps it; all others
-    get their hash.
+    get their hash. The others are named as if there were none that are `withheld`, which get what is left.
     """
+    keys = list(keys)
+    names = _publish([key for key in keys if key not in withheld], renamed, frozenset())
+    if len(names) == len(keys):
+        return names
+    return names | _publish([key for key in keys if key in withheld], renamed, frozenset(names.values()))
+
+
+def _publish(
+    keys: Sequence[ToolKey], renamed: Mapping[ToolKey, str], taken: Collection[str]
+) -> dict[ToolKey, str]:
+    """Name tools by names that none of them shares, and that are not `taken`."""
     wanted = {key: replace(key, name=renamed[key]) if key in renamed else key for key in keys}
     names = {key: _plain(as_if) for key, as_if in wanted.items()}
     groups: dict[str, list[ToolKey]] = defaultdict(list)
     for key, plain in names.items():
         groups[plain].append(key)
     for plain, members in groups.items():
-        if len(members) == 1 and len(plain) <= MAX_NAME:
+        if len(members) == 1 and len(plain) <= MAX_NAME and plain not in taken:
             continue
         exact = [key for key in members if _is_exact(wanted[key], plain)]
         for key in members:
-            if len(plain) > MAX_NAME or exact != [key]:
+            if len(plain) > MAX_NAME or exact != [key] or plain in taken:
                 names[key] = _hashed(plain, key, _HASH_DIGITS)
-    _settle(names)
+    _settle(names, taken)
     return names
 
 
@@ -58,7 +74,8 @@ def unrenamed(key: ToolKey) -> str:
 def publish_offers(offers: Sequence[Offer]) -> list[Offer]:
     """Name all offers at once: prompts as tools are, resources and templates by a URI of ours."""
     prompts = {o.key: ToolKey(server=o.server, name=o.key.key) for o in offers if o.key.kind == "prompt"}
-    names = publish(prompts.values())
+    withheld = {prompts[o.key] for o in offers if o.withheld and o.key in prompts}
+    names = publish(prompts.values(), withheld=withheld)
     return [
         replace(o, name=names[prompts[o.key]] if o.key in prompts else resource_uri(o.server, o.key.key))
         for o in offers
@@ -94,13 +111,12 @@ def _hashed(plain: str, key: ToolKey, digits: int) -> str:
     return f"{plain[: MAX_NAME - digits - 1]}_{digest}"
 
 
-def _settle(names: dict[ToolKey, str]) -> None:
+def _settle(names: dict[ToolKey, str], taken: Collection[str]) -> None:
     """Lengthen hashes until no two tools share a name (a server could publish a name that ends in a hash)."""
     for digits in range(_HASH_DIGITS, 33):
-        if len(set(names.values())) == len(names):
+        times = Counter(names.values())
+        clashing = [key for key, name in names.items() if times[name] > 1 or name in taken]
+        if not clashing:
             return
-        taken: dict[str, list[ToolKey]] = defaultdict(list)
-        for key, name in names.items():
-            taken[name].append(key)
-        for key in [key for members in taken.values() if len(members) > 1 for key in members]:
+        for key in clashing:
             names[key] = _hashed(_plain(key), key, digits + 1)

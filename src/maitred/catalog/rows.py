@@ -15,10 +15,10 @@ from maitred.model.servers import ServerFacts, ServerRecord
 from maitred.model.tools import Mending, Tool, ToolKey
 from maitred.model.usage import Standing, Usage
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 """The newest migration. A store that has it is opened without loading Alembic, which is slow to import."""
 
-SERVER_COLUMNS: Final = ("name", "fingerprint", "facts", "synced_at", "error", "notes")
+SERVER_COLUMNS: Final = ("name", "fingerprint", "facts", "synced_at", "error", "notes", "judged_by")
 TOOL_COLUMNS: Final = (
     "server",
     "raw_name",
@@ -38,8 +38,9 @@ TOOL_COLUMNS: Final = (
     "use_cases_by",
     "mending",
     "raw_input_hash",
+    "withheld",
 )
-OFFER_COLUMNS: Final = ("server", "kind", "key", "name", "definition")
+OFFER_COLUMNS: Final = ("server", "kind", "key", "name", "definition", "withheld")
 STANDING_COLUMNS: Final = ("server", "raw_name", "score", "level", "usage")
 STATE_COLUMNS: Final = ("placed_by", "tiers_at", "mended_by")
 SCHEMA_COLUMNS: Final = ("hash", "body")
@@ -49,7 +50,7 @@ _json = lru_cache(maxsize=4_096)(from_json)
 
 def record(row: Sequence[Any]) -> ServerRecord:
     """A server as it was stored."""
-    name, fingerprint, facts, synced_at, error, notes = row
+    name, fingerprint, facts, synced_at, error, notes, judged_by = row
     return ServerRecord(
         name=name,
         fingerprint=fingerprint,
@@ -57,6 +58,7 @@ def record(row: Sequence[Any]) -> ServerRecord:
         synced_at=synced_at,
         error=error,
         notes=tuple(_json(notes)),
+        judged_by=judged_by,
     )
 
 
@@ -77,6 +79,7 @@ def tool(row: Sequence[Any]) -> Tool:
         use_cases=_texts(row[14]),
         use_cases_by=row[15],
         mending=None if row[16] == "{}" else _mending(row[16], row[17]),
+        withheld=row[18],
     )
 
 
@@ -97,8 +100,9 @@ def _texts(stored: str) -> tuple[str, ...]:
 
 def offer(row: Sequence[Any]) -> Offer:
     """A resource, template or prompt as it was stored."""
-    server, kind, key, name, definition = row
-    return Offer(key=OfferKey(server=server, kind=kind, key=key), name=name, definition=_json(definition))
+    server, kind, key, name, definition, withheld = row
+    made = OfferKey(server=server, kind=kind, key=key)
+    return Offer(key=made, name=name, definition=_json(definition), withheld=withheld)
 
 
 def standing(row: Sequence[Any]) -> tuple[ToolKey, Standing]:

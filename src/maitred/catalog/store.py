@@ -280,6 +280,7 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
         "use_cases_by": tool.use_cases_by,
         "mending": _mending(tool.mending) if tool.mending else {},
         "raw_input_hash": tool.mending.input_hash if tool.mending else "",
+        "withheld": tool.withheld,
     }
 
 
@@ -289,7 +290,7 @@ def _mending(mending: Mending) -> dict[str, Any]:
 
 
 def _offer_row(offer: Offer) -> dict[str, Any]:
-    return {"name": offer.name, "definition": dict(offer.definition)}
+    return {"name": offer.name, "definition": dict(offer.definition), "withheld": offer.withheld}
 
 
 def _standing_row(key: ToolKey, standing: Standing) -> dict[str, Any]:

@@ -5,7 +5,7 @@ canonical content, since some servers change the order of keys at every start.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,20 +23,25 @@ _MAX_SCHEMA_BYTES = 2_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
-    """What one discovery of a server found."""
+    """What one discovery of a server found; `withheld` says which tools nobody may use, and why.
+
+    `judged_by` is that of `maitred.catalog.admitting.Withheld`.
+    """
 
     spec: ServerSpec
     facts: ServerFacts
     tools: Sequence[RawTool]
     offers: Sequence[Offer] = ()
     notes: tuple[str, ...] = ()
+    withheld: Mapping[ToolKey, str] = field(default_factory=dict)
+    judged_by: str = ""
 
 
 async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Change:
     """The change that makes the catalog agree with a discovery; only differing rows are in it."""
     schemas: dict[str, bytes] = {}
     notes = list(found.notes)
-    drafts = [_draft(raw, schemas, notes) for raw in found.tools]
+    drafts = [_draft(raw, schemas, notes, found.withheld.get(raw.key, "")) for raw in found.tools]
     known = {tool.key: tool for tool in snapshot.by_server.get(found.spec.name, ())}
     fresh = [draft for draft in drafts if not _same(draft, known.get(draft.key))]
     costs = await count([definition_text(draft, schemas) for draft in fresh])
@@ -48,8 +53,7 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
     }
     merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
     others = {tool.key: tool for tool in snapshot.tools if tool.server != found.spec.name}
-    same_keys = known.keys() == merged.keys()
-    named = merged if same_keys else named_anew(others | merged)
+    named = merged if _marks(known) == _marks(merged) else named_anew(others | merged)
     changed = [tool for key, tool in named.items() if snapshot.by_key.get(key) != tool]
     removed = [key for key in known if key not in merged]
     before = snapshot.servers.get(found.spec.name)
@@ -59,6 +63,7 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
         facts=found.facts,
         synced_at=datetime.now(UTC).isoformat(timespec="seconds"),
         notes=tuple(notes),
+        judged_by=found.judged_by,
     )
     used = {digest for tool in changed for digest in tool.hashes}
     offers = _offers(snapshot, found)
@@ -109,7 +114,7 @@ def _noticeable(record: ServerRecord | None) -> object:
     return record and (record.facts, record.fingerprint)
 
 
-def _draft(raw: RawTool, schemas: dict[str, bytes], notes: list[str]) -> Tool:
+def _draft(raw: RawTool, schemas: dict[str, bytes], notes: list[str], withheld: str) -> Tool:
     def keep(schema: object, what: str) -> str:
         if schema is None:
             return ""
@@ -131,7 +136,13 @@ def _draft(raw: RawTool, schemas: dict[str, bytes], notes: list[str]) -> Tool:
         annotations=raw.annotations,
         extra=raw.extra,
         cost_tokens=0,
+        withheld=withheld,
     )
+
+
+def _marks(tools: Mapping[ToolKey, Tool]) -> Mapping[ToolKey, bool]:
+    """All that names depend on."""
+    return {key: bool(tool.withheld) for key, tool in tools.items()}
 
 
 def _name(tool: Tool | None) -> str:
@@ -168,8 +179,11 @@ def definition_text(tool: Tool, schemas: Mapping[str, bytes]) -> str:
 
 def named_anew(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, Tool]:
     """All tools of a catalog under the names that they have together."""
+    withheld = {key for key, tool in tools.items() if tool.withheld}
     renamed = {
-        key: tool.mending.rename for key, tool in tools.items() if tool.mending and tool.mending.rename
+        key: tool.mending.rename
+        for key, tool in tools.items()
+        if tool.mending and tool.mending.rename and not tool.withheld
     }
-    names = publish(tools, renamed)
+    names = publish(tools, renamed, withheld)
     return {k: tool if tool.name == names[k] else replace(tool, name=names[k]) for k, tool in tools.items()}

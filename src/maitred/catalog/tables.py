@@ -17,6 +17,7 @@ servers = sa.Table(
     sa.Column("synced_at", sa.String(40), nullable=False),
     sa.Column("error", sa.Text, nullable=False),
     sa.Column("notes", sa.JSON, nullable=False),
+    sa.Column("judged_by", sa.String(64), nullable=False, server_default=""),
 )
 
 tools = sa.Table(
@@ -40,6 +41,7 @@ tools = sa.Table(
     sa.Column("use_cases_by", sa.String(10), nullable=False, server_default=""),
     sa.Column("mending", sa.JSON, nullable=False, server_default="{}"),
     sa.Column("raw_input_hash", sa.String(32), nullable=False, server_default=""),
+    sa.Column("withheld", sa.Text, nullable=False, server_default=""),
 )
 
 schemas = sa.Table(
@@ -75,6 +77,7 @@ offers = sa.Table(
     sa.Column("key", sa.String(2000), primary_key=True),
     sa.Column("name", sa.String(2300), nullable=False),
     sa.Column("definition", sa.JSON, nullable=False),
+    sa.Column("withheld", sa.Text, nullable=False, server_default=""),
 )
 """Resources, templates and prompts of the servers."""
 
@@ -134,3 +137,84 @@ state = sa.Table(
 )
 """One row: the generation, raised by every write that a reader could notice; by which rules the tools were
 placed in categories, and by which they were mended; and when the tiers were computed."""
+
+registrations = sa.Table(
+    "registrations",
+    metadata,
+    sa.Column("server", sa.String(200), primary_key=True),
+    sa.Column("manifest", sa.Text, nullable=False),
+    sa.Column("manifest_hash", sa.String(64), nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("who", sa.String(200), nullable=False),
+    sa.Column("at", sa.String(40), nullable=False),
+    sa.Column("record", sa.Text, nullable=False),
+)
+"""Servers that were registered by a manifest and not withdrawn."""
+
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    sa.Column("server", sa.String(200), primary_key=True),
+    sa.Column("turn", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("manifest", sa.String(64), nullable=False),
+    sa.Column("image", sa.String(200), nullable=False),
+    sa.Column("definition", sa.String(64), nullable=False),
+    sa.Column("who", sa.String(200), nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("at", sa.String(40), nullable=False),
+)
+"""The log of approvals: what happened to each server, its turns counted from 1; outlives the registration."""
+
+definitions = sa.Table(
+    "definitions",
+    metadata,
+    sa.Column("hash", sa.String(64), primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+"""What servers published when somebody decided on it, by its hash."""
+
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("id", sa.String(20), primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("principal", sa.String(200), nullable=False),
+    sa.Column("role", sa.String(20), nullable=False),
+    sa.Column("scope", sa.JSON, nullable=False),
+    sa.Column("made_by", sa.String(200), nullable=False),
+    sa.Column("made_at", sa.String(40), nullable=False),
+    sa.Column("expires_at", sa.String(40), nullable=False, server_default=""),
+    sa.Column("revoked_at", sa.String(40), nullable=False, server_default=""),
+    sa.Column("revoked_by", sa.String(200), nullable=False, server_default=""),
+)
+"""Access tokens by what of them may be shown; the digest is the SHA-256 of the whole token."""
+
+logins = sa.Table(
+    "logins",
+    metadata,
+    sa.Column("server", sa.String(200), primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("version", sa.String(32), nullable=False),
+    sa.Column("held_until", sa.Float, nullable=False),
+)
+"""What logins to servers left behind, encrypted; see `maitred.catalog.vault`."""
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.String(40), nullable=False, index=True),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+)
+"""The lines of the audit trail; see `maitred.catalog.audit`."""
+
+audit_ends = sa.Table(
+    "audit_ends",
+    metadata,
+    sa.Column("name", sa.String(10), primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+)
+"""Two rows: `anchor`, the line before the first that is kept, and `head`, the last line."""

@@ -1,7 +1,7 @@
 """How a request can end without an answer; errors that the peer answered may have the same codes."""
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 
 
 class ChannelClosedError(MCPError):
@@ -10,6 +10,13 @@ class ChannelClosedError(MCPError):
     def __init__(self, reason: str, *, unread: bool = False) -> None:
         super().__init__(CONNECTION_CLOSED, reason)
         self.unread = unread
+
+
+class CredentialsRefusedError(MCPError):
+    """The peer did not look at the request, since whoever sent it may not, or did not say who it is."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(INTERNAL_ERROR, reason)
 
 
 class RequestTimedOutError(MCPError):

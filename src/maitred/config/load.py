@@ -15,12 +15,17 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
 
+from maitred.config.auth import AuthEntry, auth_faults, auth_of_client
 from maitred.config.document import Document, Keys, read_document, read_text
+from maitred.config.http import http_faults
 from maitred.config.mediation import mediation_faults
 from maitred.config.saved import saved_spec
 from maitred.config.settings import (
     SAVED,
     CategoryEntry,
+    ExemptionEntry,
+    Http,
+    Jwt,
     Limits,
     Mediation,
     SavedEntry,
@@ -60,6 +65,7 @@ class ServerEntry:
     cwd: str = ""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    auth: Any = None
     transport: str = ""
     type: str = ""
     era: EraChoice = "auto"
@@ -77,10 +83,10 @@ class ServerEntry:
 _SECTIONS: Mapping[str, Any] = {
     f.name: f.default_factory for f in fields(Settings) if is_dataclass(f.default_factory)
 }
-_KINDS = (ServerEntry, CategoryEntry, ToolEntry, SavedEntry, *_SECTIONS.values())
+_KINDS = (ServerEntry, CategoryEntry, ToolEntry, SavedEntry, ExemptionEntry, Jwt, *_SECTIONS.values())
 for _kind in _KINDS:
     _kind.__pydantic_config__ = _STRICT
-_ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
+_ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (AuthEntry, *_KINDS)}
 _MAPPINGS = ("servers", "categories", "tools", "chains")
 _PLAIN: Mapping[str, str] = {
     "string": "must be text",
@@ -224,7 +230,20 @@ class _Check:
             if entry is not None:
                 for at, fault in _entry_faults(name, entry):
                     self._add([key, name, *at], fault)
-                yield name, entry
+                yield name, replace(entry, auth=self._auth([key, name, "auth"], entry))
+
+    def _auth(self, keys: Keys, entry: ServerEntry) -> AuthEntry | None:
+        """The checked login of a server; `auth: oauth` is short for one without choices."""
+        if entry.auth is None:
+            return None
+        if isinstance(entry.auth, str) and entry.auth != "oauth":
+            self._add(keys, "must be `oauth`, or a mapping of its keys; other credentials stand in `headers`")
+            return None
+        auth: AuthEntry | None = self.value(AuthEntry, keys, {} if entry.auth == "oauth" else entry.auth)
+        if auth is not None:
+            for key, fault in auth_faults(auth, url=entry.url, headers=entry.headers):
+                self._add([*keys, key] if key else keys, fault)
+        return auth
 
     def value(self, kind: type[Any], keys: Keys, raw: Any) -> Any:
         """The checked value; a section or a key without value counts as not given."""
@@ -245,6 +264,9 @@ class _Check:
         if isinstance(found, Mediation):
             for key, fault in mediation_faults(found):
                 self._add([name, key], fault)
+        if isinstance(found, Http):
+            for keys, fault in http_faults(found):
+                self._add([name, *keys], fault)
         return found
 
     def strangers(self) -> None:
@@ -268,6 +290,8 @@ def _from_client(raw: Any) -> Any:
     entry = {key: value for key, value in raw.items() if key in ServerEntry.__dataclass_fields__}
     if url := raw.get("serverUrl") or raw.get("httpUrl"):
         entry["url"] = url
+    if "auth" in entry:
+        entry["auth"] = auth_of_client(entry["auth"])
     for key in ("env", "headers"):
         if isinstance(given := entry.get(key), dict):
             entry[key] = {k: v for k, v in given.items() if v is not None}
@@ -338,6 +362,7 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         cwd=entry.cwd,
         url=entry.url,
         headers=dict(entry.headers),
+        auth=entry.auth.to_model() if entry.auth else None,
         era=entry.era,
         enabled=entry.enabled and not entry.disabled,
         cache_s=entry.cache_s,

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, MinLen
 
+from maitred.model.access import Role
 from maitred.model.categories import Category, MendingChoice, ToolChoice
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolKey
@@ -74,11 +75,17 @@ class Search:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What `call_tool` may answer, in tokens; what is longer is cut, and kept whole for a while."""
+    """What `call_tool` may answer, in tokens; what is longer is cut, and kept whole for a while.
+
+    `screening` says what becomes of answers in which something speaks to the model as if it were its user;
+    with `mask_secrets`, what looks like a credential is replaced.
+    """
 
     max_tokens: Annotated[int, Ge(1_000)] = 20_000
     keep_s: Seconds = 900.0
     keep_bytes: Annotated[int, Ge(0)] = 64 * 1024 * 1024
+    screening: Literal["off", "warn", "redact", "block"] = "off"
+    mask_secrets: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +149,58 @@ class Visibility:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExemptionEntry:
+    """What `network: NAME` in a manifest may ask for; see `maitred.admission.base.Exemption`."""
+
+    hosts: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """Who gets in, and what a change of what a server publishes leads to.
+
+    `scan` says what findings in the texts of servers of this file lead to, `scan_registered` the same for
+    those that came by a manifest; `pinning` what any change of a server of this file leads to (one that gives
+    it more power is always withheld). `folder` is watched for manifests. The rest is what needs nobody's
+    approval, as `maitred.admission.base.Policy` has it.
+    """
+
+    scan: Literal["off", "warn", "block"] = "warn"
+    scan_registered: Literal["off", "warn", "block"] = "block"
+    pinning: Literal["warn", "quarantine"] = "warn"
+    folder: str = ""
+    images: tuple[str, ...] = ()
+    trusted_images: tuple[str, ...] = ()
+    trusted_digests: tuple[str, ...] = ()
+    trusted_commands: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    secret_folders: tuple[str, ...] = ("/run/secrets",)
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    exemptions: Mapping[str, ExemptionEntry] = field(default_factory=dict)
+    max_memory: Annotated[int, Ge(1)] = 2 * 1024**3
+    max_cpus: Annotated[float, Gt(0)] = 4.0
+    max_cpu_shares: Annotated[int, Ge(1)] = 4095
+    max_pids: Annotated[int, Ge(1)] = 512
+    max_output: Annotated[int, Ge(1)] = 64 * 1024**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What is written down of who did what. Lines older than `keep_days` are dropped; 0 keeps them for ever.
+
+    `arguments` says what is kept of those of calls: a hash, all of them with secrets masked, or nothing.
+    """
+
+    enabled: bool = True
+    arguments: Literal["hash", "full", "none"] = "hash"
+    keep_days: Annotated[int, Ge(0)] = 90
+
+
+@dataclass(frozen=True, kw_only=True)
 class UseCases:
     """The language model that writes use cases of tools when it is asked to; see `maitred categories`."""
 
@@ -182,12 +241,44 @@ class SavedEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Access:
+    """How much each principal may call; 0 is no limit, and a `burst` of 0 the calls of ten seconds."""
+
+    calls_per_minute: Annotated[float, Ge(0)] = 0.0
+    burst: Annotated[int, Ge(0)] = 0
+    calls_at_once: Annotated[int, Ge(0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jwt:
+    """The authorization server whose access tokens are taken, and what their claims mean here.
+
+    See `maitred.admission.jwt.JwtPolicy` and `Claims`.
+    """
+
+    issuer: Annotated[str, MinLen(1)]
+    audience: Annotated[tuple[Annotated[str, MinLen(1)], ...], MinLen(1)]
+    jwks_url: Annotated[str, MinLen(1)]
+    role_claim: str = "roles"
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    default_role: Role | None = None
+    servers_claim: str = ""
+    categories_claim: str = ""
+    read_only_scope: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Http:
-    """How `serve --transport http` listens. Any address but loopback needs a token."""
+    """How `serve --transport http` listens. Any address but loopback needs a token, or tokens of `jwt`.
+
+    `anonymous` is what somebody without a token may do on loopback while there is no `token`.
+    """
 
     host: str = "127.0.0.1"
     port: Annotated[int, Ge(0)] = 8420
     token: str = ""
+    anonymous: Literal["none", "viewer", "agent", "operator", "admin"] = "operator"
+    jwt: Jwt | None = None
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
 
@@ -208,7 +299,10 @@ class Settings:
     use_cases: UseCases = field(default_factory=UseCases)
     mediation: Mediation = field(default_factory=Mediation)
     visibility: Visibility = field(default_factory=Visibility)
+    admission: Admission = field(default_factory=Admission)
+    audit: Audit = field(default_factory=Audit)
     categories: Mapping[str, Category] = field(default_factory=dict)
     tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)
     chains: Mapping[str, SavedEntry] = field(default_factory=dict)
+    access: Access = field(default_factory=Access)
     http: Http = field(default_factory=Http)

@@ -18,7 +18,7 @@ import structlog
 from maitred.config.tags import MOST_TAGS, TAGS
 from maitred.config.vocabulary import FALLBACK, check_categories
 from maitred.disclosure.curated import own_tags, own_use_cases
-from maitred.model.categories import Category, Placement, ToolChoice
+from maitred.model.categories import ANY_TOOL, Category, Placement, ToolChoice
 from maitred.model.tools import Tool, ToolKey, canonical, content_hash
 
 if TYPE_CHECKING:  # the gateway starts without numpy
@@ -116,7 +116,7 @@ class Classifier:
         Args:
             categories: The headings, as `vocabulary.merged` gives them.
             stems: The stemmed words of a text, in order; identifiers split.
-            choices: What persons decided; a category that does not exist counts as none.
+            choices: What persons decided, `*` for all others of a server; an unknown category is none.
             embed_tools: Vectors of tools, one row each, of length 1 or 0. Either may raise anything: what is
                 placed then is placed without meaning, and the next tools try again. Both are asked for every
                 server, so they should be quick.
@@ -231,7 +231,8 @@ class Classifier:
         return near if near.shape[0] == len(tools) + 1 else None
 
     def _choice(self, tool: Tool) -> ToolChoice:
-        return self._choices.get(tool.key, _NOTHING_CHOSEN)
+        any_tool = ToolKey(server=tool.server, name=ANY_TOOL)
+        return self._choices.get(tool.key) or self._choices.get(any_tool, _NOTHING_CHOSEN)
 
     def _chosen(self, tool: Tool) -> str:
         """The category that a person said a tool has, in whatever file."""

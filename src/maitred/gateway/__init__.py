@@ -1,18 +1,22 @@
 """The gateway behind all surfaces; what they may know of it stands in `__all__`."""
 
 from maitred.backends.base import Progress
+from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.answers import ServerStatus
+from maitred.gateway.auditing import REQUEST_KEY, Auditing, known_id
 from maitred.gateway.core import Gateway
 from maitred.gateway.ledger import LEDGER_KEY
 from maitred.gateway.menu import Detail
 from maitred.gateway.offers import Offers
 from maitred.gateway.parts import Parts
+from maitred.model.access import LOCAL
 from maitred.model.offers import Offer
-from maitred.model.principals import LOCAL
 
 __all__ = [
     "LEDGER_KEY",
     "LOCAL",
+    "REQUEST_KEY",
+    "Auditing",
     "Detail",
     "Gateway",
     "Offer",
@@ -20,4 +24,6 @@ __all__ = [
     "Parts",
     "Progress",
     "ServerStatus",
+    "Snapshot",
+    "known_id",
 ]

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,9 +17,12 @@ from maitred.errors import ArgumentsError, ServerError, ToolWithheldError
 from maitred.execution.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached, unmarked
 from maitred.execution.calls import Caller
 from maitred.execution.chain.account import Account
+from maitred.execution.origins import only_links_to
 from maitred.execution.results import Shortener
-from maitred.gateway.context import HIDDEN, Context, is_hidden
-from maitred.gateway.menu import Menu
+from maitred.execution.screening import Screen
+from maitred.gateway.access import Access
+from maitred.gateway.auditing import Auditing, Entry
+from maitred.gateway.context import Context, why_hidden
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.saved import why_not_saved
 from maitred.gateway.visibility import Visibility
@@ -51,7 +55,7 @@ class Calls:
     def __init__(
         self,
         context: Context,
-        menu: Menu,
+        access: Access,
         visibility: Visibility,
         *,
         usage: UsageRecorder,
@@ -61,9 +65,11 @@ class Calls:
         warm: Callable[[], Any],
         run_saved: Callable[..., Awaitable[dict[str, Any]]],
         result_tools: ResultTools,
+        auditing: Auditing,
+        screen: Screen,
     ) -> None:
         self._context = context
-        self._menu = menu
+        self._access = access
         self._visibility = visibility
         self._usage = usage
         self._shortener = shortener
@@ -73,6 +79,8 @@ class Calls:
         self.watchers: list[Callable[[str, bool, float], None]] = []
         self._run_saved = run_saved
         self._result_tools = result_tools
+        self._auditing = auditing
+        self._screen = screen
         self._caller = Caller(context.pool, context.spec)
 
     async def call(
@@ -86,7 +94,36 @@ class Calls:
         within: Within | None = None,
     ) -> dict[str, Any]:
         """Call a tool; see `Gateway.call`. `within` is the chain that calls, if one does."""
-        tool = await self.found(call.name)
+        chain_id = within.account.id if within else ""
+        async with self._auditing.call(call, viewer, chain_id) as entry, self._errors(viewer, within):
+            answer = await self._answered(
+                call,
+                entry,
+                viewer=viewer,
+                read_only=read_only,
+                progress=progress,
+                shorten=shorten,
+                within=within,
+            )
+            return entry.told(answer, marked=shorten)
+
+    def _errors(self, viewer: Viewer, within: Within | None) -> AbstractAsyncContextManager[None]:
+        """Screens errors, unless a chain gets them: what it does with them is seen in its own answer."""
+        return nullcontext() if within else self._screen.errors(to_person=viewer.surface == "cli")
+
+    async def _answered(
+        self,
+        call: ToolCall,
+        entry: Entry,
+        *,
+        viewer: Viewer,
+        read_only: bool,
+        progress: Progress | None,
+        shorten: bool,
+        within: Within | None,
+    ) -> dict[str, Any]:
+        tool = await self.found(call.name, viewer)
+        entry.means(tool.server, tool.key.name)
         self._visibility.check(tool, viewer)
         self.check(tool, call.arguments, read_only=read_only)
         relay: Callable[..., Awaitable[dict[str, Any]]] = partial(self._caller.call, tool)
@@ -94,30 +131,36 @@ class Calls:
             if within and within.saved:
                 raise ToolWithheldError(tool.name, "a saved chain cannot call another saved chain")
             relay = partial(self._run_saved, tool.key.name, viewer=viewer, within=within)
-        send = partial(self._sent, tool, partial(relay, call, progress=progress), within)
-        answer, cached = await self._asked(tool, call, viewer.principal, send, within)
+            call = replace(call, request_id=entry.request_id)
+        send = partial(self._sent, tool, partial(relay, call, progress=progress), within, entry)
+        with self._access.enter(viewer, tool.server):
+            answer, cached = await self._asked(tool, call, viewer.principal, send, within)
+        await entry.ended(answer, cached=cached)
         opened = self._visibility.called(tool, viewer, call.arguments, answer)
         answer = await self._result_tools.taken(tool, viewer, answer)
+        if within is None:  # what a chain does with an answer is seen in its own
+            answer = await self._screen.screened(answer, tool.server, to_person=viewer.surface == "cli")
         if shorten:
             answer = self._shortener.shorten(viewer.principal, answer)
         if opened and within is None:
             answer = _with_news(answer, opened)
         return mark_cached(answer) if cached else answer
 
-    async def found(self, name: str) -> Tool:
-        """The tool that a name means, which may have to be waited for.
+    async def found(self, name: str, viewer: Viewer) -> Tool:
+        """The tool that a name means, which may have to be waited for, for somebody who is to call it.
 
         Raises:
             ToolNotFoundError: There is none.
+            NotAllowedError: They may not call it.
             ToolWithheldError: It cannot be called now; the text says why.
         """
         if name not in self._context.snapshot.by_name:
-            await self._await_server(name)
-        tool = self._menu.find(name)
+            await self._await_server(name, viewer)
+        tool = self._access.found(name, viewer)
         if not self._context.is_enabled(tool.server):
-            raise ToolWithheldError(tool.name, f"its server {tool.server!r} is disabled in the configuration")
-        if is_hidden(tool):
-            raise ToolWithheldError(tool.name, f"it {HIDDEN}")
+            raise ToolWithheldError(tool.name, self._context.why_closed(tool.server))
+        if why := why_hidden(tool):
+            raise ToolWithheldError(tool.name, f"it {why}")
         return tool
 
     async def _asked(
@@ -181,12 +224,16 @@ class Calls:
         """What a tool takes, in short."""
         return views.compact_schema(self._context.snapshot, tool)
 
-    async def _sent(self, tool: Tool, relay: Send, within: Within | None) -> dict[str, Any]:
+    async def _sent(self, tool: Tool, relay: Send, within: Within | None, entry: Entry) -> dict[str, Any]:
         """Make the call, and count it if its server had to do with it."""
+        if not tool.read_only:
+            await entry.begin()
         started = time.perf_counter()
         ok = False
         try:
             answer = unmarked(await relay())
+            if allowed := self._context.spec(tool.server).allowed_origins:
+                answer = only_links_to(allowed, answer)
             ok = not answer.get("isError")
         except ServerError:
             self._count(tool.key, within, ok=False, elapsed_s=time.perf_counter() - started)
@@ -203,7 +250,7 @@ class Calls:
         for watcher in self.watchers:
             watcher(key.server, ok, elapsed_s)
 
-    async def _await_server(self, name: str) -> None:
+    async def _await_server(self, name: str, viewer: Viewer) -> None:
         """Give the server of an unknown name the time to become known, if that is why it is unknown.
 
         Raises:
@@ -214,7 +261,8 @@ class Calls:
             if server in context.keeper.discovering:
                 await context.keeper.discovered(server, context.settings.disclosure.first_list_wait_s)
         await self._warm()  # the answer to a mistake names the nearest tools, by the index
-        if name not in context.snapshot.by_name and (why := context.why_unknown(name)):
+        there = self._access.portion(viewer).context
+        if name not in context.snapshot.by_name and (why := there.why_unknown(name)):
             raise ToolWithheldError(name, why)
 
 

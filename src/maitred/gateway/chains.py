@@ -6,6 +6,7 @@ is made with the first program and ends with the gateway; calls that are only wr
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -26,13 +27,15 @@ from maitred.execution.chain.runner import ChainRunner, Target
 from maitred.execution.chain.saved import SavedChain
 from maitred.execution.chain.stubs import ModuleIndex
 from maitred.execution.results import ResultStore
+from maitred.execution.screening import Screen
+from maitred.gateway.access import Access
+from maitred.gateway.auditing import About, Auditing, known_id, with_marks
 from maitred.gateway.calls import Calls, Within
 from maitred.gateway.context import Context
 from maitred.gateway.dryrun import DryRun
 from maitred.gateway.engine import LazyEngine, Open
-from maitred.gateway.menu import Menu
 from maitred.gateway.saved import read_saved
-from maitred.model.principals import Viewer
+from maitred.model.principals import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 
 log = structlog.get_logger(__name__)
@@ -48,16 +51,20 @@ class Chains:
     def __init__(
         self,
         context: Context,
-        menu: Menu,
+        access: Access,
         calls: Calls,
         *,
         results: ResultStore,
+        auditing: Auditing,
+        screen: Screen,
         open_sandbox: Open,
     ) -> None:
         self._context = context
-        self._menu = menu
+        self._access = access
         self._calls = calls
         self._results = results
+        self._auditing = auditing
+        self._screen = screen
         self._dry = DryRun(context, calls, named=self._named, limits=self._limits)
         self._engine = LazyEngine(open_sandbox)
         self._inner = LazyEngine(open_sandbox)  # a chain may wait for a saved one, and must not starve it
@@ -75,16 +82,17 @@ class Chains:
         """Why chains run outside of bubblewrap; empty if they run inside. Makes the engine."""
         return await self._engine.why_not_caged()
 
-    def modules(self) -> ModuleIndex:
-        """The modules that a program may import, one for each server whose tools may be shown."""
-        snapshot = self._context.snapshot
-        return self._menu.kept("modules", lambda: ModuleIndex(snapshot, self._context.visible_tools()))
+    def modules(self, viewer: Viewer = LOCAL_USER) -> ModuleIndex:
+        """The modules that somebody's program may import, one for each server whose tools may be shown."""
+        there = self._access.portion(viewer)
+        context = there.context
+        return there.menu.kept("modules", lambda: ModuleIndex(context.snapshot, context.visible_tools()))
 
-    def guide(self) -> str:
+    def guide(self, viewer: Viewer = LOCAL_USER) -> str:
         """How to write a chain, for agents, with the modules that there are now."""
         settings = self._context.settings.chain
         return chain_guide(
-            self.modules().servers,
+            self.modules(viewer).servers,
             calls=settings.max_calls,
             in_flight=settings.max_in_flight,
             cpu_s=settings.cpu_s,
@@ -101,30 +109,48 @@ class Chains:
         dry_run: bool = False,
         keep: bool = True,
         progress: Progress | None = None,
+        request_id: str = "",
     ) -> ChainAnswer:
         """Run a program, or calls in a short form; with `dry_run` say what is wrong, and call nothing.
 
-        Only a bug of ours raises: whatever is wrong with a chain, the answer says it. What of a result is not
+        Whatever is wrong with a chain, the answer says it. What of a result is not
         shown is kept for the principal, unless nobody could ask for it.
+
+        Raises:
+            NotAllowedError: Whoever asks may call nothing.
         """
+        self._access.check(viewer, "call")
         size = max(max_output_size, 0)
         tell = partial(checked, code=code, estimate=estimate, max_output_size=size, asked=dry_run)
         wait_s = min(max(timeout_ms, 1), LONGEST_MS) / 1_000
-        program = await to_thread.run_sync(partial(self._read, self.modules(), code, types=dry_run))
+        program = await to_thread.run_sync(partial(self._read, self.modules(viewer), code, types=dry_run))
+        about = About(viewer=viewer, request_id=known_id(request_id))
         if isinstance(program, ChainFault):
+            if not dry_run:
+                self._auditing.chain(about, code, outcome=program.kind)
             return tell([program])
         if dry_run:
-            return tell(await self._looked_at(program, wait_s))
-        run = await self._runner(viewer).run(program, timeout_s=wait_s, progress=progress)
-        _note(run, viewer.principal)
+            return tell(await self._looked_at(program, wait_s, viewer))
+        run = await self._runner(about).run(program, timeout_s=wait_s, progress=progress)
+        self._note(run, about, code)
         store = partial(self._results.keep, viewer.principal) if keep else _kept_nowhere
         return await _told(run, code, store, size)
 
-    async def _looked_at(self, program: ChainProgram | DirectCalls, most_s: float) -> Sequence[ChainFault]:
+    async def result(self, made: ChainAnswer, viewer: Viewer, request_id: str) -> dict[str, Any]:
+        """An answer as the result of `tools/call`, marked as data of the servers that were called."""
+        by_name = self._context.snapshot.by_name
+        servers = sorted({by_name[one.tool].server for one in made.calls if one.tool in by_name})
+        to_person = viewer.surface == "cli"
+        result = await self._screen.screened(made.to_result(), ", ".join(servers), to_person=to_person)
+        return with_marks(result, request_id, {"servers": servers})
+
+    async def _looked_at(
+        self, program: ChainProgram | DirectCalls, most_s: float, viewer: Viewer
+    ) -> Sequence[ChainFault]:
         with anyio.move_on_after(most_s):
             if isinstance(program, DirectCalls):
-                return await self._dry.of_calls(program)
-            return await self._dry.of_program(program, await self._engine.check(program))
+                return await self._dry.of_calls(program, viewer)
+            return await self._dry.of_program(program, await self._engine.check(program), viewer)
         return [ChainFault(kind="timeout", message=f"The check took longer than {most_s:g} s.")]
 
     def _read(self, index: ModuleIndex, code: str, *, types: bool) -> ChainProgram | DirectCalls | ChainFault:
@@ -158,7 +184,8 @@ class Chains:
             index = self.modules()
             modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
             program = chain.program(call.arguments, modules, known=index.names)
-            runner = self._runner(viewer, saved=chain)
+            about = About(viewer=viewer, request_id=known_id(call.request_id))
+            runner = self._runner(about, saved=chain)
             run = await runner.run(
                 program,
                 timeout_s=min(spec.timeouts.call_s, LONGEST_MS / 1_000),
@@ -167,7 +194,7 @@ class Chains:
             )
         if within:
             return _value(run)
-        _note(run, viewer.principal, name)
+        self._note(run, about, chain.code, name)
         keep = partial(self._results.keep, viewer.principal)
         return (await _told(run, chain.code, keep, MAX_OUTPUT_SIZE)).to_result()
 
@@ -180,19 +207,37 @@ class Chains:
             in_flight=settings.max_in_flight,
         )
 
-    def _runner(self, viewer: Viewer, saved: SavedChain | None = None) -> ChainRunner:
+    def _note(self, run: ChainRun, about: About, code: str, saved: str = "") -> None:
+        """Write down that a chain ran."""
+        fault = run.outcome.fault
+        log.info(
+            "chain ended",
+            chain=run.chain_id,
+            saved=saved,
+            principal=about.viewer.principal,
+            calls=len(run.calls),
+            ms=round(run.ms),
+            fault=fault.kind if fault else "",
+        )
+        about = replace(about, chain_id=run.chain_id)
+        outcome = fault.kind if fault else "ok"
+        self._auditing.chain(about, code, outcome=outcome, calls=len(run.calls), ms=run.ms, name=saved)
+
+    def _runner(self, about: About, saved: SavedChain | None = None) -> ChainRunner:
+        viewer = about.viewer
         reads = saved is not None and saved.read_only
 
         async def find(name: str) -> Target:
-            tool = await self._calls.found(self._named(name))
-            if reads and not tool.read_only:
-                raise ToolWithheldError(
-                    tool.name, "a chain that is saved as read-only cannot call what may write"
-                )
+            async with self._auditing.entry(about, "call", name):  # which is told of a refusal
+                tool = await self._calls.found(self._named(name, viewer), viewer)
+                if reads and not tool.read_only:
+                    raise ToolWithheldError(
+                        tool.name, "a chain that is saved as read-only cannot call what may write"
+                    )
 
             async def call(arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
                 return await self._calls.call(
-                    ToolCall(name=tool.name, arguments=arguments),
+                    ToolCall(name=tool.name, arguments=arguments, request_id=about.request_id),
                     viewer=viewer,
                     within=Within(account=account, saved=saved is not None),
                 )
@@ -205,12 +250,12 @@ class Chains:
         engine = self._inner if saved else self._engine
         return ChainRunner(engine, find, limits=self._limits(), estimate=estimate)
 
-    def _named(self, name: str) -> str:
+    def _named(self, name: str, viewer: Viewer) -> str:
         """The published name of a tool that may be written as `server.tool`."""
         module, dot, function = name.partition(".")
         if not dot or name in self._context.snapshot.by_name:
             return name
-        tool = self.modules().tool(module, function)
+        tool = self.modules(viewer).tool(module, function)
         return tool.name if tool else name
 
 
@@ -229,20 +274,6 @@ def _value(run: ChainRun) -> dict[str, Any]:
         return {"content": [], "structuredContent": run.outcome.value}
     where = f"line {fault.line}: " if fault.line else ""
     return {"content": [{"type": "text", "text": f"{where}{fault.message}"}], "isError": True}
-
-
-def _note(run: ChainRun, principal: str, saved: str = "") -> None:
-    """Write down that a chain ran."""
-    fault = run.outcome.fault
-    log.info(
-        "chain ended",
-        chain=run.chain_id,
-        saved=saved,
-        principal=principal,
-        calls=len(run.calls),
-        ms=round(run.ms),
-        fault=fault.kind if fault else "",
-    )
 
 
 def _kept_nowhere(_: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """What all parts of the gateway share: the settings and the catalog as they are now, and who may be seen."""
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from maitred.backends.base import ServerPool
 from maitred.catalog.keeper import Keeper
@@ -114,9 +115,16 @@ class Context:
     # --- who may be seen ----------------------------------------------------------------------------------
 
     def is_enabled(self, server: str) -> bool:
-        """Whether a server is configured and not switched off."""
+        """Whether a server is configured, not switched off and not withheld."""
         spec = self.settings.servers.get(server)
-        return spec is not None and spec.enabled
+        return spec is not None and spec.usable
+
+    def why_closed(self, server: str) -> str:
+        """Why a server that is not enabled may not be used, as a sentence about it."""
+        spec = self.settings.servers.get(server)
+        if spec is None:
+            return f"its server {server!r} is not configured any more"
+        return f"its server {server!r} {spec.withheld or 'is disabled in the configuration'}"
 
     def reasons(self) -> dict[str, str]:
         """Each server with the reason why its tools may not be shown now; empty if they may."""
@@ -170,12 +178,27 @@ class Context:
         return ""
 
 
+def why_hidden(tool: Tool) -> str:
+    """Why nobody may find or call a tool, in words that go on from "it"; empty if it is offered."""
+    return tool.withheld or (HIDDEN if tool.mending is not None and tool.mending.hidden else "")
+
+
+def without_texts(tool: Tool) -> Tool:
+    """A tool that admission withholds without all that its server says of it; any other as it is."""
+    if not tool.withheld:
+        return tool
+    nothing: dict[str, Any] = {"annotations": {}, "extra": {}, "use_cases": (), "mending": None}
+    return replace(tool, title="", description="", input_hash="", output_hash="", **nothing)
+
+
 def is_hidden(tool: Tool) -> bool:
-    """Whether an override hides a tool."""
-    return tool.mending is not None and tool.mending.hidden
+    """Whether nobody may find or call a tool: an override hides it, or admission withholds it."""
+    return bool(tool.withheld) or (tool.mending is not None and tool.mending.hidden)
 
 
 def _why_withheld(spec: ServerSpec, health: Health) -> str:
+    if spec.withheld:
+        return spec.withheld
     if not spec.enabled:
         return "disabled in the configuration"
     if health.retry_in_s is not None:

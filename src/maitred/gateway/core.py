@@ -17,15 +17,16 @@ from maitred.disclosure import menu as pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.menu import Categories, HotList, Page, ToolPage
 from maitred.execution.results import ResultPage
+from maitred.gateway.access import Access
 from maitred.gateway.calls import Calls
 from maitred.gateway.chains import Chains
-from maitred.gateway.context import HIDDEN, Context, is_hidden
+from maitred.gateway.configuring import Configuring
+from maitred.gateway.context import Context, why_hidden
 from maitred.gateway.expansion import Expansion, Shown
 from maitred.gateway.figures import Figures, Stats
 from maitred.gateway.finder import Finder
 from maitred.gateway.ledger import Ledger
-from maitred.gateway.mediation import Mediation
-from maitred.gateway.menu import Detail, Menu
+from maitred.gateway.menu import Detail
 from maitred.gateway.offers import Offers
 from maitred.gateway.parts import Parts
 from maitred.gateway.result_tools import ResultTools
@@ -33,7 +34,6 @@ from maitred.gateway.use_cases import UseCaseWriting
 from maitred.gateway.visibility import Visibility
 from maitred.model.offers import Offer, OfferKind
 from maitred.model.principals import LOCAL_USER, Viewer
-from maitred.model.servers import EraChoice
 from maitred.model.tools import Tool, ToolCall
 from maitred.search.found import Semantics
 
@@ -45,7 +45,8 @@ class Gateway:
 
     `ledger` writes down what principals are given; `figures` tells how tools were used, and computes tiers;
     `use_cases` has a language model write some; `chains` runs programs that call tools; `visibility` knows
-    which tools make sense now; `expansion` what lists show; `mediation` makes tools better.
+    which tools make sense now; `expansion` what lists show; `mediation` makes tools better; `admission` lets
+    servers in.
     """
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
@@ -53,16 +54,18 @@ class Gateway:
         self._keeper = parts.keeper
         self._search = parts.search
         self._results = parts.results
+        self.auditing, self.screen = parts.auditing, parts.screen
         self._context = Context(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
-        self._menu = Menu(self._context, self._search.nearest)
-        self.visibility = Visibility(self._context)
+        self.access = Access(self._context, parts)
+        self._menu = self.access.whole.menu
+        self.visibility = Visibility(self._context, self.access.outside)
         self.ledger = Ledger(self._context, self._menu, parts.usage)
         changed = parts.events.visibility_changed
         self.expansion = Expansion(self._context, self._menu, self.visibility, self.ledger, changed)
-        self._finder = Finder(self._context, self._menu, self.visibility, self._search)
+        self._finder = Finder(self._context, self.access, self.visibility, self._search)
         self._calls = Calls(
             self._context,
-            self._menu,
+            self.access,
             self.visibility,
             usage=parts.usage,
             shortener=parts.shortener,
@@ -70,24 +73,32 @@ class Gateway:
             used=self._search.used,
             warm=self.warm,
             run_saved=self._run_saved,
-            result_tools=ResultTools(self._context, self.expansion),
+            result_tools=ResultTools(self._context, self.expansion, self.access.outside),
+            auditing=parts.auditing,
+            screen=parts.screen,
         )
-        self.chains = Chains(
-            self._context,
-            self._menu,
-            self._calls,
-            results=parts.results,
-            open_sandbox=lambda: parts.make_sandbox(self.settings),
-        )
-        self._offers = Offers(self._context, parts.subscriptions)
+        self.chains = self._make_chains()
         self.figures = Figures(self._context, parts.usage)
         self.use_cases = UseCaseWriting(self._context, parts.open_writer)
-        self.mediation = Mediation(self._context, self._mediate_anew)
+        self._configuring = Configuring(self._context, parts, self.visibility, self.auditing)
+        self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
         self._calls.watchers.append(lambda server, *_: self.mediation.needed([server]))
+        self.visibility.changed = changed
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
         parts.events.on_started = self.visibility.restarted
         parts.events.on_health = self.visibility.health_changed
-        self.visibility.changed = changed
+
+    def _make_chains(self) -> Chains:
+        parts = self._parts
+        return Chains(
+            self._context,
+            self.access,
+            self._calls,
+            results=parts.results,
+            auditing=parts.auditing,
+            screen=parts.screen,
+            open_sandbox=lambda: parts.make_sandbox(self.settings),
+        )
 
     async def _run_saved(self, name: str, call: ToolCall, **how: Any) -> dict[str, Any]:
         return await self.chains.run_saved(name, call, **how)  # which is made after what calls it
@@ -105,30 +116,7 @@ class Gateway:
         Raises:
             ConfigError: What they refer to has faults; nothing was taken over.
         """
-        placer, mender = self._parts.make_placer(settings), await self._parts.make_mender(settings)
-        tables = self._parts.make_tables(settings)
-        before = self.settings
-        self._context.use(settings)
-        self.visibility.use(tables)
-        eras: dict[str, EraChoice] = {
-            name: record.facts.era or "auto"
-            for name, record in self.snapshot.servers.items()
-            if name in settings.servers and record.fingerprint == settings.servers[name].fingerprint
-        }
-        await self._parts.pool.configure(settings.servers, eras)
-        await self._keeper.configure(settings.servers, placer, mender)
-        self.mediation.use(mender)
-        if _shown(before) != _shown(settings):
-            self._parts.events.lists_changed()
-
-    async def _mediate_anew(self) -> None:
-        """Make another mender for the settings, since the one in use lacks what may be there now."""
-        settings = self.settings
-        placer, mender = self._parts.make_placer(settings), await self._parts.make_mender(settings)
-        if mender.is_whole and settings is self.settings:
-            await self._keeper.configure(settings.servers, placer, mender)
-            if settings is self.settings:  # others may have come in between, with a mender of their own
-                self.mediation.use(mender)
+        await self._configuring.take(settings)
 
     def listen(
         self,
@@ -168,7 +156,8 @@ class Gateway:
 
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines that a server wrote to its standard error."""
-        return self._parts.pool.last_output(server)
+        spec = self.settings.servers.get(server)
+        return () if spec and spec.withheld else self._parts.pool.last_output(server)
 
     async def sync(self, names: Sequence[str] = ()) -> list[Report]:
         """List the tools of servers (all enabled ones by default) and bring the catalog in step."""
@@ -223,11 +212,11 @@ class Gateway:
 
     def hot(self, viewer: Viewer = LOCAL_USER) -> HotList:
         """T0: the tools that are used most."""
-        return self._menu.hot(self.visibility.hidden(viewer))
+        return self.access.menu(viewer).hot(self.visibility.hidden(viewer))
 
-    def categories(self) -> Categories:
+    def categories(self, viewer: Viewer = LOCAL_USER) -> Categories:
         """T1: the categories that hold tools."""
-        return self._menu.categories()
+        return self.access.menu(viewer).categories()
 
     def page(
         self, path: str, cursor: str = "", size: int = pages.PAGE_TOOLS, viewer: Viewer = LOCAL_USER
@@ -239,7 +228,7 @@ class Gateway:
             CursorError: The cursor is none of ours.
         """
         self.mediation.opened(path)
-        return self._menu.page(path, cursor, size, self.visibility.hidden(viewer))
+        return self.access.menu(viewer).page(path, cursor, size, self.visibility.hidden(viewer))
 
     def browse(
         self, path: str = "", cursor: str = "", size: int = pages.PAGE_TOOLS, viewer: Viewer = LOCAL_USER
@@ -251,15 +240,15 @@ class Gateway:
             CursorError: The cursor is none of ours.
         """
         self.mediation.opened(path)
-        return self._menu.browse(path, cursor, size, self.visibility.hidden(viewer))
+        return self.access.menu(viewer).browse(path, cursor, size, self.visibility.hidden(viewer))
 
-    def index(self) -> str:
+    def index(self, viewer: Viewer = LOCAL_USER) -> str:
         """The capability index: what categories there are and how many tools they hold."""
-        return self._menu.index()
+        return self.access.menu(viewer).index()
 
-    def overview(self) -> str:
+    def overview(self, viewer: Viewer = LOCAL_USER) -> str:
         """What maitred is, what stands behind it, and how to go on, in at most 500 tokens."""
-        return self._menu.overview()
+        return self.access.menu(viewer).overview()
 
     def info(self, names: Sequence[str], detail: Detail = "brief", viewer: Viewer = LOCAL_USER) -> InfoAnswer:
         """T3 in full, or in brief: details of some tools by published or raw name.
@@ -268,7 +257,7 @@ class Gateway:
             ToolNotFoundError: None of the names is known.
             ToolWithheldError: Nor can be, since their server is not known yet.
         """
-        answer = self._menu.info(names, detail, partial(self._why_not, viewer=viewer))
+        answer = self.access.menu(viewer).info(names, detail, partial(self._why_not, viewer=viewer))
         self.mediation.needed(tool.server for tool in answer.tools)
         return answer
 
@@ -277,15 +266,15 @@ class Gateway:
         return self._menu.to_json(tool, self._why_not(tool, viewer))
 
     def _why_not(self, tool: Tool, viewer: Viewer) -> str:
-        return HIDDEN if is_hidden(tool) else self.visibility.why_hidden(tool, viewer)
+        return why_hidden(tool) or self.visibility.why_hidden(tool, viewer)
 
-    def find(self, name: str) -> Tool:
+    def find(self, name: str, viewer: Viewer = LOCAL_USER) -> Tool:
         """A tool by its published name, or by its raw name where only one server has it.
 
         Raises:
             ToolNotFoundError: No tool, or more than one, has this name.
         """
-        return self._menu.find(name)
+        return self.access.menu(viewer).find(name)
 
     # --- search -------------------------------------------------------------------------------------------
 
@@ -349,6 +338,8 @@ class Gateway:
         Raises:
             ToolNotFoundError: There is no such tool; the text names the nearest.
             ToolWithheldError: It exists but cannot be called now; the text says why.
+            NotAllowedError: Whoever asks may not call it.
+            BusyError: They have called too often, or too much at once.
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
@@ -374,17 +365,10 @@ class Gateway:
 
     # --- resources and prompts of the servers -------------------------------------------------------------
 
-    @property
-    def offers(self) -> Offers:
+    def offers(self, viewer: Viewer = LOCAL_USER) -> Offers:
         """Resources, templates and prompts of the servers."""
-        return self._offers
+        return self.access.portion(viewer).offers
 
-    def offers_of(self, kind: OfferKind) -> Sequence[Offer]:
+    def offers_of(self, kind: OfferKind, viewer: Viewer = LOCAL_USER) -> Sequence[Offer]:
         """The offers of a kind, by published name."""
-        return self._offers.list(kind)
-
-
-def _shown(settings: Settings) -> object:
-    """What of the settings decides what clients are shown."""
-    enabled = {name: spec.enabled for name, spec in settings.servers.items()}
-    return settings.disclosure, enabled, settings.categories, settings.tools, settings.visibility
+        return self.offers(viewer).list(kind)

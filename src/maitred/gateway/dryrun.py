@@ -22,6 +22,7 @@ from maitred.execution.chain.plain import reason
 from maitred.gateway.calls import Calls
 from maitred.gateway.context import Context
 from maitred.gateway.saved import read_saved
+from maitred.model.principals import Viewer
 
 _MOST_FAULTS = 10
 _NAME_CHARS = 200
@@ -48,7 +49,7 @@ class DryRun:
         context: Context,
         calls: Calls,
         *,
-        named: Callable[[str], str],
+        named: Callable[[str, Viewer], str],
         limits: Callable[[], ChainLimits],
     ) -> None:
         self._limits = limits
@@ -56,14 +57,14 @@ class DryRun:
         self._calls = calls
         self._named = named
 
-    async def of_calls(self, form: DirectCalls) -> Sequence[ChainFault]:
-        """The first faults of calls that are written down."""
+    async def of_calls(self, form: DirectCalls, viewer: Viewer) -> Sequence[ChainFault]:
+        """The first faults of calls that are written down, for somebody who is to make them."""
         count, most_calls = len(form.calls), self._limits().calls
         if count > most_calls:
             message = f"A chain may make {most_calls:,} calls; here are {count:,}."
             return [ChainFault(kind="calls", message=message)]
         numbered = enumerate(form.calls, 1)
-        return await self._faults(
+        written = (
             _Written(
                 tool=call.tool,
                 arguments=call.arguments,
@@ -71,23 +72,26 @@ class DryRun:
             )
             for place, call in numbered
         )
+        return await self._faults(written, viewer)
 
-    async def of_program(self, program: ChainProgram, found: Sequence[ChainFault]) -> Sequence[ChainFault]:
+    async def of_program(
+        self, program: ChainProgram, found: Sequence[ChainFault], viewer: Viewer
+    ) -> Sequence[ChainFault]:
         """The faults that the engine found, and those of calls by name, by line.
 
         The program is read only if the engine could read it.
         """
         if any(fault.kind != "type" for fault in found):
             return found
-        more = await self._faults(await to_thread.run_sync(lambda: list(_written(program.code))))
+        more = await self._faults(await to_thread.run_sync(lambda: list(_written(program.code))), viewer)
         return sorted([*found, *more], key=lambda fault: (fault.line, fault.column))
 
-    async def _faults(self, calls: Iterable[_Written]) -> Sequence[ChainFault]:
+    async def _faults(self, calls: Iterable[_Written], viewer: Viewer) -> Sequence[ChainFault]:
         faults: list[ChainFault] = []
         for call in calls:
             await anyio.lowlevel.checkpoint()
             try:
-                await self._look_at(call)
+                await self._look_at(call, viewer)
             except (MaitredError, TooBigError) as error:
                 kind, message = _told(error, call)
                 faults.append(ChainFault(kind=kind, message=message, line=call.line, column=call.column))
@@ -95,8 +99,8 @@ class DryRun:
                 break
         return faults
 
-    async def _look_at(self, call: _Written) -> None:
-        tool = await self._calls.found(self._named(call.tool))
+    async def _look_at(self, call: _Written, viewer: Viewer) -> None:
+        tool = await self._calls.found(self._named(call.tool, viewer), viewer)
         if self._context.is_saved(tool.server):
             await to_thread.run_sync(read_saved, self._context.spec(SAVED), tool.key.name)
         if call.arguments is not None:

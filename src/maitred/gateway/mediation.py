@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from maitred.catalog.mending import raw_tools
+from maitred.catalog.mending import mendable_tools, raw_tools
 from maitred.errors import ConfigError, PathNotFoundError
 from maitred.gateway.context import Context
 from maitred.gateway.enhancing import Enhancing
@@ -95,7 +95,7 @@ class Mediation:
             raw = raw_tools(snapshot, server)
             proven += [server] if await mender.prove(server, raw, snapshot) else []
             proposals = await mender.judged(server, raw, snapshot)
-            tools = snapshot.by_server.get(server, ())
+            tools = mendable_tools(snapshot, server)
             found += [ToolDiff(tool=t, proposal=p) for t, p in zip(tools, proposals, strict=True)]
         if proven:
             await self._context.keeper.remend(proven)

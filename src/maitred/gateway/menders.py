@@ -24,7 +24,7 @@ from maitred.mediation.community import UnreachableError, fetch_overrides
 from maitred.mediation.llm import LlmTransformer
 from maitred.mediation.memo import Memo, MemoStore
 from maitred.mediation.mender import Asked, MediatingMender, ThreadedRules
-from maitred.mediation.override_files import load_overrides
+from maitred.mediation.override_files import load_overrides, overrides_of
 from maitred.mediation.overrides import Overrides, OverrideTransformer
 from maitred.mediation.proof import Ranker
 from maitred.mediation.proofs import VERSION, Proofs
@@ -70,7 +70,7 @@ class Menders:
         """
         wanted = settings.mediation
         community, is_whole = await _community(settings)
-        files = [*_own(settings), *community]
+        files = [*_own(settings), *_of_manifests(settings), *community]
         asked = self._asked(wanted)
         transformers: list[Transformer] = [OverrideTransformer(*files)] if files else []
         if wanted.auto_enhance and wanted.rules:
@@ -128,6 +128,11 @@ def _own(settings: Settings) -> Sequence[Overrides]:
     path = overrides_path(settings)
     categories = [category.name for category in merged(settings.categories)]
     return [load_overrides(path, categories=categories)] if path else []
+
+
+def _of_manifests(settings: Settings) -> Sequence[Overrides]:
+    """What manifests say of their own tools; it was checked when they were registered."""
+    return [overrides_of(name, spec.overrides) for name, spec in settings.servers.items() if spec.overrides]
 
 
 async def _community(settings: Settings) -> tuple[Sequence[Overrides], bool]:

@@ -1,7 +1,6 @@
 """The menu as this gateway has it now: hot list, categories, pages of tools and servers, details of tools.
 
-Everything here is worked out once for a generation of the catalog and a set of visible servers, then kept;
-after that a page costs a look into a dictionary.
+Everything is worked out once for a generation of the catalog and a set of visible servers, and then kept.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -15,7 +14,7 @@ from maitred.disclosure.menu import Categories, CategoryLine, HotList, Page, Sum
 from maitred.disclosure.tiers import hot_list, popular
 from maitred.disclosure.types import parameters
 from maitred.errors import CursorError, MaitredError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
-from maitred.gateway.context import Context, is_hidden
+from maitred.gateway.context import Context, is_hidden, without_texts
 from maitred.model.tools import Tool, ToolKey
 
 T = TypeVar("T")
@@ -272,7 +271,7 @@ class Menu:
     # --- T3 -----------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Tool:
-        """A tool by its published name, or by its raw name where only one server has it.
+        """A tool by its published name, or by its raw name where only one has it that is not withheld.
 
         Raises:
             ToolNotFoundError: No tool, or more than one, has this name.
@@ -280,11 +279,12 @@ class Menu:
         snapshot = self._context.snapshot
         if tool := snapshot.by_name.get(name) or snapshot.formerly.get(name):
             return tool
-        same = [tool for tool in snapshot.tools if tool.key.name == name]
-        same = [tool for tool in same if self._context.is_enabled(tool.server)] or same
+        named = [tool for tool in snapshot.tools if tool.key.name == name]
+        free = [tool for tool in named if not tool.withheld]
+        same = [tool for tool in free or named if self._context.is_enabled(tool.server)] or free or named
         if len(same) == 1:
             return same[0]
-        nearest = [tool.name for tool in same[:3]] or self._nearest(name, snapshot)
+        nearest = [tool.name for tool in same[:3] if free] or self._nearest(name, snapshot)
         raise ToolNotFoundError(name, nearest=nearest)
 
     def info(
@@ -327,7 +327,7 @@ class Menu:
         self, tool: Tool, detail: Detail, budget_tokens: int = menu.FULL_TOKENS, why_not: str = ""
     ) -> str:
         """One tool, in a few lines or whole, with what stands in the way of calling it."""
-        snapshot = self._context.snapshot
+        snapshot, tool = self._context.snapshot, without_texts(tool)
         withheld = self._context.reason(tool.server) or why_not
         if detail == "full":
             text = views.full(snapshot, tool, budget_tokens - (_WHY_TOKENS + 10 if withheld else 0))
@@ -337,7 +337,7 @@ class Menu:
 
     def to_json(self, tool: Tool, why_not: str = "") -> Mapping[str, Any]:
         """Everything about one tool, for programs."""
-        snapshot = self._context.snapshot
+        snapshot, tool = self._context.snapshot, without_texts(tool)
         standing = snapshot.standings.get(tool.key)
         usage = standing.usage if standing else None
         return {

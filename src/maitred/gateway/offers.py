@@ -12,10 +12,18 @@ from typing import Any
 
 from maitred.backends.base import Connection
 from maitred.catalog.names import RESOURCES, resource_uri, split_resource_uri
-from maitred.errors import PromptNotFoundError, ResourceNotFoundError, ServerUnavailableError
+from maitred.errors import (
+    PromptNotFoundError,
+    ResourceNotFoundError,
+    ServerUnavailableError,
+    ToolWithheldError,
+)
+from maitred.execution.screening import Screen
 from maitred.execution.subscriptions import Subscriptions
+from maitred.gateway.auditing import Auditing
 from maitred.gateway.context import Context
 from maitred.model.offers import Offer, OfferKey, OfferKind
+from maitred.model.principals import LOCAL_USER, Viewer
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _OURS = "maitred://"
@@ -29,14 +37,19 @@ def is_ours(uri: str) -> bool:
 class Offers:
     """Lists and relays what servers offer besides tools."""
 
-    def __init__(self, context: Context, subscriptions: Subscriptions) -> None:
+    def __init__(
+        self, context: Context, subscriptions: Subscriptions, auditing: Auditing, screen: Screen
+    ) -> None:
         self._context = context
         self._subscriptions = subscriptions
+        self._auditing = auditing
+        self._screen = screen
 
     def list(self, kind: OfferKind) -> Sequence[Offer]:
         """The offers of a kind whose servers may be shown now, by published name."""
         visible = self._context.visible
-        return [o for o in self._context.snapshot.offers if o.key.kind == kind and o.server in visible]
+        offers = self._context.snapshot.offers
+        return [o for o in offers if o.key.kind == kind and o.server in visible and not o.withheld]
 
     # --- resources ----------------------------------------------------------------------------------------
 
@@ -45,21 +58,37 @@ class Offers:
 
         Raises:
             ResourceNotFoundError: No server, or more than one, can be meant.
+            ToolWithheldError: It may not be used now; the text says why.
         """
         if found := split_resource_uri(uri):
             if not self._context.is_enabled(found[0]):
                 raise ResourceNotFoundError(uri, hint=f"There is no server {found[0]!r}, or it is disabled.")
+            self._check(self._fitting(found[1], found[0]), found[1])
             return found
         if uri.startswith("maitred:"):
             raise ResourceNotFoundError(uri)
         listed = {o.server for o in self.list("resource") if o.key.key == uri}
         servers = listed or {o.server for o in self.list("template") if _matches(o.key.key, uri)}
+        self._check([o for o in self._fitting(uri) if not servers or o.server in servers], uri)
         if len(servers) != 1:
             several = f"Several servers have it; ask for one of them as {RESOURCES}SERVER/{uri}."
             raise ResourceNotFoundError(uri, hint=several if servers else "")
         return servers.pop(), uri
 
-    async def read(self, uri: str, also: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _fitting(self, uri: str, server: str = "") -> Sequence[Offer]:
+        """The resources of a URI, or else the templates that it fits, also withheld ones."""
+        offers = [o for o in self._context.snapshot.offers if o.server == server or not server]
+        exact = [o for o in offers if o.key.kind == "resource" and o.key.key == uri]
+        return exact or [o for o in offers if o.key.kind == "template" and _matches(o.key.key, uri)]
+
+    def _check(self, fitting: Sequence[Offer], uri: str) -> None:
+        """Whether a URI may be used: one that is not listed may, what is only withheld may not."""
+        if fitting and all(o.withheld for o in fitting):
+            raise ToolWithheldError(uri, f"it {fitting[0].withheld}", what="Resource")
+
+    async def read(
+        self, uri: str, also: Mapping[str, Any] | None = None, viewer: Viewer = LOCAL_USER
+    ) -> dict[str, Any]:
         """The result of `resources/read`, with the URIs that a client of ours can use.
 
         `also` are further parameters of the request, such as the answers to what a server asked for.
@@ -68,8 +97,12 @@ class Offers:
             ResourceNotFoundError: No server has it.
             ServerError: Its server cannot be reached, or answered with an error.
         """
-        server, inner = self.locate(uri)
-        result = await self._request(server, "resources/read", {**(also or {}), "uri": inner})
+        async with self._auditing.request("read", uri, viewer, also) as entry:
+            server, inner = self.locate(uri)
+            entry.means(server, inner)
+            result = await self._request(server, "resources/read", {**(also or {}), "uri": inner})
+            await entry.ended(result)
+        result = await self._screen.screened(result, server, kind="contents")
         contents = result.get("contents")
         if isinstance(contents, list) and uri != inner:
             result = result | {"contents": [_published(server, content) for content in contents]}
@@ -93,14 +126,21 @@ class Offers:
 
         Raises:
             PromptNotFoundError: There is none.
+            ToolWithheldError: It may not be used now; the text says why.
         """
         offer = self._context.snapshot.offers_by_name.get(("prompt", name))
         if offer is None or not self._context.is_enabled(offer.server):
             raise PromptNotFoundError(name)
+        if offer.withheld:
+            raise ToolWithheldError(name, f"it {offer.withheld}", what="Prompt")
         return offer
 
     async def get_prompt(
-        self, name: str, arguments: Mapping[str, Any], also: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        also: Mapping[str, Any] | None = None,
+        viewer: Viewer = LOCAL_USER,
     ) -> dict[str, Any]:
         """The result of `prompts/get`; `also` as with `read`.
 
@@ -108,12 +148,21 @@ class Offers:
             PromptNotFoundError: There is none of this name.
             ServerError: Its server cannot be reached, or answered with an error.
         """
-        offer = self.prompt(name)
-        params = {**(also or {}), "name": offer.key.key, "arguments": dict(arguments)}
-        return await self._request(offer.server, "prompts/get", params)
+        async with self._auditing.request("prompt", name, viewer, also, arguments) as entry:
+            offer = self.prompt(name)
+            entry.means(offer.server, offer.key.key)
+            params = {**(also or {}), "name": offer.key.key, "arguments": dict(arguments)}
+            result = await self._request(offer.server, "prompts/get", params)
+            await entry.ended(result)
+        return await self._screen.screened(result, offer.server, kind="messages")
 
     async def complete(
-        self, kind: OfferKind, name: str, argument: Mapping[str, Any], context: Mapping[str, Any] | None
+        self,
+        kind: OfferKind,
+        name: str,
+        argument: Mapping[str, Any],
+        context: Mapping[str, Any] | None,
+        viewer: Viewer = LOCAL_USER,
     ) -> dict[str, Any]:
         """The result of `completion/complete` for an argument of a prompt or a template of a server.
 
@@ -122,22 +171,31 @@ class Offers:
         Raises:
             PromptNotFoundError: There is no such prompt.
             ResourceNotFoundError: There is no such template.
+            ToolWithheldError: It may not be used now; the text says why.
             ServerError: The server cannot be reached, or answered with an error.
         """
+        async with self._auditing.request("complete", name, viewer, arguments=dict(argument)) as entry:
+            server, inner, ref = self._reference(kind, name)
+            entry.means(server, inner)
+            params: dict[str, Any] = {"ref": ref, "argument": dict(argument)}
+            if context:
+                params["context"] = dict(context)
+            result: dict[str, Any] = {"completion": {"values": []}}
+            async with self._context.pool.connection(server) as connection:
+                if connection.completes:
+                    result = await self._ask(connection, server, "completion/complete", params)
+            await entry.ended(result)
+        return await self._screen.screened(result, server, kind="completion")
+
+    def _reference(self, kind: OfferKind, name: str) -> tuple[str, str, dict[str, str]]:
+        """The server of a prompt or a template, its name there, and the reference to it for a request."""
         if kind == "prompt":
             offer = self.prompt(name)
-            ref = {"type": "ref/prompt", "name": offer.key.key}
-            server = offer.server
-        else:
-            server, inner = self.locate(name)
-            ref = {"type": "ref/resource", "uri": inner}
-        params: dict[str, Any] = {"ref": ref, "argument": dict(argument)}
-        if context:
-            params["context"] = dict(context)
-        async with self._context.pool.connection(server) as connection:
-            if not connection.completes:
-                return {"completion": {"values": []}}
-            return await self._ask(connection, server, "completion/complete", params)
+            return offer.server, offer.key.key, {"type": "ref/prompt", "name": offer.key.key}
+        server, inner = self.locate(name)
+        if not self._fitting(inner, server):
+            raise ResourceNotFoundError(name)
+        return server, inner, {"type": "ref/resource", "uri": inner}
 
     # --- relaying -----------------------------------------------------------------------------------------
 
@@ -151,7 +209,8 @@ class Offers:
         self, connection: Connection, server: str, method: str, params: Mapping[str, Any]
     ) -> dict[str, Any]:
         timeout_s = self._context.spec(server).timeouts.call_s
-        return await connection.request(method, params, timeout_s=timeout_s)
+        async with self._screen.errors():
+            return await connection.request(method, params, timeout_s=timeout_s)
 
     def published_uri(self, server: str, uri: str) -> str:
         """The URI by which a client knows a resource of a server."""

@@ -14,8 +14,13 @@ from maitred.disclosure.visibility import VisibilityTable
 from maitred.execution.cache import ResultCache
 from maitred.execution.chain.base import CagedSandbox
 from maitred.execution.results import ResultStore, Shortener
+from maitred.execution.screening import Screen
 from maitred.execution.subscriptions import Subscriptions
+from maitred.gateway.admission import Front, MakeNamesakes
+from maitred.gateway.auditing import Auditing
+from maitred.gateway.credentials import Credentials
 from maitred.gateway.events import Events
+from maitred.gateway.gatekeeper import Gatekeeper
 from maitred.gateway.use_cases import OpenWriter
 from maitred.mediation.mender import MediatingMender
 from maitred.search.engine import SearchEngine
@@ -34,7 +39,14 @@ class Parts:
     shortener: Shortener
     cache: ResultCache
     subscriptions: Subscriptions
+    credentials: Credentials
     events: Events
+    auditing: Auditing
+    screen: Screen
+    gatekeeper: Gatekeeper
+    make_front: Callable[[Settings], Front]
+    make_namesakes: MakeNamesakes
+    check_policy: Callable[[Settings], None]
     make_placer: Callable[[Settings], Placer]
     make_mender: Callable[[Settings], Awaitable[MediatingMender]]
     make_tables: Callable[[Settings], Mapping[str, VisibilityTable]]

@@ -4,22 +4,25 @@ A result could otherwise bring in tools that nobody has seen in a list, so the f
 unless `servers.<name>.result_tools` is set.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from maitred.backends.definitions import TOOLS_KEY
 from maitred.gateway.context import Context, is_hidden
 from maitred.gateway.expansion import Expansion
 from maitred.model.principals import Viewer
-from maitred.model.tools import Tool
+from maitred.model.tools import Tool, ToolKey
 
 
 class ResultTools:
-    """Looks at answers before they are passed on."""
+    """Looks at answers before they are passed on; `outside` are the tools that are not there for a viewer."""
 
-    def __init__(self, context: Context, expansion: Expansion) -> None:
+    def __init__(
+        self, context: Context, expansion: Expansion, outside: Callable[[Viewer], frozenset[ToolKey]]
+    ) -> None:
         self._context = context
         self._expansion = expansion
+        self._outside = outside
 
     async def taken(self, tool: Tool, viewer: Viewer, answer: dict[str, Any]) -> dict[str, Any]:
         """The answer with its tools as they are published, or without the field."""
@@ -34,7 +37,8 @@ class ResultTools:
         allowed = self._context.spec(tool.server).result_tools and not answer.get("isError")
         if not allowed or not isinstance(brought, list):
             return plain
-        keys = await self._context.keeper.bring(tool.server, brought)
+        brought_in = await self._context.keeper.bring(tool.server, brought)
+        keys = [key for key in brought_in if key not in self._outside(viewer)]
         self._expansion.disclose(viewer, keys)
         snapshot = self._context.snapshot
         found = [known for key in keys if (known := snapshot.by_key.get(key)) and not is_hidden(known)]

@@ -92,6 +92,8 @@ class _Connection:
     """What stands for a session: it lists, and never ends on its own."""
 
     facts = ServerFacts(era="stateless", title="Saved chains", instructions=_ABOUT)
+    title_as_sent = "Saved chains"
+    instructions_as_sent = _ABOUT
     completes = False
     subscribes = False
     alive = True

@@ -35,12 +35,20 @@ Scope = tuple[str, str]
 
 
 class Visibility:
-    """Answers for viewers; `changed` is called when what somebody may see might have become another set."""
+    """Answers for viewers; `changed` is called when what somebody may see might have become another set.
+
+    `outside` are the tools that are not there for a viewer at all.
+    """
 
     def __init__(
-        self, context: Context, *, now: Callable[[], datetime] = lambda: datetime.now().astimezone()
+        self,
+        context: Context,
+        outside: Callable[[Viewer], frozenset[ToolKey]],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now().astimezone(),
     ) -> None:
         self._context = context
+        self._outside = outside
         self._now = now
         self._tables: Mapping[str, VisibilityTable] = {}
         self._begun: Mapping[str, Facts] = {}
@@ -102,9 +110,11 @@ class Visibility:
         A connection of the handshake era is told when its lists change. In the stateless era lists must not
         change with calls, so they go by what stays: rules hide a tool there by era and roles alone.
         """
+        outside = self._outside(viewer)
         if not self._tables or self._context.settings.visibility.mode == "all":
-            return _NOTHING
-        return self._without(viewer, _visible if viewer.era == "handshake" else _listed)
+            return outside
+        hidden = self._without(viewer, _visible if viewer.era == "handshake" else _listed)
+        return hidden | outside if outside else hidden
 
     def why_hidden(self, tool: Tool, viewer: Viewer) -> str:
         """Why a tool makes no sense for a viewer now, and what to do; empty if it does."""
@@ -149,7 +159,8 @@ class Visibility:
         now = table.visible_set(names, self._moment(viewer, server))
         self.changed()  # even if as many are visible: reasons tell the facts
         opened = [snapshot.by_key[ToolKey(server=server, name=name)] for name in became_visible(before, now)]
-        return sorted(tool.name for tool in opened if not is_hidden(tool))
+        outside = self._outside(viewer)
+        return sorted(tool.name for tool in opened if not is_hidden(tool) and tool.key not in outside)
 
     async def keep_time(self) -> None:
         """Look anew at every full hour, where rules read the time; never returns."""

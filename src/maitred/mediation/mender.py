@@ -12,7 +12,7 @@ from typing import Final, Literal
 import structlog
 from anyio import to_thread
 
-from maitred.catalog.mending import Mended
+from maitred.catalog.mending import Mended, mendable_tools
 from maitred.catalog.snapshot import Snapshot
 from maitred.errors import StoreError
 from maitred.mediation.base import EnhancedTool, Middleware, RawTool, ToolContext, Transformer
@@ -162,7 +162,7 @@ class MediatingMender:
 
         Args:
             server: The server.
-            tools: Its tools, in the order of the snapshot.
+            tools: Its tools that are not withheld, in the order of the snapshot.
             snapshot: The catalog that they are of.
 
         Returns:
@@ -177,7 +177,7 @@ class MediatingMender:
                 server, *_world(drafts), lambda: self._neighbours(server, drafts, snapshot)
             )
             drafts = _judged(drafts, verdicts)
-        shown = snapshot.by_server.get(server, ())
+        shown = mendable_tools(snapshot, server)
         return self._hook is not None or not all(map(_is_shown, shown, drafts))
 
     async def judged(self, server: str, tools: Sequence[ServerTool], snapshot: Snapshot) -> list[Proposal]:

@@ -31,7 +31,7 @@ class Neighbourhood:
         self.snapshot = snapshot
         self._saying: defaultdict[str, list[int]] = defaultdict(list)
         for at, tool in enumerate(snapshot.tools):
-            for word in _words(tool.key.name, tool.title, tool.description):
+            for word in () if tool.withheld else _words(tool.key.name, tool.title, tool.description):
                 self._saying[word].append(at)
 
     def near(self, server: str, tools: Iterable[RawTool], most: int = MOST) -> list[RawTool]:

@@ -28,6 +28,7 @@ from maitred.config.document import Document, Keys, read_document
 from maitred.config.tags import check_tags
 from maitred.errors import ConfigError
 from maitred.mediation.overrides import TEXTS, Overrides, ToolOverride, types_of
+from maitred.model.tools import canonical
 
 MAX_BYTES = 1_000_000
 """How large a file of overrides may be."""
@@ -95,6 +96,16 @@ def parse_overrides(
     if check.faults:
         raise ConfigError(source, [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
     return Overrides(source=source, servers=servers)
+
+
+def overrides_of(server: str, written: Mapping[str, Any], *, categories: Collection[str] = ()) -> Overrides:
+    """The overrides for the tools of one server, as a manifest has them.
+
+    Raises:
+        ConfigError: They have faults; all are listed.
+    """
+    whole = canonical({_TOP: {server: written}})
+    return parse_overrides(Path("manifest.json"), whole, source=server, categories=categories)
 
 
 # --- checking ---------------------------------------------------------------------------------------------

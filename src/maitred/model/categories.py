@@ -1,7 +1,7 @@
 """Categories and tags as values: where a tool stands in the menu, who says so, and how surely."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 PlacedBy = Literal["", "rules", "mediation", "person"]
 WrittenBy = Literal["", "model", "mediation", "person"]
@@ -34,6 +34,10 @@ class Placement:
 
 
 UNPLACED = Placement()
+
+
+ANY_TOOL: Final = "*"
+"""The name under which a choice is for all tools of a server that have none of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,12 +21,14 @@ class Offer:
     """A resource, template or prompt as its server published it, its texts cleaned of deceiving characters.
 
     `name` is what maitred publishes: the namespaced URI, URI template or prompt name. `definition` holds the
-    fields as they came, still under the server's own name or URI.
+    fields as they came, still under the server's own name or URI. `withheld` is why admission lets nobody
+    list or use it, in words that go on from "it"; empty for one that is offered.
     """
 
     key: OfferKey
     name: str
     definition: Mapping[str, Any] = field(default_factory=dict)
+    withheld: str = ""
 
     @property
     def server(self) -> str:

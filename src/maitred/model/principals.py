@@ -3,26 +3,36 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-LOCAL: Final = "local"
-"""The principal who is not told apart: the user of this machine."""
+from maitred.model.access import LOCAL_GRANT, Grant
 
 ViewerEra = Literal["handshake", "stateless"]
+Surface = Literal["", "mcp", "http", "cli"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Viewer:
-    """A principal as one look at the tools finds them.
+    """A principal as one look at the tools finds them, with what they may do.
 
     In the handshake era a connection has a state of its own, and `connection` tells it from others; in the
     stateless era, where it is empty, all that a principal does counts together. `client` is the name that the
-    client gives itself, a claim and no proof.
+    client gives itself, a claim and no proof; `surface` is where it came in, empty for a program's own calls.
     """
 
-    principal: str
+    grant: Grant
     connection: str = ""
     client: str = ""
     era: ViewerEra = "stateless"
-    roles: tuple[str, ...] = ()
+    surface: Surface = ""
+
+    @property
+    def principal(self) -> str:
+        """Who it is."""
+        return self.grant.principal
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The role, as visibility rules read it."""
+        return (self.grant.role,)
 
     @property
     def scope(self) -> tuple[str, str]:
@@ -30,5 +40,5 @@ class Viewer:
         return self.principal, self.connection
 
 
-LOCAL_USER: Final = Viewer(principal=LOCAL, roles=("admin",))
+LOCAL_USER: Final = Viewer(grant=LOCAL_GRANT)
 """The user of this machine, who may do everything."""

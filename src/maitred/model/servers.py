@@ -8,9 +8,26 @@ from typing import Any, Final, Literal
 
 from maitred.model.tools import canonical, content_hash
 
-Transport = Literal["stdio", "http", "sse", "memory", "chain"]
+Transport = Literal["stdio", "http", "sse", "memory", "chain", "container"]
 EraChoice = Literal["auto", "handshake", "stateless"]
-_NOT_REACH: Final = frozenset({"enabled", "timeouts", "era", "cache_s", "visibility", "result_tools"})
+_NOT_REACH: Final = frozenset(
+    [
+        "enabled",
+        "timeouts",
+        "era",
+        "cache_s",
+        "visibility",
+        "result_tools",
+        "overrides",
+        "allowed_origins",
+        "withheld",
+        "registered",
+        "exempted",
+    ]
+)
+
+_NEWER: Final = ("image", "auth")
+"""Keys that count only where they are set, so that what older versions knew is known still."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +41,34 @@ class Timeouts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OAuth:
+    """How maitred presents itself where a server sends it to log in; what is empty is found out there.
+
+    `client_secret` may be a reference. `redirect_uri` is where the browser comes back to, a loopback address;
+    without a port a free one is taken. `issuer` is the authorization server that is expected.
+    """
+
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    client_metadata_url: str = ""
+    scopes: tuple[str, ...] = ()
+    redirect_uri: str = "http://127.0.0.1/callback"
+    issuer: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerSpec:
     """How to reach one server, as the operator wrote it; references such as `${TOKEN}` are not resolved.
 
     `visibility` is what was declared of its facts and rules, read by `maitred.disclosure.declared`;
-    `result_tools` says whether its results may bring tools.
+    `result_tools` says whether its results may bring tools. With `auth` a person logs in to it by OAuth.
+    `overrides`, which a manifest may have, are those of one server in a file of overrides; with
+    `allowed_origins` links in its results may lead nowhere else.
+
+    The operator did not write the last three; admission sets them. `withheld` is why it may not be used now,
+    in words that go on from its name; empty if it may. `registered` tells a server that came by a manifest
+    from one in the operator's own configuration; `exempted` are the networks, else forbidden, that a
+    registered http server may reach.
     """
 
     name: str
@@ -39,23 +79,35 @@ class ServerSpec:
     cwd: str = ""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    auth: OAuth | None = None
+    image: str = ""
     era: EraChoice = "auto"
     enabled: bool = True
     cache_s: float = 0.0
     result_tools: bool = False
     visibility: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    allowed_origins: tuple[str, ...] = ()
     timeouts: Timeouts = field(default_factory=Timeouts)
+    withheld: str = ""
+    registered: bool = False
+    exempted: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be started: neither switched off nor withheld."""
+        return self.enabled and not self.withheld
 
     @cached_property
     def fingerprint(self) -> str:
         """Changes when the server that the specification reaches may be another one."""
-        reach = {k: v for k, v in asdict(self).items() if k not in _NOT_REACH}
+        reach = {k: v for k, v in asdict(self).items() if k not in _NOT_REACH and (v or k not in _NEWER)}
         return content_hash(canonical(reach))
 
     @cached_property
     def run(self) -> "ServerSpec":
         """What of it decides how the server runs; what else changes needs no other connection."""
-        return replace(self, cache_s=0.0, result_tools=False, visibility={})
+        return replace(self, cache_s=0.0, result_tools=False, visibility={}, overrides={}, allowed_origins=())
 
     @property
     def target(self) -> str:
@@ -63,7 +115,7 @@ class ServerSpec:
         return (
             " ".join([self.command, *self.args])
             if self.transport == "stdio"
-            else self.url or "in this process"
+            else self.url or self.image or "in this process"
         )
 
 
@@ -103,7 +155,10 @@ class ServerFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerRecord:
-    """A server as the catalog knows it. `error` is why its last discovery failed, empty if it did not."""
+    """A server as the catalog knows it. `error` is why its last discovery failed, empty if it did not.
+
+    `judged_by` changes with all that decides which of its parts are withheld.
+    """
 
     name: str
     fingerprint: str
@@ -111,3 +166,4 @@ class ServerRecord:
     synced_at: str = ""
     error: str = ""
     notes: tuple[str, ...] = ()
+    judged_by: str = ""

@@ -67,7 +67,8 @@ class Tool:
 
     `input_hash` and `output_hash` name schemas in the snapshot (`""` when the server gave none);
     `cost_tokens` is what its whole definition costs a model that is given it (o200k); `use_cases` are phrases
-    in which a user would ask for it.
+    in which a user would ask for it. `withheld` is why admission lets nobody find or call it, in words that
+    go on from "it"; empty for one that is offered.
     """
 
     key: ToolKey
@@ -83,6 +84,7 @@ class Tool:
     use_cases: tuple[str, ...] = ()
     use_cases_by: WrittenBy = ""
     mending: Mending | None = None
+    withheld: str = ""
 
     @property
     def hashes(self) -> tuple[str, ...]:
@@ -122,7 +124,8 @@ class ToolCall:
 
     `input_responses`, `request_state` and `client_capabilities` belong to the stateless era's
     multi-round-trip requests and are relayed as they are; `meta` is the caller's `_meta` without the keys
-    that belong to its own connection.
+    that belong to its own connection. `request_id` is the id of the request that it is part of, if it came
+    with one.
     """
 
     name: str
@@ -131,6 +134,7 @@ class ToolCall:
     input_responses: Mapping[str, Any] | None = None
     request_state: str | None = None
     client_capabilities: Mapping[str, Any] | None = None
+    request_id: str = ""
 
 
 Band = Literal["strong", "fair", "weak", "none"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.model.tools import Band, Tool
+from maitred.model.tools import Band, Tool, ToolKey
 from maitred.search.base import Vectors
 
 Mode = Literal["hybrid", "lexical", "dense"]
@@ -21,7 +21,8 @@ FAIR: Final = 0.2
 class Filter:
     """What a search is limited to. `visible` are the servers whose tools may be shown to who asks.
 
-    A tool fits that stands in one of the `categories`, if any are given, and has all of the `tags`.
+    A tool fits that stands in one of the `categories`, if any are given, and has all of the `tags`. Tools
+    that are `outside` may not be shown either.
     """
 
     visible: frozenset[str]
@@ -29,6 +30,7 @@ class Filter:
     read_only: bool = False
     categories: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
+    outside: frozenset[ToolKey] = frozenset()
 
     @property
     def asks_placement(self) -> bool:

@@ -149,7 +149,8 @@ class HybridIndex:
             terms = query_terms(name)[:_MAX_TERMS]
             scores = self._lexical.search(terms, self._rows.capacity, misspelled=True).scores
             rows = np.argsort(-scores, kind="stable")[:_SPELLED]
-            tools = [self._rows.tools[row] for row in rows.tolist() if scores[row] > 0]
+            near = [self._rows.tools[row] for row in rows.tolist() if scores[row] > 0]
+            tools = [tool for tool in near if not tool.withheld]
         finally:
             self._lock.release()
         wanted = SequenceMatcher(b=normalised(name), autojunk=False)

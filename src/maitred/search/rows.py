@@ -53,7 +53,7 @@ class Rows:
             self._server_names.setdefault(normalised(tool.server), []).append(number)
         self._servers[row] = self._server_numbers[tool.server]
         self._read_only[row] = tool.read_only
-        self._hidden[row] = tool.mending is not None and tool.mending.hidden
+        self._hidden[row] = bool(tool.withheld) or (tool.mending is not None and tool.mending.hidden)
         for name in _names(tool):
             self._exact.setdefault(name, []).append(row)
         return row
@@ -89,6 +89,7 @@ class Rows:
         if wanted.asks_placement:
             kind = kind & self._placed(wanted)
         may = shown[servers] & ~self._hidden[: self.capacity]
+        may[[self._rows[key] for key in wanted.outside if key in self._rows]] = False
         return may & kind, fits[servers] & ~may & kind
 
     def _placed(self, wanted: Filter) -> Mask:

@@ -23,6 +23,7 @@ from mcp.server.lowlevel import Server
 from tests.execution.chain.attacks import ALL, filled
 from tests.gateway.rig import settings_of
 from tests.support.processes import named
+from tests.support.viewers import agent
 
 from maitred.config.settings import Chain, Search
 from maitred.execution.chain.answer import MAX_OUTPUT_SIZE
@@ -34,7 +35,6 @@ from maitred.execution.chain.base import (
 )
 from maitred.execution.chain.monty import MontySandbox
 from maitred.gateway import Gateway
-from maitred.model.principals import Viewer
 from maitred.wiring import open_gateway
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(170), pytest.mark.xdist_group("chain")]
@@ -156,14 +156,14 @@ def aimed(code: str, host: Host) -> str:
 async def at_gateway(gateway: Gateway, host: Host, code: str) -> str:
     begun = time.perf_counter()
     answer = await gateway.chains.run(
-        aimed(code, host), viewer=Viewer(principal="ann"), timeout_ms=int(LIMITS.wall_s * 1000)
+        aimed(code, host), viewer=agent("ann"), timeout_ms=int(LIMITS.wall_s * 1000)
     )
     took = time.perf_counter() - begun
     told = json.dumps(answer.to_result())
     wrong = complaint(host, told, answer.text + str(answer.fault), took)
     if len(answer.text) > MAX_OUTPUT_SIZE + 5_000:
         wrong += f"; the text has {len(answer.text)} characters"
-    after = await gateway.chains.run("return 6 * 7", viewer=Viewer(principal="ann"))
+    after = await gateway.chains.run("return 6 * 7", viewer=agent("ann"))
     return wrong if after.result == 42 else f"{wrong}; the next chain failed: {after.fault}"
 
 

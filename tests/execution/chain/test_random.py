@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp.server.lowlevel import Server
 from tests.gateway.rig import settings_of
+from tests.support.viewers import agent
 
 from maitred.config.settings import Search
 from maitred.disclosure.budget import estimate
 from maitred.execution.outline import compact
-from maitred.model.principals import Viewer
 from maitred.wiring import open_gateway
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("chain")]
@@ -111,7 +111,7 @@ async def test_random_programs_over_random_results_end_within_the_limit(tmp_path
         assert await gateway.settled(30)
         for code, answers, size in seen:
             notes.answers = list(answers)
-            answer = await gateway.chains.run(code, viewer=Viewer(principal="ann"), max_output_size=size)
+            answer = await gateway.chains.run(code, viewer=agent("ann"), max_output_size=size)
             told = answer.to_result()
             assert json.loads(json.dumps(told)) == told, code
             assert len(answer.details) <= size, code

@@ -7,12 +7,17 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from maitred.config.settings import Http
+from maitred.model.access import Refused
 from maitred.surfaces.http.guard import Guard
+
+
+async def nobody(_: str) -> Refused:
+    return Refused(reason="no token is known")
 
 
 def status(settings: Http, **headers: str) -> int:
     inner = Starlette(routes=[Route("/x", lambda _: PlainTextResponse("here"))])
-    client = TestClient(Guard(inner, settings))
+    client = TestClient(Guard(inner, settings, nobody))
     return client.get("/x", headers=headers).status_code
 
 
@@ -22,8 +27,9 @@ def status(settings: Http, **headers: str) -> int:
 )
 def test_a_gateway_answers_under_the_address_that_it_listens_on(address: str, host: str) -> None:
     """Loopback's other addresses, IPv6 in brackets, names in whatever case."""
-    assert status(Http(host=address), host=host) == 200
-    assert status(Http(host=address), host="evil.example") == 421
+    settings = Http(host=address, token="t")
+    assert status(settings, host=host, authorization="Bearer t") == 200
+    assert status(settings, host="evil.example", authorization="Bearer t") == 421
 
 
 def test_pages_of_other_origins_are_refused_also_where_any_host_is_served() -> None:

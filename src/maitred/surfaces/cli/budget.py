@@ -9,6 +9,7 @@ from maitred.config.settings import Settings
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
+    acting,
     err,
     known_gateway,
     out,
@@ -31,6 +32,7 @@ def register(app: typer.Typer) -> None:
 def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Measure every answer of the menu in tokens (o200k); exits with 1 when one is over its limit."""
     settings = settings_of(config)
+    acting(settings, "watch")
     found = run(lambda: _measured(settings))
     over = [one for one in found if not one.ok]
     if as_json:

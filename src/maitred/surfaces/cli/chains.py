@@ -10,12 +10,13 @@ from rich.text import Text
 from maitred.config.saving import save_chain, unsave_chain
 from maitred.config.settings import SAVED, Settings
 from maitred.errors import ConfigError
-from maitred.model.principals import LOCAL_USER
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
+    acting,
     config_path,
     known_gateway,
+    may_configure,
     out,
     print_json,
     run,
@@ -53,11 +54,14 @@ def chain(
     """Run a program that calls tools and print its answer; exits with 1 when it failed."""
     code = _decoded("-", sys.stdin.buffer.read()) if file == "-" else _text(Path(file))
 
+    settings = settings_of(config)
+    viewer = acting(settings, "call")
+
     async def go() -> "ChainAnswer":
-        async with known_gateway(settings_of(config)) as gateway:
+        async with known_gateway(settings) as gateway:
             return await gateway.chains.run(
                 code,
-                viewer=LOCAL_USER,
+                viewer=viewer,
                 timeout_ms=timeout_ms,
                 max_output_size=max_output_size,
                 dry_run=dry_run,
@@ -87,8 +91,12 @@ def chains(
 ) -> None:
     """List saved chains; `add` saves a reviewed one as a tool, `remove` takes it out again."""
     if action == "list":
-        _list(settings_of(config), as_json=as_json)
-    elif action == "add":
+        settings = settings_of(config)
+        acting(settings, "watch")
+        _list(settings, as_json=as_json)
+        return
+    may_configure(config)
+    if action == "add":
         _add(config_path(config), name, file, replace=replace)
     else:
         unsave_chain(config_path(config), name)

@@ -3,12 +3,14 @@
 import gc
 import json
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import anyio
 import structlog
@@ -19,8 +21,10 @@ from rich.text import Text
 
 from maitred.config.load import default_path, load
 from maitred.config.settings import Settings
-from maitred.errors import ConfigError, MaitredError
-from maitred.wiring import open_gateway, plainly
+from maitred.errors import ConfigError, MaitredError, NotAllowedError
+from maitred.model.access import Ability, Grant, refusal
+from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.wiring import make_grants, open_gateway, plainly
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -35,6 +39,9 @@ ConfigOption = Annotated[
     typer.Option("--config", "-c", help="Configuration file: maitred.yaml or a client's mcpServers JSON."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
+"""The variable with the token as whose bearer commands act."""
 
 _DISCOVERY_S = 600.0
 _SHOW_AFTER_S = 0.5
@@ -63,6 +70,50 @@ def check_servers(settings: Settings, names: Iterable[str]) -> None:
 def settings_of(given: Path | None) -> Settings:
     """Load the configuration of a command."""
     return load(config_path(given))
+
+
+def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
+    """Who a command acts for: the user of this machine, or the bearer of a token that was set.
+
+    It is asked once, before the command's coroutine runs; whoever does not have the abilities is refused.
+
+    Raises:
+        ConfigError: The token is not valid.
+        NotAllowedError: An ability is missing.
+    """
+    viewer = LOCAL_USER
+    if token := token or _token_of_environment():
+        grant = anyio.run(make_grants(settings).grant_of, token)
+        if not isinstance(grant, Grant):
+            raise ConfigError(AS_TOKEN, [grant.reason])
+        viewer = Viewer(grant=grant)
+    for ability in abilities:
+        if why := refusal(viewer.grant, ability):
+            raise NotAllowedError(why)
+    return replace(viewer, surface="cli")
+
+
+def _token_of_environment() -> str:
+    """The token that a command is to be for; one that is set and empty was meant to be one.
+
+    Raises:
+        ConfigError: It is empty.
+    """
+    token = os.environ.get(AS_TOKEN)
+    if token == "":
+        raise ConfigError(AS_TOKEN, ["is set and empty; unset it, or give a token"])
+    return token or ""
+
+
+def may_configure(given: Path | None) -> None:
+    """Refuse who may not change the configuration; the file need not be there yet.
+
+    Raises:
+        ConfigError: A token is set that is not valid.
+        NotAllowedError: Its bearer may not change the configuration.
+    """
+    if _token_of_environment():
+        acting(settings_of(given), "configure")
 
 
 def run(function: Callable[[], Awaitable[T]]) -> T:
@@ -109,6 +160,7 @@ def set_up_logging(*, verbose: bool) -> None:
     """Log to standard error; standard output belongs to results, or to the protocol."""
     level = logging.DEBUG if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it logs answers that may hold tokens
     if not verbose:  # the SDK and the HTTP server log what we report in our own words
         for name in ("mcp", "client", "server", "uvicorn", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

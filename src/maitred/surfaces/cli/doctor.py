@@ -14,6 +14,7 @@ from maitred.search.found import Semantics
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
+    acting,
     check_servers,
     err,
     out,
@@ -35,6 +36,7 @@ _ADVICE = (
     ("was not ready within", "raise `start_timeout_s` of the server if it is slow the first time"),
     ("exited with code", "its last words stand above; run its command by hand to see more"),
     ("answered HTTP 401", "set `headers: {Authorization: Bearer ${TOKEN}}`"),
+    ("run `maitred login", "log in as it says; docs/oauth.md tells more"),
 )
 
 
@@ -50,7 +52,7 @@ def doctor(
 ) -> None:
     """Check the configuration, start every enabled server, and advise; exits with 1 if anything is wrong."""
     settings = settings_of(config)
-    check_servers(settings, servers or [])
+    acting(settings, "watch")
     findings, semantics, cage, elapsed_s = run(lambda: _examine(settings, servers or []))
     if as_json:
         print_json(
@@ -77,7 +79,8 @@ async def _examine(
 ) -> tuple[list[dict[str, Any]], Semantics, str, float]:
     """Start the servers (all enabled ones by default); what was found of each, of search, of chains' cage."""
     async with open_gateway(settings, asks_models=False) as gateway:
-        wanted = names or [name for name, spec in settings.servers.items() if spec.enabled]
+        check_servers(gateway.settings, names)  # those that are registered, too
+        wanted = names or [name for name, spec in gateway.settings.servers.items() if spec.usable]
         started = time.perf_counter()
         with err.status(f"starting {len(wanted)} servers …"):
             reports = await gateway.sync(wanted)

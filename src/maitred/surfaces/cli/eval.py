@@ -16,9 +16,11 @@ from maitred.errors import ConfigError
 from maitred.evaluation.categories import BANDS, Verdict, judge, read_labels
 from maitred.evaluation.runner import MAX_K, Cost, Evaluation, Quality, Silence, evaluate
 from maitred.evaluation.sets import Split, read_queries, read_tools, set_name, take
+from maitred.surfaces.cli import eval_poison
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
+    acting,
     check_servers,
     err,
     known_gateway,
@@ -46,6 +48,7 @@ eval_app = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    eval_poison.register(eval_app)
     app.add_typer(eval_app, name="eval")
 
 
@@ -92,7 +95,7 @@ def self_command(
 ) -> None:
     """Find the tools of your own catalog that are hard to find or easily confused, and what to change."""
     settings = settings_of(config)
-    check_servers(settings, [server] if server else [])
+    acting(settings, "watch")
     found = run(lambda: _check(settings, server))
     if as_json:
         print_json(_check_json(found))
@@ -114,6 +117,7 @@ def categories_command(
     """Judge the categories of your tools by labels that a person gave."""
     known = read_labels(labels)
     settings = settings_of(config)
+    acting(settings, "watch")
 
     async def go() -> Verdict:
         async with known_gateway(settings) as gateway:
@@ -175,6 +179,7 @@ async def _check(settings: Settings, server: str) -> "SelfCheck":
     from maitred.evaluation.selfcheck import check  # noqa: PLC0415  # brings the gateway, see above
 
     async with known_gateway(settings) as gateway:
+        check_servers(gateway.settings, [server] if server else [])  # those that are registered, too
         count = len([t for t in gateway.visible_tools() if not server or t.server == server])
         with _progress("asking for each tool", count) as advance:
             return await check(gateway, server, advance)

@@ -15,11 +15,13 @@ from maitred.config.choices import set_choice, unset_choice
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError
 from maitred.llm import plain
+from maitred.model.principals import Viewer
 from maitred.model.tools import ToolKey
 from maitred.surfaces.cli.common import (
     COLUMNS,
     ConfigOption,
     JsonOption,
+    acting,
     check_servers,
     config_path,
     err,
@@ -30,6 +32,7 @@ from maitred.surfaces.cli.common import (
     settings_of,
 )
 from maitred.surfaces.cli.tables import counted, make_table, print_table
+from maitred.wiring import open_auditing
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -74,12 +77,13 @@ def mediate(
 ) -> None:
     """Show what mediation makes of tools; --accept and --reject write your choice into the configuration."""
     settings = settings_of(config)
+    viewer = acting(settings, "operate" if accept or reject or unset or ask else "watch")
     if accept or reject or unset:
         if servers or diff or ask or as_json:
             raise ConfigError("maitred mediate", ["--accept, --reject and --unset stand alone"])
-        _choose(settings, config_path(config), {"accept": accept or [], "reject": reject or []}, unset or [])
+        chosen = {"accept": accept or [], "reject": reject or []}
+        _choose(settings, config_path(config), viewer, chosen, unset or [])
         return
-    check_servers(settings, servers or [])
     found, costs = run(lambda: _look(settings, servers or [], ask=ask))
     if as_json:
         print_json({"tools": [one.to_json() for one in found], **costs})
@@ -99,6 +103,7 @@ async def _look(
 ) -> tuple[Sequence["ToolDiff"], dict[str, Any]]:
     """What is proposed, and what the language model would cost (`estimate`) and did cost (`spent`)."""
     async with known_gateway(settings) as gateway:
+        check_servers(gateway.settings, servers)  # those that are registered, too
         mediation = gateway.mediation
         estimate = await mediation.estimate(servers)
         spent = await _ask(gateway, servers) if ask else None
@@ -197,13 +202,19 @@ def _place(rank: int) -> str:
 
 
 def _choose(
-    settings: Settings, path: Path, chosen: Mapping[str, Sequence[str]], unset: Sequence[str]
+    settings: Settings,
+    path: Path,
+    viewer: Viewer,
+    chosen: Mapping[str, Sequence[str]],
+    unset: Sequence[str],
 ) -> None:
     """Write choices into the configuration file, once all tools are known to exist."""
     names = [*chosen["accept"], *chosen["reject"], *unset]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ConfigError("maitred mediate", [f"{name!r} is chosen more than once" for name in twice])
     keys = dict(zip(names, run(lambda: _keys(settings, names)), strict=True))
+    acts = [(choice, keys[name]) for choice in chosen for name in chosen[choice]]
+    run(lambda: _record(settings, viewer, [*acts, *(("unset", keys[name]) for name in unset)]))
     for choice in ("accept", "reject"):
         for name in chosen[choice]:
             set_choice(path, keys[name], "mending", choice)
@@ -212,6 +223,13 @@ def _choose(
         was = unset_choice(path, keys[name], "mending")
         said = f"Took the choice for {name} out of {path}." if was else f"Nothing was chosen for {name}."
         out.print(Text(said))
+
+
+async def _record(settings: Settings, viewer: Viewer, acts: Sequence[tuple[str, ToolKey]]) -> None:
+    """Write into the audit trail what is about to be chosen."""
+    async with open_auditing(settings) as auditing:
+        for choice, key in acts:
+            await auditing.record(viewer, f"mediation.{choice}", server=key.server, tool=key.name)
 
 
 async def _keys(settings: Settings, names: Sequence[str]) -> Sequence[ToolKey]:

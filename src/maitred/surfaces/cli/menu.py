@@ -14,11 +14,13 @@ from maitred.config.choices import set_choice, unset_choice
 from maitred.config.settings import Settings
 from maitred.config.vocabulary import merged
 from maitred.errors import ConfigError
+from maitred.model.principals import LOCAL_USER, Viewer
 from maitred.model.tools import Tool
 from maitred.surfaces.cli.common import (
     COLUMNS,
     ConfigOption,
     JsonOption,
+    acting,
     config_path,
     err,
     known_gateway,
@@ -52,11 +54,13 @@ def menu(
     as_json: JsonOption = False,
 ) -> None:
     """Print a page of the menu as agents read it."""
+    settings = settings_of(config)
+    viewer = acting(settings, "see")
 
     async def go() -> Any:
-        async with known_gateway(settings_of(config)) as gateway:
-            page = gateway.browse(path, cursor, page_size)  # a wrong path is an error with JSON too
-            return _page_json(gateway, path.strip("/"), cursor, page_size) if as_json else page.text
+        async with known_gateway(settings) as gateway:
+            page = gateway.browse(path, cursor, page_size, viewer)  # a wrong path is an error with JSON too
+            return _page_json(gateway, path.strip("/"), cursor, page_size, viewer) if as_json else page.text
 
     found = run(go)
     if as_json:
@@ -65,15 +69,16 @@ def menu(
         typer.echo(found)
 
 
-def _page_json(gateway: "Gateway", path: str, cursor: str, size: int) -> Any:
+def _page_json(gateway: "Gateway", path: str, cursor: str, size: int, viewer: Viewer) -> Any:
     """T0 and T1, T1 alone, all servers, or a page of T2 with the cursor of the next."""
     if not path:
-        return {"T0": gateway.hot().to_json(), "T1": gateway.categories().to_json()}
+        return {"T0": gateway.hot(viewer).to_json(), "T1": gateway.categories(viewer).to_json()}
     if path == "categories":
-        return gateway.categories().to_json()
+        return gateway.categories(viewer).to_json()
     if path == "servers":
-        return {"servers": [server.to_json() for server in gateway.servers()]}
-    page = gateway.page(path, cursor, size)
+        servers = gateway.access.portion(viewer).context.servers()
+        return {"servers": [server.to_json() for server in servers]}
+    page = gateway.page(path, cursor, size, viewer)
     end = page.start + len(page.tools)
     return page.to_json() | {"cursor": page.cursor_at(len(page.tools)) if end < page.total else ""}
 
@@ -96,6 +101,7 @@ def categories(
 ) -> None:
     """Show the categories and what stands in them, or where tools stand; --set and --unset move tools."""
     settings = settings_of(config)
+    viewer = acting(settings, "operate" if write_use_cases else "configure" if choose or unset else "see")
     if write_use_cases:
         out.print(
             f"Use cases were written for {counted(run(lambda: _write_use_cases(settings, server)), 'tool')}."
@@ -105,9 +111,9 @@ def categories(
         _choose(settings, config_path(config), choose or [], unset or [])
         return
     if of:
-        _show_tools(run(lambda: _tools(settings, of)), as_json=as_json)
+        _show_tools(run(lambda: _tools(settings, of, viewer)), as_json=as_json)
     else:
-        found, counts = run(lambda: _categories(settings))
+        found, counts = run(lambda: _categories(settings, viewer))
         _show_categories(found, counts if tags else None, as_json=as_json)
 
 
@@ -129,21 +135,22 @@ def _show_categories(found: dict[str, Any], counts: list[tuple[str, int]] | None
     out.print(f"{counted(found['tools'], 'tool')} on {counted(found['servers'], 'server')}")
 
 
-async def _categories(settings: Settings) -> tuple[dict[str, Any], list[tuple[str, int]]]:
+async def _categories(settings: Settings, viewer: Viewer) -> tuple[dict[str, Any], list[tuple[str, int]]]:
     """All categories that hold tools, and the tags with the most used first."""
     async with known_gateway(settings) as gateway:
-        found = gateway.categories()
+        found = gateway.categories(viewer)
         lines = [line.to_json() for line in found.lines]
-        tags = Counter(tag for tool in gateway.visible_tools() for tag in tool.placement.tags)
+        tools = gateway.access.portion(viewer).context.visible_tools()
+        tags = Counter(tag for tool in tools for tag in tool.placement.tags)
     ordered = sorted(tags.items(), key=lambda item: (-item[1], item[0]))
     return {"categories": lines, "tools": found.tools, "servers": found.servers}, ordered
 
 
 async def _write_use_cases(settings: Settings, server: str) -> int:
     """Ask the model, with a bar that shows how far it is."""
-    if server and server not in settings.servers:
-        raise ConfigError("--server", [f"there is no server {server!r} in {settings.source}"])
     async with known_gateway(settings) as gateway:
+        if server and server not in gateway.settings.servers:
+            raise ConfigError("--server", [f"there is no server {server!r} in {settings.source}"])
         with Progress(*COLUMNS, console=err, transient=True) as bars:
             task = bars.add_task("writing use cases", total=None)
 
@@ -153,10 +160,10 @@ async def _write_use_cases(settings: Settings, server: str) -> int:
             return await gateway.use_cases.write(server, progress=tell)
 
 
-async def _tools(settings: Settings, names: Sequence[str]) -> list[Tool]:
+async def _tools(settings: Settings, names: Sequence[str], viewer: Viewer) -> list[Tool]:
     async with known_gateway(settings) as gateway:
         await gateway.warm()  # unknown names are answered with the nearest, by the index
-        return [gateway.find(name) for name in names]
+        return [gateway.find(name, viewer) for name in names]
 
 
 def _show_tools(tools: Sequence[Tool], *, as_json: bool) -> None:
@@ -202,7 +209,7 @@ def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequen
             faults.append(f"{category!r} is no category; {hint}")
     if faults:
         raise ConfigError("--set", faults)
-    tools = run(lambda: _tools(settings, [*(name for name, _ in pairs), *unset]))
+    tools = run(lambda: _tools(settings, [*(name for name, _ in pairs), *unset], LOCAL_USER))
     for tool, (_, category) in zip(tools, pairs, strict=False):
         set_choice(path, tool.key, "category", category)
         out.print(Text(f"Put {tool.name} into {category}, in {path}."))

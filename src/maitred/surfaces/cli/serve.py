@@ -14,7 +14,9 @@ from maitred.config.interpolate import UnresolvedReferenceError, resolve
 from maitred.config.load import with_http
 from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
-from maitred.surfaces.cli.common import ConfigOption, err, run, settings_of
+from maitred.model.principals import Viewer
+from maitred.surfaces.cli.common import AS_TOKEN, ConfigOption, acting, err, run, settings_of
+from maitred.surfaces.manifests import follow_manifests
 from maitred.wiring import follow_settings, open_gateway
 
 if TYPE_CHECKING:  # the SDK takes a second to import, which `--help` need not wait for
@@ -39,14 +41,23 @@ def serve(
     token: Annotated[
         str | None, typer.Option(help="Bearer token that clients must send (http).", envvar="MAITRED_TOKEN")
     ] = None,
+    as_token: Annotated[
+        str | None,
+        typer.Option(
+            help="Token of `maitred tokens`, whose bearer the client is then (stdio).", envvar=AS_TOKEN
+        ),
+    ] = None,
 ) -> None:
     """Serve all configured servers to MCP clients as one."""
     settings = with_http(settings_of(config), host=host, port=port, token=token)
+    if as_token == "":
+        raise ConfigError("--as-token", ["is empty; leave it out, or give a token"])
+    viewer = acting(settings, "configure" if transport == "http" else "see", token=as_token or "")
     if transport == "http":  # over stdio no token is needed, so none has to be set
         if token is None:
             settings = with_http(settings, token=_resolved(settings))
         check_address(settings.http)
-    run(lambda: _serve(settings, transport))
+    run(lambda: _serve(settings, transport, viewer))
 
 
 def _resolved(settings: Settings) -> str:
@@ -57,7 +68,7 @@ def _resolved(settings: Settings) -> str:
         raise ConfigError(str(settings.source), [f"http.token: {error}"]) from error
 
 
-async def _serve(settings: Settings, transport: Transport) -> None:
+async def _serve(settings: Settings, transport: Transport, viewer: Viewer) -> None:
     gc.disable()  # until all is loaded
     from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415  # the SDK takes a second to import
     from maitred.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
@@ -67,10 +78,11 @@ async def _serve(settings: Settings, transport: Transport) -> None:
         await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
         async with open_gateway(settings) as gateway:
             tasks.start_soon(follow_settings, gateway, settings)
+            tasks.start_soon(follow_manifests, gateway)
             gc.freeze()  # what was loaded stays; it need not be looked through again and again
             gc.enable()
             tasks.start_soon(_warm, gateway.warm)
-            surface = McpSurface(gateway)
+            surface = McpSurface(gateway, viewer=viewer)
             if transport == "stdio":
                 await serve_stdio(surface)
             else:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +17,10 @@ from maitred.errors import ConfigError
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
+    acting,
     config_path,
     known_gateway,
+    may_configure,
     out,
     print_json,
     run,
@@ -47,6 +50,7 @@ def add(
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite a server of this name.")] = False,
 ) -> None:
     """Add a server to the configuration. A running gateway takes it over at once."""
+    may_configure(config)
     entry: dict[str, Any] = {}
     if command:
         entry |= {"command": command[0]} | ({"args": command[1:]} if command[1:] else {})
@@ -64,6 +68,7 @@ def remove(
     name: Annotated[str, typer.Argument(help="Name of the server.")], config: ConfigOption = None
 ) -> None:
     """Remove a server from the configuration. A running gateway stops it at once."""
+    may_configure(config)
     path = config_path(config)
     remove_server(path, name)
     out.print(Text(f"Removed {name!r} from {path}."))
@@ -71,10 +76,12 @@ def remove(
 
 def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the configured servers with what is known of them."""
+    settings = settings_of(config)
+    viewer = acting(settings, "see")
 
     async def go() -> None:
-        async with known_gateway(settings_of(config)) as gateway:
-            servers = gateway.servers()
+        async with known_gateway(settings) as gateway:
+            servers = gateway.access.portion(viewer).context.servers()
             mode = gateway.mode()
         if as_json:
             print_json({"mode": mode, "servers": [server.to_json() for server in servers]})
@@ -116,13 +123,8 @@ def import_servers(
     as_json: JsonOption = False,
 ) -> None:
     """Import the servers that other clients on this machine use; their files are not changed."""
-    found = discover(
-        home=Path.home(),
-        cwd=Path.cwd(),
-        environ=os.environ,
-        platform=sys.platform,
-        clients=client or CLIENTS,
-    )
+    may_configure(config)
+    found = _discovered(client or CLIENTS)
     path = config_path(config)
     known = set(load(path).servers) if path.exists() else set()
     if as_json:
@@ -141,6 +143,12 @@ def import_servers(
     if not as_json:
         imported = ", ".join(one.name for one in chosen)
         out.print(Text(f"Imported {imported} into {path}." if chosen else "Nothing imported."))
+
+
+def _discovered(clients: Collection[str]) -> Discovery:
+    return discover(
+        home=Path.home(), cwd=Path.cwd(), environ=os.environ, platform=sys.platform, clients=clients
+    )
 
 
 def _show(found: Discovery, known: set[str]) -> None:

@@ -11,6 +11,7 @@ from maitred.model.usage import Level, Standing, Usage
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
+    acting,
     known_gateway,
     out,
     print_json,
@@ -39,9 +40,11 @@ def stats(
     as_json: JsonOption = False,
 ) -> None:
     """Show how tools were used and what finding them cost, from what all gateways on the catalog counted."""
+    settings = settings_of(config)
+    acting(settings, "watch")
 
     async def go() -> Any:
-        async with known_gateway(settings_of(config)) as gateway:
+        async with known_gateway(settings) as gateway:
             return await gateway.stats(days)
 
     found = run(go)
@@ -95,9 +98,11 @@ def tiers(
     as_json: JsonOption = False,
 ) -> None:
     """Show the tools by tier, with the score and the figures it comes from; `update` computes them now."""
+    settings = settings_of(config)
+    acting(settings, "operate" if action == "update" else "watch")
 
     async def go() -> tuple[Any, int]:
-        async with known_gateway(settings_of(config)) as gateway:
+        async with known_gateway(settings) as gateway:
             before = gateway.snapshot.standings
             if action == "update":
                 await gateway.figures.update_tiers()

@@ -10,11 +10,11 @@ import typer
 from maitred.config.tags import check_tags
 from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
-from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
+    acting,
     known_gateway,
     print_json,
     run,
@@ -45,9 +45,11 @@ def search(
     tags = tag or []
     if faults := check_tags(tags):
         raise ConfigError("--tag", faults)
+    settings = settings_of(config)
+    viewer = acting(settings, "see")
 
     async def go() -> None:
-        async with known_gateway(settings_of(config)) as gateway:
+        async with known_gateway(settings) as gateway:
             await warmed(gateway)
             answer = await gateway.search(
                 phrases,
@@ -57,6 +59,7 @@ def search(
                 read_only=read_only,
                 limit=limit,
                 detail="full" if full else "brief",
+                viewer=viewer,
             )
         if not as_json:
             typer.echo(answer.text)
@@ -98,10 +101,12 @@ def info(
     as_json: JsonOption = False,
 ) -> None:
     """Describe tools."""
+    settings = settings_of(config)
+    viewer = acting(settings, "see")
 
     async def go() -> None:
-        async with known_gateway(settings_of(config)) as gateway:
-            answer = gateway.info(names, "full" if full else "brief")
+        async with known_gateway(settings) as gateway:
+            answer = gateway.info(names, "full" if full else "brief", viewer)
             snapshot = gateway.snapshot
         if as_json:
             print_json([snapshot.definition(tool) for tool in answer.tools])
@@ -124,14 +129,19 @@ def call(
     as_json: JsonOption = False,
 ) -> None:
     """Call a tool and print its answer; exits with 1 when the tool says that it failed."""
+    settings = settings_of(config)
+    viewer = acting(settings, "call")
 
     async def go() -> dict[str, Any]:
-        async with known_gateway(settings_of(config)) as gateway:
-            published = name if gateway.expansion.is_category(name, LOCAL_USER) else gateway.find(name).name
+        async with known_gateway(settings) as gateway:
+            published = name
+            if not gateway.expansion.is_category(name, viewer):
+                async with gateway.auditing.request("call", name, viewer):  # which is told of a refusal
+                    published = gateway.access.found(name, viewer).name
             schema = gateway.schema_of(published) or {}
             arguments = _parse_object(args) | _parse_pairs(values or [], schema)
             call = ToolCall(name=published, arguments=arguments)
-            return await gateway.call(call, viewer=LOCAL_USER, read_only=read_only)
+            return await gateway.call(call, viewer=viewer, read_only=read_only)
 
     result = run(go)
     if as_json:

@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from maitred import __version__
 from maitred.config.settings import Http
 from maitred.gateway import Gateway
-from maitred.surfaces.http import menu, probes, tools
+from maitred.surfaces.http import admission, audit, menu, probes, tokens, tools
+from maitred.surfaces.http.access import anonymous
 from maitred.surfaces.http.errors import answer_errors
 from maitred.surfaces.http.examples import ERRORS
 from maitred.surfaces.http.guard import OPEN, Guard
@@ -32,12 +33,12 @@ summaries (T2), whole definitions (T3). Names in paths are percent-encoded.
 def application(gateway: Gateway, settings: Http, mcp: ASGIApp) -> ASGIApp:
     """The API with an MCP endpoint beside it, whose lifespan is that of the whole."""
     metrics = Metrics(gateway)
-    both = _Beside(mcp, api(gateway, metrics, guarded=bool(settings.token)))
-    return Counted(Guard(both, settings), metrics)
+    both = _Beside(mcp, api(gateway, metrics, guarded=anonymous(settings) is None))
+    return Counted(Guard(both, settings, gateway.access.credentials.grant_of), metrics)
 
 
 def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:
-    """The API alone; `guarded` has its description say that a token is needed."""
+    """The API alone; `guarded` has its description say that a token is needed, and not only taken."""
     pages = Pages(gateway)
     app = FastAPI(
         title="maitred",
@@ -50,25 +51,27 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
     )
     menu.add_routes(app, gateway, pages)
     tools.add_routes(app, gateway, pages)
+    admission.add_routes(app, gateway)
+    tokens.add_routes(app, gateway)
+    audit.add_routes(app, gateway)
     probes.add_routes(app, gateway, metrics)
     answer_errors(app)
-    if guarded:
-        _describe_token(app)
+    _describe_token(app, needed=guarded)
     pages.app = app
     return _Encoded(pages)
 
 
-def _describe_token(app: FastAPI) -> None:
-    """Say in the description that all routes but the probes need the token."""
+def _describe_token(app: FastAPI, *, needed: bool) -> None:
+    """Say in the description that all routes but the probes take a token, and refuse a wrong one."""
     described = app.openapi()
     schemes = described["components"].setdefault("securitySchemes", {})
-    schemes["token"] = {"type": "http", "scheme": "bearer", "description": "The token of the gateway."}
+    schemes["token"] = {"type": "http", "scheme": "bearer", "description": "A token of the gateway."}
     text, example = ERRORS[401]
     content = {"schema": {"$ref": "#/components/schemas/Error"}, "example": example}
     refused = {"description": text, "content": {"application/json": content}}
     for path, operations in described["paths"].items():
         for operation in operations.values() if path not in OPEN else ():
-            operation["security"] = [{"token": []}]
+            operation["security"] = [{"token": []}] if needed else [{"token": []}, {}]
             operation["responses"]["401"] = refused
 
 

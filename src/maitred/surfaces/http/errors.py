@@ -13,12 +13,17 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Route
 
 from maitred.errors import (
+    AdmissionError,
     ArgumentsError,
+    AuditError,
+    BusyError,
     CallTimeoutError,
     CursorError,
     MaitredError,
+    NotAllowedError,
     NotFoundError,
     ServerError,
     ServerUnavailableError,
@@ -32,6 +37,10 @@ log = structlog.get_logger(__name__)
 STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
     (NotFoundError, 404),
     (ToolWithheldError, 409),
+    (AdmissionError, 409),
+    (NotAllowedError, 403),
+    (AuditError, 503),
+    (BusyError, 429),
     (ArgumentsError, 422),
     (CursorError, 400),
     (ServerUnavailableError, 503),
@@ -42,6 +51,9 @@ STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
 )
 """The first entry that fits an error is its status."""
 
+REQUEST_HEADER: Final = "X-Request-Id"
+"""Where the id of a call stands in requests and answers."""
+
 _FACTS: Final = ("nearest", "faults", "server", "reason", "retry_in_s", "rpc_code", "data")
 _CODES: Final = {
     400: "request_invalid",
@@ -49,6 +61,7 @@ _CODES: Final = {
     405: "method_not_allowed",
     413: "body_too_large",
 }
+_NOT_ALLOWED: Final = 405
 _TEXTS: Final = {404: "there is nothing at this address", 405: "this address does not take this method"}
 
 
@@ -69,7 +82,11 @@ def refusal_of(error: MaitredError) -> Refusal:
     status = next(status for kind, status in STATUS if isinstance(error, kind))
     facts = {name: value for name in _FACTS if (value := getattr(error, name, None)) not in (None, (), "")}
     wait_s = facts.get("retry_in_s")
-    headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s else None
+    headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s else {}
+    if isinstance(error, NotAllowedError):
+        headers["WWW-Authenticate"] = 'Bearer error="insufficient_scope"'
+    if error.request_id:
+        headers[REQUEST_HEADER] = error.request_id
     return Refusal(status, error.code, str(error), headers=headers, **facts)
 
 
@@ -88,12 +105,21 @@ def answer_errors(app: FastAPI) -> None:
         return Refusal(400 if malformed else 422, code, "\n".join(faults), faults=faults)
 
     @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> Response:
+    async def refused(request: Request, error: HTTPException) -> Response:
         code = _CODES.get(error.status_code, "http_error")
         text = _TEXTS.get(error.status_code, error.detail)
-        return Refusal(error.status_code, code, text, headers=error.headers)
+        headers = {"Allow": _methods(request)} if error.status_code == _NOT_ALLOWED else error.headers
+        return Refusal(error.status_code, code, text, headers=headers)
 
     @app.exception_handler(Exception)
     async def unexpected(_: Request, error: Exception) -> Response:
         log.error("a request failed", reason=repr(error))
         return Refusal(500, "internal", "something is wrong in maitred; its log has more")
+
+
+def _methods(request: Request) -> str:
+    """The methods that an address takes; each route knows its own only."""
+    path = request.scope["path"]
+    routes = [r for r in request.app.routes if isinstance(r, Route) and r.path_regex.match(path)]
+    literal = [route for route in routes if route.path == path]
+    return ", ".join(sorted({method for route in literal or routes for method in route.methods or ()}))

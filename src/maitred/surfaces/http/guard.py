@@ -1,19 +1,22 @@
-"""Who may talk to a gateway that listens: the token, and the names under which it may be reached.
+"""Who may talk to a gateway that listens: the names under which it may be reached, and who asks.
 
 A page in a browser can be made to ask for a foreign name that points at loopback (DNS rebinding), so Host and
-Origin are checked for everything that is served, MCP and API alike. On any address but loopback a token is
-required, sent as `Authorization: Bearer`; on loopback it is optional. That the process lives and whether it
-is ready may be asked by anybody under any name: probes know no token and call by address.
+Origin are checked for everything that is served, MCP and API alike. Who asks is found out here too, for
+both, and travels in the scope of the request. That the process lives and whether it is ready may be asked by
+anybody under any name: probes know no token and call by address.
 """
 
-import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maitred.config.http import is_any
 from maitred.config.settings import Http
+from maitred.gateway.access import VIEWER
+from maitred.model.principals import Viewer
+from maitred.surfaces.http.access import Authentication, GrantOf, Headers
 from maitred.surfaces.http.errors import Refusal
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})
@@ -21,11 +24,14 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Guard:
-    """Passes on what may pass, and answers the rest with 401, 421 or 403."""
+    """Passes on what may pass, and answers the rest with 401, 403, 421 or 503.
 
-    def __init__(self, app: ASGIApp, settings: Http) -> None:
+    `grant_of` is what a token gives, besides that of the settings.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Http, grant_of: GrantOf) -> None:
         self._app = app
-        self._expected = settings.token.encode()
+        self._authentication = Authentication(settings, grant_of)
         hosts = [*_LOOPBACK, *(f"{host}:*" for host in _LOOPBACK)]
         origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
         if not is_any(settings.host):
@@ -40,20 +46,19 @@ class Guard:
         if scope["type"] == "http":
             scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if scope["type"] == "http" and scope["path"] not in OPEN:
-            refusal = self._refusal(dict(scope["headers"]))
-            if refusal is not None:
-                await refusal(scope, receive, send)
+            headers = dict(scope["headers"])
+            asks = (
+                self._refusal(headers)
+                or self._authentication.metadata(scope["path"], headers)
+                or await self._authentication.viewer(headers)
+            )
+            if not isinstance(asks, Viewer):
+                await asks(scope, receive, send)
                 return
+            scope[VIEWER] = asks
         await self._app(scope, receive, send)
 
-    def _refusal(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
-        if self._expected and not self._knows_token(headers.get(b"authorization", b"")):
-            return Refusal(
-                401,
-                "unauthorized",
-                "send the token as `Authorization: Bearer TOKEN`",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
+    def _refusal(self, headers: Headers) -> Response | None:
         host, origin = headers.get(b"host", b"").lower(), headers.get(b"origin", b"").lower()
         if not self._anywhere and host not in self._hosts:
             return Refusal(421, "host_refused", "this Host is not served; see `http.allowed_hosts`")
@@ -63,10 +68,6 @@ class Guard:
                 403, "origin_refused", "pages of this Origin may not ask; see `http.allowed_origins`"
             )
         return None
-
-    def _knows_token(self, authorization: bytes) -> bool:
-        scheme, _, token = authorization.partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
 
 
 class _Names:

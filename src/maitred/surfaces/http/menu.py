@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from maitred.gateway import Gateway
 from maitred.surfaces.http import examples, schemas
+from maitred.surfaces.http.access import viewer_of
 from maitred.surfaces.http.describe import API, ServerName, answers
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.lookup import category_page, server_of
@@ -39,7 +40,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     )
     async def hot(request: Request) -> Response:
         """The hot list, at most 2,000 tokens: pinned tools, then the most used ones."""
-        return pages.answer(request, lambda: gateway.hot().to_json())
+        return pages.answer(request, lambda: gateway.hot(viewer_of(request)).to_json())
 
     @app.get(
         f"{API}/tools/categories",
@@ -50,7 +51,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     )
     async def categories(request: Request) -> Response:
         """The categories that hold tools, with how many, at most 2,000 tokens."""
-        return pages.answer(request, lambda: gateway.categories().to_json())
+        return pages.answer(request, lambda: gateway.categories(viewer_of(request)).to_json())
 
     @app.get(
         f"{API}/tools/category/{{name}}",
@@ -63,7 +64,8 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         request: Request, name: CategoryName, page: PageNumber = 1, page_size: PageSize = 30
     ) -> Response:
         """A page of summaries, the most used tool first; a page behind the last one is empty."""
-        return pages.answer(request, lambda: category_page(gateway, unquote(name), page, page_size))
+        viewer = viewer_of(request)
+        return pages.answer(request, lambda: category_page(gateway, unquote(name), page, page_size, viewer))
 
 
 def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
@@ -72,11 +74,11 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         summary="All servers",
         tags=["servers"],
         response_model=schemas.Servers,
-        responses=answers(examples.SERVERS, unchanged=True),
+        responses=answers(examples.SERVERS, 403, unchanged=True),
     )
     async def servers(request: Request) -> Response:
         """All configured servers with their state; values of their environment and headers are not told."""
-        found = gateway.servers()
+        found = gateway.access.servers(viewer_of(request))
         lasting = all(status.health.retry_in_s is None for status in found)  # else the text counts seconds
         return pages.answer(
             request,
@@ -90,11 +92,11 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         summary="One server",
         tags=["servers"],
         response_model=schemas.ServerDetail,
-        responses=answers(examples.SERVER, 404, 422, unchanged=True),
+        responses=answers(examples.SERVER, 403, 404, 422, unchanged=True),
     )
     async def server(request: Request, name: ServerName) -> Response:
         """A server with what it says of itself, and how it is doing now."""
-        status = server_of(gateway, unquote(name))
+        status = server_of(gateway, unquote(name), viewer_of(request), "watch")
         detail = {
             "title": status.facts.title,
             "instructions": status.facts.instructions,
@@ -111,10 +113,11 @@ def _add_stats(app: FastAPI, gateway: Gateway) -> None:
         summary="How tools were used",
         tags=["figures"],
         response_model=schemas.Stats,
-        responses=answers(examples.STATS, 422, 503),
+        responses=answers(examples.STATS, 403, 422, 503),
     )
-    async def stats(days: Days = 30) -> Response:
+    async def stats(request: Request, days: Days = 30) -> Response:
         """Calls by tool and server, and tokens by day and principal."""
+        gateway.access.check(viewer_of(request), "watch")
         found = await gateway.stats(days)
         return Response(
             encode(found.to_json() | {"levels": dict(found.levels)}), media_type="application/json"

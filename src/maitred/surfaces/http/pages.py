@@ -1,8 +1,9 @@
 """Pages that are encoded once and sent many times, each with an ETag.
 
 `Pages` stands before the application: what it has is sent without routing. A route that answers by
-`Pages.answer` has its answer kept until the gateway's version changes. The ETag is a hash of the bytes, so
-that a client need not fetch anew what a new generation has left as it was.
+`Pages.answer` has its answer kept until the gateway's version changes, for whoever asked with the same grant
+and nobody else. The ETag is a hash of the bytes, so that a client need not fetch anew what a new generation
+has left as it was.
 """
 
 import hashlib
@@ -16,6 +17,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maitred.gateway import Gateway
+from maitred.model.access import Grant
+from maitred.surfaces.http.access import viewer_in
 from maitred.surfaces.http.encoding import encode
 
 _MAX_BYTES: Final = 32 * 1024 * 1024
@@ -23,7 +26,7 @@ _MAX_PAGES: Final = 20_000
 _CACHE_CONTROL: Final = (b"cache-control", b"private, max-age=0, must-revalidate")
 _SERVERS: Final = "maitred://server"
 
-_Key = tuple[str, bytes]
+_Key = tuple[Grant, str, bytes]
 _Header = tuple[bytes, bytes]
 
 
@@ -48,6 +51,10 @@ class _Page:
             headers, status, body = self.headers, 200, self.body
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+def _key(scope: Scope) -> _Key:
+    return viewer_in(scope).grant, scope["path"], scope["query_string"]
 
 
 class _PageResponse(Response):
@@ -98,7 +105,7 @@ class Pages:
         """Answer a GET from what is kept."""
         if scope["type"] == "http" and scope["method"] == "GET":
             self._follow()
-            key = (scope["path"], scope["query_string"])
+            key = _key(scope)
             page = self._kept.get(key)
             if page is not None and page.at in (None, self._servers):
                 self._kept.move_to_end(key)
@@ -133,7 +140,7 @@ class Pages:
             at=at,
         )
         if keep:
-            self._keep((scope["path"], scope["query_string"]), page)
+            self._keep(_key(scope), page)
         return _PageResponse(page)
 
     def _keep(self, key: _Key, page: _Page) -> None:

@@ -1,11 +1,12 @@
 """Routes for whoever watches the gateway: is it alive, is it ready, what are its figures."""
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from maitred.gateway import Gateway
 from maitred.surfaces.http import examples, schemas
-from maitred.surfaces.http.describe import answers
+from maitred.surfaces.http.access import viewer_of
+from maitred.surfaces.http.describe import answers, error
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import Refusal
 from maitred.surfaces.http.metrics import CONTENT_TYPE, Metrics
@@ -14,7 +15,7 @@ from maitred.surfaces.http.metrics import CONTENT_TYPE, Metrics
 def add_routes(app: FastAPI, gateway: Gateway, metrics: Metrics) -> None:
     """Add the routes."""
     _add_probes(app, gateway)
-    _add_metrics(app, metrics)
+    _add_metrics(app, gateway, metrics)
 
 
 def _add_probes(app: FastAPI, gateway: Gateway) -> None:
@@ -47,7 +48,7 @@ def _add_probes(app: FastAPI, gateway: Gateway) -> None:
         return Response(fine, media_type="application/json")
 
 
-def _add_metrics(app: FastAPI, metrics: Metrics) -> None:
+def _add_metrics(app: FastAPI, gateway: Gateway, metrics: Metrics) -> None:
     @app.get(
         "/metrics",
         summary="Figures for Prometheus",
@@ -57,9 +58,11 @@ def _add_metrics(app: FastAPI, metrics: Metrics) -> None:
             200: {
                 "description": "The text format.",
                 "content": {"text/plain": {"schema": {"type": "string"}, "example": examples.METRICS}},
-            }
+            },
+            403: error(403),
         },
     )
-    async def text() -> Response:
+    async def text(request: Request) -> Response:
         """Calls and requests since the start, and what the gateway is now."""
+        gateway.access.check(viewer_of(request), "watch")
         return Response(await metrics.text(), headers={"Content-Type": CONTENT_TYPE})

@@ -7,11 +7,14 @@ from fastapi import FastAPI, Query, Request
 from starlette.responses import Response
 
 from maitred.gateway import Detail, Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.gateway.auditing import About
 from maitred.model.tools import ToolCall
 from maitred.surfaces.http import examples, schemas
+from maitred.surfaces.http.access import viewer_of
+from maitred.surfaces.http.audit import id_of
 from maitred.surfaces.http.describe import API, ServerName, ToolName, answers
 from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.http.errors import REQUEST_HEADER
 from maitred.surfaces.http.lookup import tool_of
 from maitred.surfaces.http.pages import Pages
 
@@ -56,6 +59,7 @@ def _add_search(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(examples.SEARCH, 404, 422),
     )
     async def search(
+        request: Request,
         q: Phrases,
         server: ServerFilter = "",
         category: CategoryFilter = "",
@@ -66,7 +70,14 @@ def _add_search(app: FastAPI, gateway: Gateway) -> None:
     ) -> Response:
         """Search by words and by meaning; the best result of every phrase comes before any second best."""
         answer = await gateway.search(
-            q, server=server, category=category, tags=tag, read_only=read_only, limit=limit, detail=detail
+            q,
+            server=server,
+            category=category,
+            tags=tag,
+            read_only=read_only,
+            limit=limit,
+            detail=detail,
+            viewer=viewer_of(request),
         )
         return Response(encode(_found(answer)), media_type=_JSON)
 
@@ -105,8 +116,9 @@ def _add_tool(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     )
     async def tool(request: Request, server: ServerName, tool: ToolName) -> Response:
         """The definition as its server wrote it, where it stands in the menu, and how it was used."""
-        found = await tool_of(gateway, unquote(server), unquote(tool))
-        described = gateway.tool_json(found)
+        viewer = viewer_of(request)
+        found = await tool_of(gateway, unquote(server), unquote(tool), viewer)
+        described = gateway.tool_json(found, viewer)
         return pages.answer(request, lambda: described, keep=not described["withheld"])
 
 
@@ -116,11 +128,13 @@ def _add_call(app: FastAPI, gateway: Gateway) -> None:
         summary="Call a tool",
         tags=["tools"],
         response_model=schemas.CallResult,
-        responses=answers(examples.RESULT, 400, 404, 409, 413, 422, 502, 503, 504),
+        responses=answers(examples.RESULT, 400, 403, 404, 409, 413, 422, 429, 502, 503, 504),
     )
-    async def call(server: ServerName, tool: ToolName, body: schemas.CallBody) -> Response:
+    async def call(request: Request, server: ServerName, tool: ToolName, body: schemas.CallBody) -> Response:
         """The tool's result as it came; a tool that fails is status 200 with `isError`."""
-        found = await tool_of(gateway, unquote(server), unquote(tool), wait=True)
-        request = ToolCall(name=found.name, arguments=body.arguments)
-        result = await gateway.call(request, viewer=LOCAL_USER, read_only=body.read_only)
-        return Response(encode(result), media_type=_JSON)
+        viewer, request_id = viewer_of(request), id_of(request)
+        async with gateway.auditing.entry(About(viewer=viewer, request_id=request_id), "call", unquote(tool)):
+            found = await tool_of(gateway, unquote(server), unquote(tool), viewer, to_call=True)
+        wanted = ToolCall(name=found.name, arguments=body.arguments, request_id=request_id)
+        result = await gateway.call(wanted, viewer=viewer, read_only=body.read_only)
+        return Response(encode(result), media_type=_JSON, headers={REQUEST_HEADER: request_id})

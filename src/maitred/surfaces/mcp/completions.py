@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from maitred.gateway import Gateway
+from maitred.model.principals import Viewer
 from maitred.surfaces.mcp.prompts import DEFINITIONS, FIND_TOOL, TASK
 from maitred.surfaces.mcp.resources import TEMPLATES
 
@@ -23,39 +24,41 @@ class OwnCompletions:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._tasks: tuple[object, Sequence[str]] = (None, ())
 
-    def for_prompt(self, name: str, argument: str, typed: str) -> dict[str, Any] | None:
+    def for_prompt(self, name: str, argument: str, typed: str, viewer: Viewer) -> dict[str, Any] | None:
         """The result of `completion/complete` for a prompt; `None` if it is not ours."""
         if all(name != definition["name"] for definition in DEFINITIONS):
             return None
-        return completed(self._use_cases() if (name, argument) == (FIND_TOOL, TASK) else (), typed)
+        return completed(self._use_cases(viewer) if (name, argument) == (FIND_TOOL, TASK) else (), typed)
 
-    def for_template(self, template: str, argument: str, typed: str) -> dict[str, Any] | None:
+    def for_template(self, template: str, argument: str, typed: str, viewer: Viewer) -> dict[str, Any] | None:
         """The result of `completion/complete` for a template; `None` if it is not ours."""
         kind = TEMPLATES.get(template)
         if kind is None:
             return None
         if argument != ("id" if kind == "result" else "name"):
             raise MCPError(INVALID_PARAMS, f"{template} has no variable {argument!r}")
-        return completed(self._names(kind), typed)
+        return completed(self._names(kind, viewer), typed)
 
-    def _names(self, kind: str) -> Sequence[str]:
+    def _names(self, kind: str, viewer: Viewer) -> Sequence[str]:
+        there = self._gateway.access.portion(viewer)
         if kind == "tool":
-            return [tool.name for tool in self._gateway.visible_tools()]
+            return [tool.name for tool in there.context.visible_tools()]
         if kind == "server":
-            return list(self._gateway.settings.servers)
+            return list(there.context.settings.servers)
         if kind == "category":
-            return [line.category.name for line in self._gateway.categories().lines]
+            return [line.category.name for line in there.menu.categories().lines]
         return ()
 
-    def _use_cases(self) -> Sequence[str]:
-        version = self._gateway.version
-        if self._tasks[0] != version:
-            cases = {case for tool in self._gateway.visible_tools() for case in tool.use_cases}
-            titles = [line.category.title for line in self._gateway.categories().lines if line.category.title]
-            self._tasks = (version, [*titles, *sorted(cases)])
-        return self._tasks[1]
+    def _use_cases(self, viewer: Viewer) -> Sequence[str]:
+        there = self._gateway.access.portion(viewer)
+
+        def made() -> Sequence[str]:
+            cases = {case for tool in there.context.visible_tools() for case in tool.use_cases}
+            titles = [line.category.title for line in there.menu.categories().lines if line.category.title]
+            return [*titles, *sorted(cases)]
+
+        return there.menu.kept("tasks", made)
 
 
 def completed(values: Sequence[str], typed: str) -> dict[str, Any]:

@@ -1,16 +1,22 @@
 """MCP over streamable HTTP as an application of its own, at `/mcp`.
 
 It checks neither Host nor Origin nor a token: whoever serves it puts a guard in front, which then holds for
-all that is served beside it too.
+all that is served beside it too, and leaves in the scope who asks. The SDK is told, so that a connection of
+the handshake era answers to nobody but the principal who opened it.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from maitred.gateway.access import VIEWER
+from maitred.model.principals import Viewer
 from maitred.surfaces.mcp.server import McpSurface
 
 
@@ -30,4 +36,18 @@ def mcp_app(surface: McpSurface) -> Starlette:
             tasks.cancel_scope.cancel()
 
     app.router.lifespan_context = lifespan  # type: ignore[assignment]  # narrower state than Starlette's
+    app.add_middleware(_Owned)
     return app
+
+
+class _Owned:
+    """Tells the SDK whose a request is, in its own terms; it compares them with who opened the connection."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        viewer = scope.get(VIEWER)
+        if isinstance(viewer, Viewer):
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=viewer.principal, scopes=[]))
+        await self._app(scope, receive, send)

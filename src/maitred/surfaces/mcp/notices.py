@@ -34,6 +34,7 @@ from maitred.errors import MaitredError
 from maitred.gateway import Gateway
 from maitred.gateway.offers import is_ours
 from maitred.model.principals import Viewer
+from maitred.surfaces.mcp.viewers import Viewers
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +94,7 @@ class Lists:
         if (of := (gateway.version, mode)) != self._of or len(self._kept) > _MOST_KEPT:
             self._of, self._kept = of, {}
         seen_by = gateway.expansion.state(viewer) if kind == "tools" and mode != "menu" else None
-        key = (kind, seen_by)
+        key = (kind, viewer.grant.scope, seen_by)
         if key not in self._kept:
             self._kept[key] = self._fingerprint(kind, viewer)
         return self._kept[key]
@@ -102,7 +103,7 @@ class Lists:
         gateway = self._gateway
         entries: Sequence[object]
         if kind == "tools" and gateway.mode() == "menu":
-            entries = [gateway.index()]
+            entries = [gateway.index(viewer)]
         elif kind == "tools":
             first = gateway.expansion.definitions(viewer) if gateway.mode() == "categories" else ()
             entries = [
@@ -113,10 +114,10 @@ class Lists:
                 ),
             ]
         elif kind == "resources":
-            offers = [*gateway.offers_of("resource"), *gateway.offers_of("template")]
+            offers = [*gateway.offers_of("resource", viewer), *gateway.offers_of("template", viewer)]
             entries = [(offer.key.kind, offer.name, offer.definition) for offer in offers]
         else:
-            entries = [(offer.name, offer.definition) for offer in gateway.offers_of("prompt")]
+            entries = [(offer.name, offer.definition) for offer in gateway.offers_of("prompt", viewer)]
         digest = hashlib.sha256()
         for entry in entries:
             digest.update(repr(entry).encode("utf-8", "surrogatepass"))
@@ -129,17 +130,21 @@ class Notices:
     Args:
         gateway: Whose changes are told, and who subscribes at servers.
         lists: Which lists differ.
-        stateless: All clients of the stateless era.
-        check: Raises if a resource of ours is not there.
+        viewers: Tells who asks.
+        check: Raises if a resource of ours is not there for somebody.
     """
 
     def __init__(
-        self, gateway: Gateway, lists: Lists, stateless: Viewer, check: Callable[[str], Awaitable[None]]
+        self,
+        gateway: Gateway,
+        lists: Lists,
+        viewers: Viewers,
+        check: Callable[[str, Viewer], Awaitable[None]],
     ) -> None:
         self._gateway = gateway
         self._lists = lists
-        self._stateless = stateless
-        lists.begin(stateless)
+        self._viewers = viewers
+        lists.begin(viewers.stateless)
         self._check = check
         self._bus = InMemorySubscriptionBus()
         self._streams = ListenHandler(self._bus)
@@ -184,7 +189,7 @@ class Notices:
             self._news = anyio.Event()
             updated, self._updated = sorted(self._updated), set()
             look, self._look_at_lists = self._look_at_lists, False
-            kinds = self._lists.changed(self._stateless) if look else []
+            kinds = self._lists.changed(self._viewers.stateless) if look else []
             told = {c: self._lists.changed(viewer) if look else [] for c, viewer in self._connections.items()}
             for event in (*(_EVENTS[kind] for kind in kinds), *(ResourceUpdated(uri) for uri in updated)):
                 await self._bus.publish(event)
@@ -207,7 +212,7 @@ class Notices:
 
     # --- who wants to hear: handshake era -----------------------------------------------------------------
 
-    async def subscribe(self, connection: Connection, uri: str) -> None:
+    async def subscribe(self, connection: Connection, uri: str, viewer: Viewer) -> None:
         """Tell a connection of changes of a resource until it unsubscribes or ends; again does nothing.
 
         Raises:
@@ -225,7 +230,7 @@ class Notices:
                 INVALID_PARAMS, f"only {_MOST_RESOURCES} subscriptions are possible; end some first"
             )
         with self._watching([uri]):  # what comes while the server agrees is not lost
-            release = await self._hold(uri)
+            release = await self._hold(uri, viewer)
             if uri in held:  # it was asked for twice at once
                 release()
             else:
@@ -246,11 +251,12 @@ class Notices:
             self._forget(uri)
             release()
 
-    async def _hold(self, uri: str) -> Release:
+    async def _hold(self, uri: str, viewer: Viewer) -> Release:
         if is_ours(uri):
-            await self._check(uri)
+            await self._check(uri, viewer)
             return lambda: None
-        return await self._gateway.offers.hold(uri)
+        self._gateway.access.check(viewer, "call")
+        return await self._gateway.offers(viewer).hold(uri)
 
     @contextmanager
     def _watching(self, uris: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -272,7 +278,7 @@ class Notices:
     async def listen(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Serve a change stream; resources whose server does not agree are not among what it promises."""
+        """Serve a change stream; it promises no resource that is not there, nor one that is not told of."""
         wanted = params.notifications.resource_subscriptions or ()
         with self._watching(list(dict.fromkeys(wanted))[:_MOST_RESOURCES]) as uris:
             outcome = await self._stream(ctx, params, uris)
@@ -284,13 +290,13 @@ class Notices:
         self, ctx: Context, params: types.SubscriptionsListenRequestParams, uris: Sequence[str]
     ) -> types.SubscriptionsListenResult | MCPError:
         """The result of a stream, or its error, which a task group would wrap."""
-        foreign = [uri for uri in uris if not is_ours(uri)]
-        answered = [anyio.Event() for _ in foreign]
+        viewer = self._viewers.of(ctx)
+        answered = [anyio.Event() for _ in uris]
         refused: set[str] = set()
         outcome: types.SubscriptionsListenResult | MCPError
         async with anyio.create_task_group() as tasks:
-            for uri, event in zip(foreign, answered, strict=True):
-                tasks.start_soon(self._follow, uri, event, refused)
+            for uri, event in zip(uris, answered, strict=True):
+                tasks.start_soon(self._follow, uri, viewer, event, refused)
             with anyio.move_on_after(_AGREE_S):
                 for event in answered:
                     await event.wait()
@@ -303,12 +309,12 @@ class Notices:
             tasks.cancel_scope.cancel()
         return outcome
 
-    async def _follow(self, uri: str, answered: anyio.Event, refused: set[str]) -> None:
-        """Be subscribed to a resource of a server until cancelled; changes come through the gateway."""
+    async def _follow(self, uri: str, viewer: Viewer, answered: anyio.Event, refused: set[str]) -> None:
+        """Be subscribed to a resource until cancelled; changes come through the gateway."""
         started = anyio.current_time()
         while True:
             try:
-                release = await self._gateway.offers.hold(uri)
+                release = await self._hold(uri, viewer)
                 break
             except MaitredError as error:
                 log.info("a resource is not followed", uri=uri, reason=str(error))

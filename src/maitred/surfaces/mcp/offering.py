@@ -24,10 +24,11 @@ from maitred.errors import (
 )
 from maitred.gateway import Gateway, Offer
 from maitred.model.offers import OfferKind
+from maitred.model.principals import Viewer
 from maitred.surfaces.mcp.completions import OwnCompletions, bounded
 from maitred.surfaces.mcp.listing import PROMPTS, RESOURCES, TEMPLATES, page_of
 from maitred.surfaces.mcp.notices import Lists
-from maitred.surfaces.mcp.prompts import DEFINITIONS, OwnPrompts
+from maitred.surfaces.mcp.prompts import OwnPrompts
 from maitred.surfaces.mcp.relay import offered
 from maitred.surfaces.mcp.resources import OwnResources
 from maitred.surfaces.mcp.viewers import Viewers
@@ -45,7 +46,7 @@ class Offering:
         self._gateway = gateway
         self._lists = lists
         self._viewers = viewers
-        self._resources = OwnResources(gateway, viewers.stateless.principal)
+        self._resources = OwnResources(gateway)
         self._prompts = OwnPrompts(gateway, self._resources)
         self._completions = OwnCompletions(gateway)
 
@@ -62,57 +63,67 @@ class Offering:
     # --- lists --------------------------------------------------------------------------------------------
 
     async def _list_resources(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        offers = await self._offers("resource")
-        self._lists.shown("resources", self._viewers.of(ctx))
-        return page_of(RESOURCES, self._resources.listed(), offers, params.cursor, ctx.protocol_version)
+        viewer = self._viewers.of(ctx)
+        offers = await self._offers("resource", viewer)
+        self._lists.shown("resources", viewer)
+        return page_of(RESOURCES, self._resources.listed(viewer), offers, params.cursor, ctx.protocol_version)
 
     async def _list_templates(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        offers = await self._offers("template")
-        self._lists.shown("resources", self._viewers.of(ctx))
-        return page_of(TEMPLATES, self._resources.templates(), offers, params.cursor, ctx.protocol_version)
+        viewer = self._viewers.of(ctx)
+        offers = await self._offers("template", viewer)
+        self._lists.shown("resources", viewer)
+        own = self._resources.templates(viewer)
+        return page_of(TEMPLATES, own, offers, params.cursor, ctx.protocol_version)
 
     async def _list_prompts(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        offers = await self._offers("prompt")
-        self._lists.shown("prompts", self._viewers.of(ctx))
-        return page_of(PROMPTS, DEFINITIONS, offers, params.cursor, ctx.protocol_version)
+        viewer = self._viewers.of(ctx)
+        offers = await self._offers("prompt", viewer)
+        self._lists.shown("prompts", viewer)
+        return page_of(PROMPTS, self._prompts.listed(viewer), offers, params.cursor, ctx.protocol_version)
 
-    async def _offers(self, kind: OfferKind) -> list[Offer]:
+    async def _offers(self, kind: OfferKind, viewer: Viewer) -> list[Offer]:
         """What the servers offer; as `tools/list` does, it waits a while for those that are not known yet."""
         disclosure = self._gateway.settings.disclosure
         if disclosure.mode != "menu":
             await self._gateway.settled(disclosure.first_list_wait_s)
-        return list(self._gateway.offers_of(kind))
+        return list(self._gateway.offers_of(kind, viewer))
 
     # --- resources ----------------------------------------------------------------------------------------
 
     async def _read(self, ctx: Context, params: types.ReadResourceRequestParams) -> dict[str, Any]:
         uri = str(params.uri)
         try:
-            if own := await self._resources.read(uri, self._viewers.of(ctx)):
+            viewer = self._viewers.of(ctx)
+            if own := await self._resources.read(uri, viewer):
                 return own.to_result()
-            result = await self._gateway.offers.read(uri, _relayed(ctx))
+            self._gateway.access.check(viewer, "call")
+            result = await self._gateway.offers(viewer).read(uri, _relayed(ctx), viewer)
         except (MaitredError, MCPError) as error:
             raise resource_error(error, uri, ctx.protocol_version) from error
         fresh = {"ttlMs": 0, "cacheScope": "private"}
         return offered("resources/read", ctx.protocol_version, result, fresh)
 
-    async def check(self, uri: str) -> None:
-        """Whether a resource of ours is there.
+    async def check(self, uri: str, viewer: Viewer) -> None:
+        """Whether a resource of ours is there for somebody.
 
         Raises:
             NotFoundError: It is not.
+            NotAllowedError: They may not read it.
             CursorError: It is a page that is not there.
         """
-        await self._resources.read(uri, self._viewers.stateless)
+        await self._resources.read(uri, viewer)
 
     # --- prompts ------------------------------------------------------------------------------------------
 
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
         arguments = params.arguments or {}
         try:
-            if own := await self._prompts.get(params.name, arguments, self._viewers.of(ctx)):
+            viewer = self._viewers.of(ctx)
+            if own := await self._prompts.get(params.name, arguments, viewer):
                 return own
-            result = await self._gateway.offers.get_prompt(params.name, arguments, _relayed(ctx))
+            self._gateway.access.check(viewer, "call")
+            offers = self._gateway.offers(viewer)
+            result = await offers.get_prompt(params.name, arguments, _relayed(ctx), viewer)
         except MaitredError as error:
             raise _prompt_error(error) from error
         return offered("prompts/get", ctx.protocol_version, result, {})
@@ -124,17 +135,19 @@ class Offering:
         context = (ctx.params or {}).get("context")
         relayed = context if isinstance(context, Mapping) else None
         asked = {"name": argument.name, "value": argument.value}
+        viewer = self._viewers.of(ctx)
         if isinstance(ref, types.PromptReference):
             kind: OfferKind = "prompt"
             name = ref.name
-            own = self._completions.for_prompt(name, argument.name, argument.value)
+            own = self._completions.for_prompt(name, argument.name, argument.value, viewer)
         else:
             kind, name = "template", str(ref.uri)
-            own = self._completions.for_template(name, argument.name, argument.value)
+            own = self._completions.for_template(name, argument.name, argument.value, viewer)
         if own is not None:
             return own
         try:
-            return bounded(await self._gateway.offers.complete(kind, name, asked, relayed))
+            self._gateway.access.check(viewer, "call")
+            return bounded(await self._gateway.offers(viewer).complete(kind, name, asked, relayed, viewer))
         except MaitredError as error:
             raise _prompt_error(error) from error
 

@@ -3,7 +3,7 @@
 They are for users, who pick them from a menu of their client; each gives a conversation what it starts from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
@@ -52,14 +52,20 @@ class OwnPrompts:
         self._gateway = gateway
         self._resources = resources
 
+    def listed(self, viewer: Viewer) -> Sequence[Mapping[str, Any]]:
+        """Definitions of our prompts for somebody."""
+        watches = self._gateway.access.watches(viewer)
+        return [one for one in DEFINITIONS if watches or one["name"] != SERVER_STATUS]
+
     async def get(self, name: str, arguments: Mapping[str, Any], viewer: Viewer) -> dict[str, Any] | None:
         """The result of `prompts/get` for somebody; `None` if the prompt is not one of ours.
 
         Raises:
+            NotAllowedError: Its reader may not watch servers, of which it tells.
             MCPError: A required argument is missing.
         """
         if name == DISCOVER:
-            return _result(name, *await self._discover())
+            return _result(name, *await self._discover(viewer))
         if name == FIND_TOOL:
             task = arguments.get(TASK)
             if not isinstance(task, str) or not task.strip():
@@ -68,13 +74,12 @@ class OwnPrompts:
                 )
             return _result(name, *await self._find_tool(task.strip(), viewer))
         if name == SERVER_STATUS:
-            return _result(name, _text(await self._status()))
+            return _result(name, _text(await self._status(viewer)))
         return None
 
-    async def _discover(self) -> list[dict[str, Any]]:
-        gateway = self._gateway
-        overview = await self._resources.read("maitred://overview")
-        categories = gateway.categories()
+    async def _discover(self, viewer: Viewer) -> list[dict[str, Any]]:
+        overview = await self._resources.read("maitred://overview", viewer)
+        categories = self._gateway.categories(viewer)
         steps = (
             f"This gateway leads to {categories.tools} tools on {categories.servers} servers in"
             f" {len(categories.lines)} categories. To use them:\n"
@@ -95,8 +100,8 @@ class OwnPrompts:
             messages.append(_attached(self._resources.tool(answer.results[0].tool, viewer)))
         return messages
 
-    async def _status(self) -> str:
-        servers = self._gateway.servers()
+    async def _status(self, viewer: Viewer) -> str:
+        servers = self._gateway.access.servers(viewer)
         used: Mapping[str, Any] = {}
         note = ""
         try:

@@ -16,7 +16,7 @@ from maitred.gateway import Gateway, ServerStatus
 from maitred.gateway.context import is_hidden
 from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, server_uri
 from maitred.gateway.offers import is_ours
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.principals import Viewer
 from maitred.model.tools import Tool
 
 TEMPLATES: Final = {
@@ -84,18 +84,24 @@ def _annotations(audience: tuple[str, ...], priority: float, modified: str) -> d
 
 
 class OwnResources:
-    """Lists and reads what is maitred's own; `principal` is whose kept answers may be read."""
+    """Lists and reads what is maitred's own."""
 
-    def __init__(self, gateway: Gateway, principal: str) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._principal = principal
 
     # --- lists --------------------------------------------------------------------------------------------
 
-    def listed(self) -> list[dict[str, Any]]:
-        """Definitions of the resources that are always there."""
-        overview, servers = self._overview(), self._servers()
+    def listed(self, viewer: Viewer) -> list[dict[str, Any]]:
+        """Definitions of the resources that are always there for somebody."""
         tools = _annotations(_AGENT, 0.3, self._newest())
+        watches = self._gateway.access.watches(viewer)
+        servers = {
+            "uri": SERVERS,
+            "name": "servers",
+            "title": "Servers",
+            "description": "Every server with its number of tools and its state, as JSON.",
+            "mimeType": _JSON,
+        }
         return [
             {
                 "uri": OVERVIEW,
@@ -103,16 +109,9 @@ class OwnResources:
                 "title": "What stands behind maitred",
                 "description": "How many tools there are, in which categories, and how to find and use them.",
                 "mimeType": _MARKDOWN,
-                "annotations": overview.annotations,
+                "annotations": self._overview(viewer).annotations,
             },
-            {
-                "uri": SERVERS,
-                "name": "servers",
-                "title": "Servers",
-                "description": "Every server with its number of tools and its state, as JSON.",
-                "mimeType": _JSON,
-                "annotations": servers.annotations,
-            },
+            *([servers | {"annotations": self._servers(viewer).annotations}] if watches else ()),
             {
                 "uri": TOOLS,
                 "name": "tools",
@@ -127,12 +126,13 @@ class OwnResources:
                 "title": "How to write a chain",
                 "description": "The Python of call_tool_chain, its limits, and the modules that there are.",
                 "mimeType": _MARKDOWN,
-                "annotations": self._guide().annotations,
+                "annotations": self._guide(viewer).annotations,
             },
         ]
 
-    def templates(self) -> list[dict[str, Any]]:
-        """Definitions of our templates."""
+    def templates(self, viewer: Viewer) -> list[dict[str, Any]]:
+        """Definitions of our templates for somebody."""
+        watches = self._gateway.access.watches(viewer)
         made = (
             ("maitred://tool/{name}", "tool", "A tool with its whole definition, as JSON.", _JSON, 0.7),
             (
@@ -161,15 +161,17 @@ class OwnResources:
                 "annotations": _annotations(_AGENT, priority, ""),
             }
             for template, name, description, mime_type, priority in made
+            if watches or name != "server"
         ]
 
     # --- reading ------------------------------------------------------------------------------------------
 
-    async def read(self, uri: str, viewer: Viewer = LOCAL_USER) -> Content | None:
+    async def read(self, uri: str, viewer: Viewer) -> Content | None:
         """What a resource holds now, for somebody; `None` if the URI is not one of ours.
 
         Raises:
             NotFoundError: There is no such resource, tool, server, category or result.
+            NotAllowedError: It tells how servers are doing, and its reader may not watch them.
             CursorError: The cursor is none of ours.
         """
         if not is_ours(uri):
@@ -187,7 +189,7 @@ class OwnResources:
             case "category", [str(name)] if name:
                 return self._page(uri, f"category/{name}", cursor, viewer)
             case "result", [str(name)] if name:
-                return self._result(uri, name, cursor)
+                return self._result(uri, name, cursor, viewer.principal)
         if cursor:
             raise CursorError(cursor)
         return await self._whole(uri, kind, rest, viewer)
@@ -196,26 +198,26 @@ class OwnResources:
         """A resource that has one page only."""
         match kind, rest:
             case "overview", []:
-                return self._overview()
+                return self._overview(viewer)
             case "servers", []:
-                return self._servers()
+                return self._servers(viewer)
             case "chains", ["guide"]:
-                return self._guide()
+                return self._guide(viewer)
             case "tool", [str(name)] if name:
-                return replace(self.tool(await self._find(name), viewer), uri=uri)
+                return replace(self.tool(await self._find(name, viewer), viewer), uri=uri)
             case "server", [str(name)] if name:
-                return self._server(uri, name)
+                return self._server(uri, name, viewer)
         raise ResourceNotFoundError(uri)
 
-    def _overview(self) -> Content:
-        text = self._gateway.overview()
+    def _overview(self, viewer: Viewer) -> Content:
+        text = self._gateway.overview(viewer)
         return Content(uri=OVERVIEW, mime_type=_MARKDOWN, text=text, modified=self._newest(), audience=_BOTH)
 
-    def _guide(self) -> Content:
-        text = self._gateway.chains.guide()
+    def _guide(self, viewer: Viewer) -> Content:
+        text = self._gateway.chains.guide(viewer)
         return Content(uri=GUIDE, mime_type=_MARKDOWN, text=text, modified=self._newest())
 
-    def _servers(self) -> Content:
+    def _servers(self, viewer: Viewer) -> Content:
         entries = [
             {
                 "name": status.name,
@@ -225,16 +227,16 @@ class OwnResources:
                 "withheld": status.withheld,
                 "description": first_sentence(status.facts.instructions or status.facts.title),
             }
-            for status in self._gateway.servers()
+            for status in self._gateway.access.servers(viewer)
         ]
         return Content(uri=SERVERS, mime_type=_JSON, text=compact(entries), modified=self._newest(), ttl_ms=0)
 
-    async def _find(self, name: str) -> Tool:
+    async def _find(self, name: str, viewer: Viewer) -> Tool:
         try:
-            return self._gateway.find(name)
+            return self._gateway.find(name, viewer)
         except ToolNotFoundError:
             await self._gateway.warm()  # the answer to a mistake names the nearest tools, by the index
-            return self._gateway.find(name)
+            return self._gateway.find(name, viewer)
 
     def tool(self, tool: Tool, viewer: Viewer) -> Content:
         """Everything about one tool."""
@@ -242,16 +244,18 @@ class OwnResources:
         text = compact(self._gateway.tool_json(tool, viewer))
         return Content(uri=uri, mime_type=_JSON, text=text, modified=self._newest(tool.server))
 
-    def _server(self, uri: str, name: str) -> Content:
-        status = self._status(name)
+    def _server(self, uri: str, name: str, viewer: Viewer) -> Content:
+        status = self._status(name, viewer)
+        gateway = self._gateway
         shown = {
             key: value for key, value in status.to_json().items() if key != "target"
         }  # may hold a secret
         offers = {
-            "resources": len([o for o in self._gateway.offers_of("resource") if o.server == name]),
-            "prompts": [o.name for o in self._gateway.offers_of("prompt") if o.server == name],
+            "resources": len([o for o in gateway.offers_of("resource", viewer) if o.server == name]),
+            "prompts": [o.name for o in gateway.offers_of("prompt", viewer) if o.server == name],
         }
-        tools = [tool for tool in self._gateway.snapshot.by_server.get(name, ()) if not is_hidden(tool)]
+        snapshot = gateway.access.portion(viewer).context.snapshot
+        tools = [tool for tool in snapshot.by_server.get(name, ()) if not is_hidden(tool)]
         details = shown | {
             "title": status.facts.title,
             "instructions": status.facts.instructions,
@@ -261,11 +265,11 @@ class OwnResources:
         }
         return Content(uri=uri, mime_type=_JSON, text=compact(details), modified=self._newest(name), ttl_ms=0)
 
-    def _status(self, name: str) -> ServerStatus:
-        for status in self._gateway.servers():
+    def _status(self, name: str, viewer: Viewer) -> ServerStatus:
+        for status in self._gateway.access.servers(viewer):
             if status.name == name:
                 return status
-        self._gateway.page(f"server/{name}")  # raises the error that names the nearest
+        self._gateway.page(f"server/{name}", viewer=viewer)  # raises the error that names the nearest
         raise PathNotFoundError(f"server/{name}")
 
     def _page(self, uri: str, path: str, cursor: str, viewer: Viewer) -> Content:
@@ -276,8 +280,8 @@ class OwnResources:
             text = _leading_on(text, page.cursor, f"{base}?cursor={quote(page.cursor, safe='')}")
         return Content(uri=uri, mime_type=_PLAIN, text=text, modified=self._newest())
 
-    def _result(self, uri: str, result_id: str, cursor: str) -> Content:
-        page = self._gateway.result(self._principal, result_id, cursor)
+    def _result(self, uri: str, result_id: str, cursor: str, principal: str) -> Content:
+        page = self._gateway.result(principal, result_id, cursor)
         base = uri.partition("?")[0]
         part = bool(cursor or page.next_cursor)
         return Content(

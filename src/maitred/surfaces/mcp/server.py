@@ -21,8 +21,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from maitred import __version__
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
-from maitred.gateway import LOCAL, Gateway, Progress
-from maitred.model.principals import Viewer
+from maitred.gateway import Gateway, Progress
+from maitred.model.principals import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import metatools
 from maitred.surfaces.mcp.listing import TOOLS, acceptable, read_cursor, write_cursor
@@ -66,16 +66,16 @@ class _DualEraServer(Server[Any]):
 class McpSurface:
     """Serves a gateway over MCP. `server` is what transports run; `announce` must run beside it.
 
-    `viewers` tells who asks, for transports that answer calls by `call_tool`.
+    `viewer` is who asks where requests do not say it. `viewers` tells who asks, for transports that answer
+    calls by `call_tool`.
     """
 
-    def __init__(self, gateway: Gateway, *, principal: str = LOCAL) -> None:
+    def __init__(self, gateway: Gateway, *, viewer: Viewer = LOCAL_USER) -> None:
         self._gateway = gateway
-        self._principal = principal
         self._lists = Lists(gateway)
-        self.viewers = Viewers(principal, self._ended)
+        self.viewers = Viewers(viewer, self._ended)
         offering = Offering(gateway, self._lists, self.viewers)
-        self._notices = Notices(gateway, self._lists, self.viewers.stateless, offering.check)
+        self._notices = Notices(gateway, self._lists, self.viewers, offering.check)
         self.server: Server[Any] = _DualEraServer(
             "maitred",
             version=__version__,
@@ -121,7 +121,8 @@ class McpSurface:
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
         try:
-            await self._notices.subscribe(ctx.session._connection, uri)  # noqa: SLF001  # as above
+            viewer, connection = self.viewers.of(ctx), ctx.session._connection  # noqa: SLF001  # as above
+            await self._notices.subscribe(connection, uri, viewer)
         except MaitredError as error:
             raise resource_error(error, uri, ctx.protocol_version) from error
         return types.EmptyResult()
@@ -141,15 +142,15 @@ class McpSurface:
         mode, tools, cursor = await gateway.listing(viewer, after)
         self._lists.shown("tools", viewer)
         if mode == "menu":
-            menu = metatools.definitions(gateway.index())
-            gateway.ledger.listed(self._principal, menu)
+            menu = metatools.definitions(gateway.index(viewer))
+            gateway.ledger.listed(viewer.principal, menu)
             return {"resultType": "complete", "tools": menu}
         own: list[Mapping[str, Any]] = []
         if mode == "categories":
             own = [] if after else [*metatools.CALLING, *gateway.expansion.definitions(viewer)]
-            gateway.ledger.listed_categories(self._principal, own, tools)
+            gateway.ledger.listed_categories(viewer.principal, own, tools)
         else:
-            gateway.ledger.listed_raw(self._principal, sum(tool.cost_tokens for tool in tools))
+            gateway.ledger.listed_raw(viewer.principal, sum(tool.cost_tokens for tool in tools))
         definitions = [
             acceptable(TOOLS, gateway.snapshot.definition(tool), ctx.protocol_version) for tool in tools
         ]
@@ -180,8 +181,7 @@ class McpSurface:
         except ProtocolError as error:
             if name not in metatools.HANDLERS or error.rpc_code in _FOR_THE_CLIENT:
                 raise MCPError(error.rpc_code, error.message, error.data) from error
-            failed = metatools.text_result(str(error), error=True)
-            result = metatools.with_ledger(self._gateway, self._principal, failed)
+            result = metatools.failed(self._gateway, viewer.principal, error)
         except MaitredError as error:
             result = metatools.text_result(str(error), error=True)
         if protocol_version in MODERN_PROTOCOL_VERSIONS:

@@ -1,0 +1,1 @@
+"""Who gets in: manifests, security checks, approval, and what was approved."""

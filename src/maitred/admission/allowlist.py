@@ -1,0 +1,168 @@
+"""Layer 2: whether the operator trusts what would run: an image, a program with its arguments, or a host.
+
+    image       by tag            by digest
+    listed      asked             approved
+    trusted     approved, told    approved
+    otherwise   asked             approved if the digest itself is trusted, else asked
+
+A listed image still goes through the layers behind this one. Programs that run other programs are refused,
+since the list would then be about the wrong one.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from maitred.admission.addresses import parse_host, parse_url, why_forbidden
+from maitred.admission.base import Policy
+from maitred.admission.findings import Finding, Severity
+from maitred.admission.images import Image, parse_command_pattern, parse_image, parse_image_pattern
+from maitred.admission.manifest import Manifest
+
+_SHELLS = frozenset({
+    "sh", "ash", "bash", "dash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "pwsh", "powershell",
+    "cmd", "command", "busybox", "toybox",
+})  # fmt: skip
+_WRAPPERS = frozenset({
+    "env", "xargs", "nohup", "nice", "ionice", "setsid", "timeout", "script", "time", "watch", "stdbuf",
+    "exec", "eval", "unshare", "nsenter", "chroot", "flock", "ssh", "start", "parallel", "ld.so",
+})  # fmt: skip
+_RAISERS = frozenset({
+    "sudo", "doas", "su", "pkexec", "runuser", "setpriv", "run0",
+})  # fmt: skip
+_ENGINES = frozenset({
+    "docker", "podman", "nerdctl", "ctr", "crictl", "kubectl", "lxc", "runc", "crun", "buildah",
+})  # fmt: skip
+_INLINE = {
+    "python": ("-c",),
+    "node": ("-e", "--eval", "-p", "--print"),
+    "deno": ("eval",),
+    "bun": ("-e", "--eval"),
+}
+_INLINE |= {"perl": ("-e", "-E"), "ruby": ("-e",), "php": ("-r",), "lua": ("-e",)}
+_VERSIONED = re.compile(r"[-\d.]+$")
+_STEERING = re.compile(
+    r"PATH|IFS|SHELL|LD_.*|DYLD_.*|GCONV_PATH|BASH_ENV|ENV|PROMPT_COMMAND|PYTHON(PATH|HOME|STARTUP|INSPECT|USERBASE)"
+    r"|NODE_(OPTIONS|PATH)|PERL5?(LIB|OPT|5LIB|5OPT)|RUBY(OPT|LIB)|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS"
+    r"|GIT_(SSH|SSH_COMMAND|EXEC_PATH|ASKPASS|EXTERNAL_DIFF|CONFIG.*)|(HTTPS?|ALL)_PROXY|SSL_CERT_(FILE|DIR)"
+    r"|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|REQUESTS_CA_BUNDLE|NPM_CONFIG_.*|PIP_.*|UV_.*",
+    re.IGNORECASE,
+)
+_BY_HAND = "a person with the admin role may approve it"
+
+
+class AllowlistCheck:
+    """Asks for what the policy does not list, and refuses what hides behind something else."""
+
+    layer = "allowlist"
+
+    def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
+        """Findings about the image, the command or the host, whichever the transport has."""
+        if manifest.transport == "container":
+            return [*self._image(manifest, policy), *self._environment(manifest)]
+        if manifest.transport == "http":
+            return list(self._host(manifest, policy))
+        return [*self._command(manifest, policy), *self._environment(manifest)]
+
+    def _image(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+        if not manifest.image:
+            return
+        try:
+            image = parse_image(manifest.image)
+        except ValueError as error:
+            yield self._find("refuse", "image", str(error), "write it like ghcr.io/acme/tool:1.2")
+            return
+        trusted = any(parse_image_pattern(one).matches(image) for one in policy.trusted_images)
+        listed = any(parse_image_pattern(one).matches(image) for one in policy.images)
+        address = parse_host(image.registry.partition(":")[0]).address
+        if address is not None and not (trusted or listed) and (what := why_forbidden(address)):
+            yield self._find("refuse", "image", f"comes from {what}", "use a registry by its name")
+        yield from self._standing(image, policy, listed=listed, trusted=trusted)
+
+    def _standing(self, image: Image, policy: Policy, *, listed: bool, trusted: bool) -> Iterator[Finding]:
+        pin = "pin it with @sha256:..."
+        if image.digest in policy.trusted_digests or (image.digest and (listed or trusted)):
+            return
+        if trusted:
+            reason = f"the tag {image.tag!r} may mean another image tomorrow"
+            yield self._find("warn", "image", reason, pin)
+        elif listed:
+            yield self._find(
+                "ask", "image", "is listed, but by tag and not by digest", f"{pin}, or {_BY_HAND}"
+            )
+        else:
+            yield self._find("ask", "image", "is not on the list of images", _BY_HAND)
+
+    def _host(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+        target = parse_url(manifest.url)
+        listed = any(fits_host(pattern, target.host.name) for pattern in policy.trusted_hosts)
+        if manifest.url and not target.fault and not listed:
+            yield self._find("ask", "url", "its host is not on the list of hosts", _BY_HAND)
+
+    def _command(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+        command = manifest.command
+        if not command:
+            return
+        if refused := _refused(command):
+            yield self._find("refuse", "command", *refused)
+            return
+        patterns = map(parse_command_pattern, policy.trusted_commands)
+        if any(pattern.matches(command, manifest.args) for pattern in patterns):
+            return
+        stem = _VERSIONED.sub("", _program(command))
+        inline = [at for at, arg in enumerate(manifest.args) if _is_inline(stem, arg)]
+        if inline:
+            reason = "is code that runs as it stands here, with nobody to vouch for it"
+            yield self._find("ask", f"args[{inline[0]}]", reason, "name a program that is installed")
+        yield self._find("ask", "command", "this command line is not on the list of commands", _BY_HAND)
+
+    def _environment(self, manifest: Manifest) -> Iterator[Finding]:
+        for name in manifest.env:
+            if _STEERING.fullmatch(name):
+                yield self._find(
+                    "ask", f"env.{name}", "decides what else is loaded, or where it comes from", _BY_HAND
+                )
+
+    def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
+        return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)
+
+
+def fits_host(pattern: str, host: str) -> bool:
+    """Whether a host is the one of a pattern; a leading `*.` stands for exactly one label more."""
+    pattern = pattern.lower()
+    if pattern.startswith("*."):
+        first, _, rest = host.partition(".")
+        return bool(first) and rest == pattern[2:]
+    return host == pattern
+
+
+def _program(command: str) -> str:
+    """What a program is called, whatever folder it is in and whatever system it is for."""
+    name = PurePosixPath(command.replace("\\", "/").strip()).name.lower()
+    return re.sub(r"\.(exe|cmd|bat|com|ps1)$", "", name)
+
+
+def _refused(command: str) -> tuple[str, str] | None:
+    """Why a program cannot be one that a manifest starts, and what to do instead."""
+    folders = command.replace("\\", "/").split("/")
+    is_drive = len(folders[0]) == 2 and folders[0][1] == ":"  # noqa: PLR2004 - as in C:
+    if len(folders) > 1 and ((folders[0] and not is_drive) or ".." in folders or "." in folders):
+        return "is a path that leads elsewhere from each folder", "write it from the root, or the name alone"
+    if len(folders) == 1 and re.search(r"\s", command):
+        return "holds a blank", "give the program alone; its arguments stand in `args`"
+    name = _program(command)
+    if name in _SHELLS or name in _WRAPPERS or name.startswith("ld-linux"):
+        return f"{name!r} runs another program, which would not be looked at", "name that program itself"
+    if name in _RAISERS:
+        return f"{name!r} runs a program with the rights of somebody else", "name the program itself"
+    if name in _ENGINES:
+        return f"{name!r} starts containers past every limit", "use `image` instead of `command`"
+    return None
+
+
+def _is_inline(stem: str, arg: str) -> bool:
+    flags = _INLINE.get(stem, ())
+    glued = [flag for flag in flags if flag.startswith("-") and not flag.startswith("--")]
+    return (
+        arg in flags or any(arg.startswith(f) for f in glued) or any(arg.startswith(f"{f}=") for f in flags)
+    )

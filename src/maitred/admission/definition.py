@@ -1,0 +1,334 @@
+"""All that a server publishes, as one value that can be approved: what is in it, its hash, and what changed.
+
+A definition holds the tools, prompts, resource templates and instructions of a server, normalised so that
+the order of keys makes no difference, with a hash for each part and one for the whole. Resources are left
+out: they are a server's data and come and go. So are icons and `_meta`, which no agent is given to read.
+
+`diff` says in words what differs. Quarantine does not depend on those words but on the hashes alone.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from maitred.admission.confusables import latin
+from maitred.admission.shape import Found, Weight, differences, reworded, short
+from maitred.model.offers import Offer
+from maitred.model.tools import RawTool, ToolKey, canonical
+
+PartKind = Literal["tool", "prompt", "template", "instructions"]
+
+MAX_SCHEMA_BYTES: Final = 200_000
+"""Schemas larger than this, or nested deeper than any honest one, are kept as a hash only."""
+_MAX_DEPTH: Final = 100
+_MAX_TOLD: Final = 20
+_HINTS: Final = {
+    "readOnlyHint": False,
+    "destructiveHint": True,
+    "idempotentHint": False,
+    "openWorldHint": True,
+}
+
+
+@dataclass(frozen=True, kw_only=True, order=True, slots=True)
+class PartKey:
+    """Which part of a definition it is; `name` is the server's own, empty for the instructions."""
+
+    kind: PartKind
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {short(self.name)!r}" if self.name else "the server's instructions"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One part: its normalised content, and the SHA-256 of that in hex."""
+
+    content: Mapping[str, Any]
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """All parts of what a server publishes."""
+
+    parts: Mapping[PartKey, Part] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256, in hex, of all parts; the same for the same parts in any order."""
+        listed = [[key.kind, key.name, self.parts[key].digest] for key in sorted(self.parts)]
+        return hashlib.sha256(canonical(listed)).hexdigest()
+
+    def digest_of(self, key: PartKey) -> str:
+        """The hash of a part, empty where there is none."""
+        return self.parts[key].digest if key in self.parts else ""
+
+    def to_bytes(self) -> bytes:
+        """The definition as it is kept; `from_bytes` reads it."""
+        return canonical([[key.kind, key.name, self.parts[key].content] for key in sorted(self.parts)])
+
+    @classmethod
+    def from_bytes(cls, kept: bytes) -> "Definition":
+        """Read a definition that was kept; its hashes are computed anew.
+
+        Raises:
+            ValueError: These are not the bytes of a definition.
+        """
+        try:
+            return _of({PartKey(kind=kind, name=name): part for kind, name, part in json.loads(kept)})
+        except (TypeError, AttributeError) as error:
+            raise ValueError("these bytes are not a definition") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefinitionChange:
+    """One difference between an approved definition and a live one.
+
+    `kind` is a stable word, `text` a sentence for a person. `weight` says whether it gives the server more
+    power over its caller (`power`), takes some (`less`), or is what ordinary updates do (`wording`).
+    """
+
+    part: PartKey
+    kind: str
+    weight: Weight
+    text: str
+
+
+Shadowed = Callable[[str], str]
+"""Says which other server has a tool that a new tool of this name could be taken for; empty: none."""
+
+
+def no_shadow(_: str) -> str:
+    """For a server that stands alone: no name shadows another."""
+    return ""
+
+
+def shadowed_by_name(tools: Iterable[ToolKey], *, but: str) -> Shadowed:
+    """Names shadow each other if they are the same but for case, separators, width and alphabet.
+
+    `but` is the server whose new tools are asked about; its own tools are not others'.
+    """
+    owners: dict[str, str] = {}
+    for key in tools:
+        if key.server != but:
+            owners.setdefault(_folded(key.name), key.server)
+    return lambda name: owners.get(_folded(name), "")
+
+
+def _folded(name: str) -> str:
+    folded = latin(name).casefold()
+    return "".join(c for c in folded if c.isalnum()) or folded
+
+
+def define(
+    tools: Iterable[RawTool], offers: Iterable[Offer] = (), *, title: str = "", instructions: str = ""
+) -> Definition:
+    """The definition of a server by what it published, with the texts as they came over the wire.
+
+    Only so does a change count that nobody sees, such as one of invisible characters. The server's own title
+    stands with its instructions.
+    """
+    contents: dict[PartKey, Mapping[str, Any]] = {}
+    for tool in tools:
+        contents[PartKey(kind="tool", name=tool.key.name)] = {
+            "title": tool.title,
+            "description": tool.description,
+            **_schema("annotations", dict(tool.annotations)),
+            **_schema("input", tool.input_schema),
+            **_schema("output", tool.output_schema),
+        }
+    for offer in offers:
+        if offer.key.kind == "prompt":
+            contents[PartKey(kind="prompt", name=offer.key.key)] = _prompt(offer.definition)
+        elif offer.key.kind == "template":
+            content = _texts(offer.definition, "name", "title", "description", "mimeType")
+            contents[PartKey(kind="template", name=offer.key.key)] = content
+    if title or instructions:
+        contents[PartKey(kind="instructions")] = {"title": title, "description": instructions}
+    return _of(contents)
+
+
+def _of(contents: Mapping[PartKey, Mapping[str, Any]]) -> Definition:
+    digests = {key: hashlib.sha256(canonical(content)).hexdigest() for key, content in contents.items()}
+    return Definition(parts={k: Part(content=contents[k], digest=digests[k]) for k in contents})
+
+
+def _prompt(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A prompt's content; its arguments as an object schema, so that they are compared as parameters are."""
+    listed = definition.get("arguments")
+    entries = [a for a in listed if isinstance(a, Mapping)] if isinstance(listed, list) else []
+    arguments = [a for a in entries if isinstance(a.get("name"), str)]
+    schema = {
+        "type": "object",
+        "properties": {a["name"]: _texts(a, "title", "description") for a in arguments},
+        "required": [a["name"] for a in arguments if a.get("required") is True],
+    }
+    return {**_texts(definition, "title", "description"), **_schema("input", schema)}
+
+
+def _texts(definition: Mapping[str, Any], *names: str) -> dict[str, str]:
+    """Some fields of a definition, as far as they are texts, as they have to be."""
+    return {name: text for name in names if isinstance(text := definition.get(name), str)}
+
+
+def _schema(key: str, schema: Any) -> dict[str, Any]:
+    """A schema as it is kept: normalised, or its hash under a key of its own."""
+    if schema is None:
+        return {}
+    if _depth_within(schema, _MAX_DEPTH):
+        normal = _normal(schema)
+        body = canonical(normal)
+        if len(body) <= MAX_SCHEMA_BYTES:
+            return {key: normal}
+        return {f"{key}_hash": hashlib.sha256(body).hexdigest(), f"{key}_bytes": len(body)}
+    hasher, size = hashlib.sha256(), 0
+    for piece in _pieces(schema):
+        hasher.update(piece)
+        size += len(piece)
+    return {f"{key}_hash": hasher.hexdigest(), f"{key}_bytes": size}
+
+
+def _depth_within(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, Mapping | list)
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def _normal(value: Any) -> Any:
+    """A schema with what has no order put in one."""
+    if isinstance(value, Mapping):
+        return {key: _in_order(item) if key == "required" else _normal(item) for key, item in value.items()}
+    return [_normal(item) for item in value] if isinstance(value, list) else value
+
+
+def _in_order(required: Any) -> Any:
+    if isinstance(required, list) and all(isinstance(name, str) for name in required):
+        return sorted(set(required))
+    return _normal(required)
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """A value as bytes, piece by piece, however deep it is; equal values give equal pieces."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Mapping):
+            yield b"{%d" % len(item)
+            stack += [part for pair in sorted(item.items(), key=lambda pair: pair[0]) for part in pair]
+        elif isinstance(item, list):
+            yield b"[%d" % len(item)
+            stack += item
+        else:
+            body = canonical(item)
+            yield b"=%d:%s" % (len(body), body)
+
+
+# --- what changed -----------------------------------------------------------------------------------------
+
+
+def diff(
+    approved: Definition, live: Definition, *, shadowed: Shadowed = no_shadow
+) -> Sequence[DefinitionChange]:
+    """What differs between an approved definition and a live one, by part, the gravest of a part first.
+
+    Every part whose hash differs is named at least once, and a part at most some twenty times.
+    """
+    changes: list[DefinitionChange] = []
+    for key in sorted(approved.parts.keys() | live.parts.keys()):
+        before, after = approved.parts.get(key), live.parts.get(key)
+        if before is None:
+            changes.append(_new(key, shadowed))
+        elif after is None:
+            changes.append(DefinitionChange(part=key, kind="gone", weight="less", text=f"{key} is gone"))
+        elif before.digest != after.digest:
+            changes += _told(key, _compare(before.content, after.content))
+    return changes
+
+
+def _new(key: PartKey, shadowed: Shadowed) -> DefinitionChange:
+    other = shadowed(key.name) if key.kind == "tool" else ""
+    if other:
+        text = f"{key} is new, and could be taken for the tool of that name of server {other!r}"
+        return DefinitionChange(part=key, kind="shadowing", weight="power", text=text)
+    return DefinitionChange(part=key, kind="added", weight="wording", text=f"{key} is new")
+
+
+def _told(key: PartKey, found: Iterable[Found]) -> Iterator[DefinitionChange]:
+    order = ("power", "wording", "less")
+    ordered = sorted(found, key=lambda f: order.index(f.weight))
+    for one in ordered[:_MAX_TOLD]:
+        yield DefinitionChange(part=key, kind=one.kind, weight=one.weight, text=f"{key}: {one.text}")
+    if (more := len(ordered) - _MAX_TOLD) > 0:
+        weight, text = ordered[_MAX_TOLD].weight, f"{key}: {more} more changes"
+        yield DefinitionChange(part=key, kind="more", weight=weight, text=text)
+    if not ordered:  # the hashes differ in a way that has no words: the worst is assumed
+        yield DefinitionChange(part=key, kind="changed", weight="power", text=f"{key} has changed")
+
+
+def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Found]:
+    for key in ("title", "description"):
+        old, new = before.get(key, ""), after.get(key, "")
+        if old != new:
+            yield Found(kind="reworded", weight="wording", text=reworded(f"its {key}", old, new))
+    for key in ("name", "mimeType"):
+        if before.get(key) != after.get(key):
+            text = f"its {key} is {short(str(after.get(key)))!r} instead of {short(str(before.get(key)))!r}"
+            yield Found(kind="renamed", weight="wording", text=text)
+    yield from _annotations(before.get("annotations", {}), after.get("annotations", {}))
+    yield from _schemas("input", before, after)
+    yield from _schemas("output", before, after)
+
+
+def _schemas(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Found]:
+    whole, size = f"{key}_hash", f"{key}_bytes"
+    if before.get(whole) != after.get(whole):
+        bytes_now = after.get(size) or before.get(size) or 0
+        text = f"its {key} schema changed and is too large to be compared ({bytes_now:,} bytes)"
+        yield Found(kind=f"{key}_schema", weight="power" if key == "input" else "wording", text=text)
+    elif key == "output" and (key in before) != (key in after):
+        happened = "was added" if key in after else "is gone"
+        yield Found(kind="output_schema", weight="wording", text=f"its output schema {happened}")
+    elif before.get(key) != after.get(key):
+        for found in differences(before.get(key), after.get(key)):
+            if key == "input":
+                yield found
+            else:  # what comes back asks nothing of the caller
+                yield Found(kind="output_schema", weight="wording", text=f"in its answer, {found.text}")
+
+
+def _annotations(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Found]:
+    """What a server says of a tool's effects, by what its silence means too."""
+    was, now = ({h: a.get(h) if isinstance(a.get(h), bool) else d for h, d in _HINTS.items()}
+                for a in (before, after))  # fmt: skip
+    if was["readOnlyHint"] and not now["readOnlyHint"]:
+        yield Found(kind="read_only_lost", weight="power", text="it is no longer read-only")
+    if now["readOnlyHint"] and not was["readOnlyHint"]:
+        text = "it says now that it is read-only, so it would be called where only reading is allowed"
+        yield Found(kind="read_only_gained", weight="power", text=text)
+    if now["destructiveHint"] and not was["destructiveHint"]:
+        yield Found(
+            kind="destructive_gained", weight="power", text="it says now that it may destroy something"
+        )
+    if was["destructiveHint"] and not now["destructiveHint"]:
+        yield Found(kind="destructive_lost", weight="wording", text="it says now that it destroys nothing")
+    if now["openWorldHint"] and not was["openWorldHint"]:
+        yield Found(kind="open_world_gained", weight="power", text="it says now that it reaches the outside")
+    told = {"readOnlyHint", "destructiveHint", "openWorldHint"}
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key) and (key not in told or was.get(key) == now.get(key)):
+            values = [short(json.dumps(a[key])) if key in a else "nothing" for a in (before, after)]
+            text = f"its annotation {short(key)!r} is {values[1]} instead of {values[0]}"
+            yield Found(kind="annotation", weight="wording", text=text)

@@ -1,0 +1,117 @@
+"""An HTTP transport that connects only to addresses it has looked at.
+
+A name is resolved once for each connection, every address of the answer is checked, and the socket connects
+to one of these very addresses: a name server that answers differently the next time changes nothing. Each
+redirect is a connection of its own, so it is checked as well. It is for servers on HTTP and for what is
+fetched by a URL that somebody else wrote; a proxy from the environment is not used, since it would resolve
+names where nobody looks.
+"""
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import anyio
+import httpcore2
+import httpx2
+
+from maitred.admission.addresses import Network, why_forbidden
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Gives the addresses of a host for a port, in the order to try them."""
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """Ask the system's resolver."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class ForbiddenAddressError(httpcore2.ConnectError):
+    """A host leads to an address that nobody outside may make us connect to."""
+
+
+class GuardedTransport(httpx2.AsyncHTTPTransport):
+    """A transport for `httpx2.AsyncClient` that refuses forbidden addresses at connect.
+
+    What is refused is raised as `httpx2.ConnectError`, whose text names the host and what its address is.
+
+    Args:
+        exempted: Networks that are allowed although they are private; never the metadata of a cloud.
+        resolver: How names are resolved.
+        verify: Checks certificates; by default with the system's authorities.
+        limits: How many connections are kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        exempted: Sequence[Network] = (),
+        resolver: Resolver = resolve,
+        verify: ssl.SSLContext | None = None,
+        limits: httpx2.Limits | None = None,
+    ) -> None:
+        limits = limits or httpx2.Limits(max_connections=100, max_keepalive_connections=20)
+        context = verify or httpx2.create_ssl_context()
+        # a pool that is made by the parent class would connect nowhere: it fails closed if ours is not used
+        super().__init__(verify=context, uds="/dev/null/guarded")
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=limits.max_connections,
+            max_keepalive_connections=limits.max_keepalive_connections,
+            keepalive_expiry=limits.keepalive_expiry,
+            network_backend=_GuardedBackend(exempted, resolver),
+        )
+
+
+class _GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Opens sockets to addresses that were checked."""
+
+    def __init__(self, exempted: Sequence[Network], resolver: Resolver) -> None:
+        self._exempted = exempted
+        self._resolver = resolver
+        self._inner = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature of the base class
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        failure: Exception = httpcore2.ConnectError(f"{host} has no address")
+        for address in await self._checked(host, port, timeout):
+            try:
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def _checked(self, host: str, port: int, seconds: float | None) -> Sequence[str]:
+        """The addresses of a host; one that is forbidden among them condemns them all."""
+        try:
+            with anyio.fail_after(seconds):
+                addresses = await self._resolver(host, port)
+        except TimeoutError:
+            raise httpcore2.ConnectTimeout(f"{host} was not resolved in time") from None
+        except OSError as error:
+            raise httpcore2.ConnectError(f"{host} cannot be resolved: {error.strerror or error}") from error
+        for address in addresses:
+            if why := why_forbidden(address, self._exempted):
+                raise ForbiddenAddressError(
+                    f"{host} leads to {address}, which is {why}; it is not connected to"
+                )
+        return addresses
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature of the base class
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        raise ForbiddenAddressError("a socket in the file system is not connected to")
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)

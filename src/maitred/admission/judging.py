@@ -1,0 +1,124 @@
+"""Judge what a server publishes now against what was approved: which parts are withheld, and why.
+
+Two things withhold a part: it is not as it was approved, or its text looks like orders to the model. Names
+that could be taken for those of another server are told to whoever decides. The reasons are for agents, and
+so hold no word of the server's; what a person needs to decide is in the changes and findings.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from maitred.admission.approval import assess
+from maitred.admission.definition import Definition, PartKey, define, shadowed_by_name
+from maitred.admission.findings import Finding
+from maitred.admission.judgement import Judgement, Memory, Rules
+from maitred.admission.lookalike import KnownTools, compare_servers
+from maitred.admission.poison import PoisonScan
+from maitred.model.tools import RawTool, ToolKey
+
+_ASK: Final = "and waits for a person, who sees it with `maitred approvals`"
+NEW: Final = f"is new since its server was approved, {_ASK}"
+CHANGED: Final = f"has changed since it was approved, {_ASK}"
+POISONED: Final = f"has text that looks like orders to a model, {_ASK}"
+REFUSED: Final = "was refused by a person; `maitred approvals --all` says by whom"
+UNSEEN: Final = f"was never approved, {_ASK}"
+_ANNOTATIONS: Final = ("annotations", "annotations are")
+_FIELDS: Final = {"input": "inputSchema", "output": "outputSchema"}
+
+
+class Judge:
+    """Judges servers that stand beside others, whose names of tools it knows."""
+
+    def __init__(self, names: Mapping[str, Collection[str]]) -> None:
+        """`names` are the raw names of the tools of each server."""
+        self._names = names
+        self._scan = PoisonScan(names)
+
+    def judge(self, server: str, live: Definition, memory: Memory, rules: Rules) -> Judgement:
+        """Judge all that a server publishes."""
+        tools = (ToolKey(server=other, name=name) for other in self._names for name in self._names[other])
+        shadowed = shadowed_by_name(tools, but=server)
+        pinning = "quarantine" if memory.refused else rules.pinning
+        found = assess(memory.approved, live, pinning=pinning, shadowed=shadowed)
+        why = {part: _why_changed(part, memory) for part in found.withheld}
+        findings = []
+        if rules.scan != "off":
+            scanned = {part: list(self._scanned(server, part, live)) for part in live.parts}
+            findings = [finding for part in scanned.values() for finding in part]
+            if rules.scan == "block":
+                why |= {
+                    part: why.get(part, POISONED)
+                    for part, those in scanned.items()
+                    if any(finding.severity != "warn" for finding in those)
+                    and not _is_vouched(memory.vouched, live, part)
+                }
+        return Judgement(withheld=why, changes=found.changes, findings=findings)
+
+    def brought(self, server: str, tools: Sequence[RawTool], rules: Rules) -> Mapping[ToolKey, str]:
+        """Which tools that a result brought are withheld; nobody approves them, so the scan decides."""
+        if rules.scan != "block":
+            return {}
+        live = define(tools)
+        return {
+            ToolKey(server=server, name=part.name): POISONED.removesuffix(f", {_ASK}")
+            for part in live.parts
+            if any(finding.severity != "warn" for finding in self._scanned(server, part, live))
+        }
+
+    def _scanned(self, server: str, part: PartKey, live: Definition) -> Iterator[Finding]:
+        content = live.parts[part].content
+        for found in self._scan.scan(server, _as_sent(part, content)):
+            yield Finding(
+                layer="poisoning",
+                severity=found.severity,
+                key=f"{part}{f' {found.where}' if found.where else ''}",
+                reason=f"{found.reason}: {found.excerpt!a}" if found.excerpt else found.reason,
+                fix=found.fix,
+            )
+        for key, what in (("input", "input schema is"), ("output", "output schema is"), _ANNOTATIONS):
+            if f"{key}_hash" in content:
+                reason = f"its {what} too large or too deep to be looked through"
+                yield Finding(layer="poisoning", severity="ask", key=str(part), reason=reason)
+
+
+class Namesakes:
+    """Finds names that could be taken for those of other servers; making it takes longer than a judgement."""
+
+    def __init__(self, names: Mapping[str, Collection[str]]) -> None:
+        """`names` are the raw names of the tools of each server."""
+        self._names = names
+        self._known = KnownTools(names)
+
+    def of(self, server: str) -> Sequence[Finding]:
+        """What is to be said of the names of a server and its tools."""
+        others = [other for other in self._names if other != server]
+        found = (*compare_servers(server, others), *self._known.compare(server, self._names.get(server, ())))
+        return [
+            Finding(
+                layer="names",
+                severity=one.severity,
+                key=f"tool {one.tool!a}" if one.tool else "name",
+                reason=one.reason,
+                fix=one.fix,
+            )
+            for one in found
+        ]
+
+
+def _why_changed(part: PartKey, memory: Memory) -> str:
+    if memory.refused:
+        return REFUSED
+    if memory.approved is None:
+        return UNSEEN
+    return CHANGED if part in memory.approved.parts else NEW
+
+
+def _is_vouched(vouched: Definition | None, live: Definition, part: PartKey) -> bool:
+    return vouched is not None and vouched.digest_of(part) == live.digest_of(part)
+
+
+def _as_sent(part: PartKey, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part as a server sends it, so that places in it are named as its author knows them."""
+    if part.kind == "instructions":
+        return {"title": content.get("title", ""), "instructions": content.get("description", "")}
+    return {"name": part.name, **{_FIELDS.get(key, key): value for key, value in content.items()}}

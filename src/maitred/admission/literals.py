@@ -1,0 +1,170 @@
+"""Tell a literal credential from what only looks like one, and a reference from a literal.
+
+Three signs: the form of a value (the detectors of `detect-secrets`, without those that measure randomness,
+which take `debug` for a secret, and forms that they lack), the name that it stands under, and its place in a
+URL. Nothing here answers with the value itself, only with what kind of thing it is.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote_plus
+
+from detect_secrets.plugins.artifactory import ArtifactoryDetector
+from detect_secrets.plugins.aws import AWSKeyDetector
+from detect_secrets.plugins.azure_storage_key import AzureStorageKeyDetector
+from detect_secrets.plugins.base import RegexBasedDetector
+from detect_secrets.plugins.basic_auth import BasicAuthDetector
+from detect_secrets.plugins.cloudant import CloudantDetector
+from detect_secrets.plugins.discord import DiscordBotTokenDetector
+from detect_secrets.plugins.github_token import GitHubTokenDetector
+from detect_secrets.plugins.gitlab_token import GitLabTokenDetector
+from detect_secrets.plugins.ibm_cloud_iam import IbmCloudIamDetector
+from detect_secrets.plugins.ibm_cos_hmac import IbmCosHmacDetector
+from detect_secrets.plugins.jwt import JwtTokenDetector
+from detect_secrets.plugins.mailchimp import MailchimpDetector
+from detect_secrets.plugins.npm import NpmDetector
+from detect_secrets.plugins.openai import OpenAIDetector
+from detect_secrets.plugins.private_key import PrivateKeyDetector
+from detect_secrets.plugins.pypi_token import PypiTokenDetector
+from detect_secrets.plugins.sendgrid import SendGridDetector
+from detect_secrets.plugins.slack import SlackDetector
+from detect_secrets.plugins.softlayer import SoftlayerDetector
+from detect_secrets.plugins.square_oauth import SquareOAuthDetector
+from detect_secrets.plugins.stripe import StripeDetector
+from detect_secrets.plugins.telegram_token import TelegramBotTokenDetector
+from detect_secrets.plugins.twilio import TwilioKeyDetector
+
+_DETECTORS: Final[Sequence[RegexBasedDetector]] = tuple(
+    kind()
+    for kind in (
+        ArtifactoryDetector, AWSKeyDetector, AzureStorageKeyDetector, BasicAuthDetector, CloudantDetector,
+        DiscordBotTokenDetector, GitHubTokenDetector, GitLabTokenDetector, IbmCloudIamDetector,
+        IbmCosHmacDetector, JwtTokenDetector, MailchimpDetector, NpmDetector, OpenAIDetector,
+        PrivateKeyDetector, PypiTokenDetector, SendGridDetector, SlackDetector, SoftlayerDetector,
+        SquareOAuthDetector, StripeDetector, TelegramBotTokenDetector, TwilioKeyDetector,
+    )
+)  # fmt: skip
+_FORMS: Final[Sequence[tuple[str, re.Pattern[str]]]] = tuple(
+    (what, re.compile(form))
+    for what, form in (
+        ("GitHub Token", r"\b(?:github_pat_[A-Za-z0-9_]{20,}|gh[pousr]_[A-Za-z0-9]{30,})"),
+        ("Anthropic Key", r"\bsk-ant-[A-Za-z0-9_-]{16,}"),
+        ("API Key", r"\bsk-(?:proj-|svcacct-|admin-|or-v1-)?[A-Za-z0-9_-]{32,}"),
+        ("Google API Key", r"\bAIza[A-Za-z0-9_-]{35}"),
+        ("Google OAuth Token", r"\b(?:ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,})"),
+        ("Slack Token", r"\b(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,}"),
+        ("Hugging Face Token", r"\bhf_[A-Za-z0-9]{30,}"),
+        ("NPM Token", r"\bnpm_[A-Za-z0-9]{36}"),
+        ("DigitalOcean Token", r"\bdo[opr]_v1_[a-f0-9]{64}"),
+        ("Shopify Token", r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
+        ("Stripe Key", r"\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|\bwhsec_[A-Za-z0-9]{24,}"),
+        ("Notion Token", r"\b(?:ntn_|secret_)[A-Za-z0-9]{40,}"),
+        ("Linear Key", r"\blin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
+        ("API Key", r"\b(?:gsk_|pplx-|tvly-|fc-|re_)[A-Za-z0-9]{24,}"),
+        ("Vault Token", r"\bhv[sbr]\.[A-Za-z0-9_-]{24,}"),
+        ("Age Key", r"\bAGE-SECRET-KEY-1[A-Z0-9]{58}"),
+        ("Private Key", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY"),
+        ("Credentials of HTTP", r"(?i)\b(?:bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}"),
+    )
+)
+_SECRET_WORDS: Final = frozenset({
+    "password", "passwd", "passphrase", "passcode", "pass", "pwd", "secret", "token", "apikey",
+    "credential", "credentials", "authorization", "cookie", "bearer", "pat", "jwt",
+})  # fmt: skip
+_SECRET_PAIRS: Final = frozenset({
+    "api key", "access key", "private key", "secret key", "signing key", "encryption key", "auth key",
+    "account key", "master key", "app key", "service key", "license key", "basic auth", "connection string",
+    "webhook url", "session key", "key secret", "deploy key",
+})  # fmt: skip
+_GLUED: Final = re.compile(
+    r"(password|passwd|passphrase|secret|token|apikey|accesskey|secretkey|privatekey|credentials?)$"
+)
+_COUNTED: Final = frozenset({
+    "max", "min", "num", "number", "limit", "per", "budget",
+})  # fmt: skip
+_CHOICES: Final = frozenset({
+    "true", "false", "yes", "no", "on", "off", "none", "null", "auto", "default", "required", "optional",
+    "enabled", "disabled", "0", "1", "oauth", "oauth2", "bearer", "basic", "header", "cookie", "env",
+    "keyring", "file",
+})  # fmt: skip
+_IN_QUERY: Final = frozenset({"key", "sig", "signature", "auth", "code"})
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SCHEME: Final = re.compile(r"(?i)^\s*(bearer|basic|token|apikey|digest|key)\b[\s:]*|\s+")
+_USERINFO: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://([^/?#\s@]{0,2048})@")
+_QUERY: Final = re.compile(r"[?&#;]([^=&#;?\s]{1,128})=([^&#;\s]*)")
+_REFERENCE: Final = re.compile(r"\$\{((?:[^{}$]|\$(?!\{)|\{[^{}$]*\})*)\}")
+_LONG_NAME = 20
+_LONG_KEY = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """A value taken apart: what stands there literally, defaults included, and what it refers to."""
+
+    literal: str
+    references: tuple[str, ...]
+    is_closed: bool
+
+
+def take_apart(value: str) -> Parts:
+    """Tell literal text from references; `is_closed` is false where one has no end."""
+    found: list[str] = []
+
+    def default(match: re.Match[str]) -> str:
+        name, _, rest = match[1].partition(":-")
+        found.append(name.removeprefix("env:"))
+        return rest
+
+    text, count = value.replace("$$", "\0"), 1
+    while count:
+        text, count = _REFERENCE.subn(default, text)
+    return Parts(literal=text.replace("\0", "$"), references=tuple(found), is_closed="${" not in text)
+
+
+def kind_of(literal: str, name: str = "") -> str:
+    """What kind of credential a text has the form of, such as `GitHub Token`; empty if it has none."""
+    texts = [literal, f'{name}="{literal}"'] if name else [literal]
+    for what, form in _FORMS:
+        if form.search(literal):
+            return what
+    for detector in _DETECTORS:
+        if any(True for text in texts for _ in detector.analyze_string(text)):
+            return detector.secret_type
+    return ""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a value under this name is a credential by its name, as under `GITHUB_TOKEN` or `apiKey`.
+
+    `MAX_TOKENS`, `TOKEN_FILE` and `PASSWORD_MODE` are not: they count, or name something else.
+    """
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not words or _COUNTED.intersection(words):
+        return False
+    glued = _GLUED.search("".join(words)) is not None
+    return glued or words[-1] in _SECRET_WORDS or " ".join(words[-2:]) in _SECRET_PAIRS
+
+
+def is_literal_secret(name: str, literal: str) -> bool:
+    """Whether a literal must be a reference instead: its name says so, and it is no mere choice."""
+    bare = _SCHEME.sub("", literal)
+    if not bare or bare.lower() in _CHOICES:
+        return False
+    is_long = len(bare) >= _LONG_KEY and any(map(str.isdigit, bare))
+    is_key = is_long and [word.lower() for word in _WORD.findall(name)][-1:] == ["key"]
+    return is_key or is_secret_name(name)
+
+
+def secrets_in_url(literal: str) -> Iterator[str]:
+    """What credentials stand in the URLs of a text: in front of the host or among the parameters."""
+    for match in _USERINFO.finditer(literal):
+        user, _, password = match[1].partition(":")
+        if password or len(user) >= _LONG_NAME:
+            yield "a password in a URL"
+    if "://" in literal:
+        for name, value in _QUERY.findall(literal):
+            plain = unquote_plus(name)
+            if is_literal_secret(plain, value) or (value and plain.lower() in _IN_QUERY):
+                yield f"a credential as the parameter {plain!r} of a URL"

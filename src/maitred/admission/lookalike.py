@@ -1,0 +1,193 @@
+"""Names that are taken for other names: of tools of different servers, and of servers.
+
+A model, and whoever approves, goes by names. A server that calls a tool as another server does, or nearly
+so, gets calls that were meant for the other. Equal names are common and honest (many servers have a
+`search`), and the gateway keeps them apart, so they are only told; a name that looks equal and is not, or
+that bears the name of another server, is for a person to judge.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from maitred.admission.confusables import latin
+from maitred.admission.findings import Severity
+
+Likeness = Literal["same", "spelling", "letters", "digits", "typo", "one-off"]
+"""How two names are alike, the closest first: equal; but for case and separators; but for letters that look
+alike; but for digits in place of letters; but for a letter doubled or two swapped; but for one character."""
+
+LEAST_FOR_ONE_OFF: Final = 7
+"""Characters that a name must have for one character's difference to be remarked."""
+
+_MOST_FOR_ONE_OFF: Final = 128
+"""Characters beyond which nobody sees one character's difference, and looking for it takes too long."""
+_SEPARATORS = re.compile(r"[\W_]+")
+_SWAPS: Final = str.maketrans(
+    {"0": "o", "1": "l", "i": "l", "3": "e", "5": "s", "8": "b", "$": "s", "@": "a"}
+)
+_PAIRS: Final = (("rn", "m"), ("vv", "w"), ("cl", "d"))
+_LEAST_PREFIX = 4
+_REASONS: Final[Mapping[Likeness, str]] = {
+    "same": "is called the same as",
+    "spelling": "differs in case or separators only from",
+    "letters": "has letters that only look like those of",
+    "digits": "has digits or letters that are easily taken for those of",
+    "typo": "is a misspelling of",
+    "one-off": "differs in one character from",
+}
+_OF_TOOLS: Final[Mapping[Likeness, Severity]] = {
+    "same": "warn",
+    "spelling": "warn",
+    "letters": "refuse",
+    "digits": "ask",
+    "typo": "ask",
+    "one-off": "warn",
+}
+_OF_SERVERS: Final[Mapping[Likeness, Severity]] = {
+    "same": "refuse",
+    "spelling": "ask",
+    "letters": "refuse",
+    "digits": "ask",
+    "typo": "ask",
+    "one-off": "ask",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NameFinding:
+    """A name of `server` that is like one of `other_server`; for servers there are no tools in it."""
+
+    rule: Literal["tool-lookalike", "tool-impersonation", "server-lookalike"]
+    server: str
+    other_server: str
+    tool: str = ""
+    other_tool: str = ""
+    severity: Severity
+    reason: str
+    fix: str = "give it a name of its own"
+
+
+def likeness(name: str, other: str) -> Likeness | None:
+    """How a name is like another one; `None` if it is not."""
+    if name == other:
+        return "same"
+    plain, plain_other = _plain(name), _plain(other)
+    if plain == plain_other:
+        return "spelling" if name.isascii() and other.isascii() else "letters"
+    if _skeleton(plain) == _skeleton(plain_other):
+        return "digits"
+    return _one_off(plain, plain_other)
+
+
+def compare_servers(server: str, known: Collection[str]) -> Sequence[NameFinding]:
+    """The known servers that the name of a new one is like."""
+    return [
+        NameFinding(
+            rule="server-lookalike",
+            server=server,
+            other_server=other,
+            severity=_OF_SERVERS[found],
+            reason=f"{server!a} {_REASONS[found]} {other!a}",
+        )
+        for other in known
+        if (found := likeness(server, other))
+    ]
+
+
+class KnownTools:
+    """The names of the tools of all known servers, against which those of one are held."""
+
+    def __init__(self, names: Mapping[str, Collection[str]]) -> None:
+        """`names` are those of the tools of each server."""
+        self._servers = {server: _plain(server) for server in names}
+        self._like: dict[str, list[tuple[str, str]]] = {}
+        for server, tools in names.items():
+            for tool in tools:
+                for key in _keys(_plain(tool)):
+                    self._like.setdefault(key, []).append((server, tool))
+
+    def compare(self, server: str, tools: Collection[str]) -> Sequence[NameFinding]:
+        """The tools of a server that are named like a tool of another one, or after another server."""
+        return [one for tool in tools for one in self._of_tool(server, tool)]
+
+    def _of_tool(self, server: str, tool: str) -> Iterator[NameFinding]:
+        seen = {(server, tool)}
+        for key in _keys(_plain(tool)):
+            for other in self._like.get(key, ()):
+                if other[0] == server or other in seen:
+                    continue
+                seen.add(other)
+                if found := likeness(tool, other[1]):
+                    yield _found(server, tool, other, found)
+        own = _plain(server)
+        for other_server, plain in self._servers.items():
+            if other_server != server and _bears(tool, plain) and plain not in own and own not in plain:
+                yield NameFinding(
+                    rule="tool-impersonation",
+                    server=server,
+                    other_server=other_server,
+                    tool=tool,
+                    severity="ask",
+                    reason=f"{tool!a} bears the name of the server {other_server!a}",
+                )
+
+
+def _found(server: str, tool: str, other: tuple[str, str], how: Likeness) -> NameFinding:
+    return NameFinding(
+        rule="tool-lookalike",
+        server=server,
+        other_server=other[0],
+        tool=tool,
+        other_tool=other[1],
+        severity=_OF_TOOLS[how],
+        reason=f"{tool!a} {_REASONS[how]} {other[1]!a} of {other[0]!a}",
+    )
+
+
+def _bears(tool: str, server: str) -> bool:
+    """Whether a tool's name begins as the published names of a server's tools do."""
+    if len(server) < _LEAST_PREFIX or "__" not in tool:
+        return False
+    return _plain(tool.partition("__")[0]) == server
+
+
+def _plain(name: str) -> str:
+    return _SEPARATORS.sub("", latin(name))
+
+
+def _skeleton(plain: str) -> str:
+    for pair, letter in _PAIRS:
+        plain = plain.replace(pair, letter)
+    return plain.translate(_SWAPS)
+
+
+def _keys(plain: str) -> Iterator[str]:
+    """What names that are alike have in common: the skeleton, or what is left without one letter."""
+    yield "=" + _skeleton(plain)
+    if LEAST_FOR_ONE_OFF - 1 <= len(plain) <= _MOST_FOR_ONE_OFF:
+        yield plain
+        for place in range(len(plain)):
+            yield plain[:place] + plain[place + 1 :]
+
+
+def _one_off(plain: str, other: str) -> Likeness | None:
+    """Whether one character was put in, left out or replaced, or two were swapped.
+
+    A plural and another number are other names in plain sight (`get_user`, `get_users`; `step1`, `step2`).
+    """
+    short, long = sorted((plain, other), key=len)
+    if len(long) < LEAST_FOR_ONE_OFF or len(long) - len(short) > 1:
+        return None
+    place = next((at for at, letter in enumerate(short) if letter != long[at]), len(short))
+    rest, long_rest = short[place:], long[place:]
+    if len(short) < len(long):
+        if rest != long_rest[1:] or long_rest[0].isdigit():
+            return None
+        if place and long[place - 1] == long_rest[0]:
+            return "typo"
+        return None if long_rest == "s" else "one-off"
+    if rest[1:] == long_rest[1:]:
+        return None if rest[0].isdigit() or long_rest[0].isdigit() else "one-off"
+    return "typo" if rest[:2] == long_rest[1::-1] and rest[2:] == long_rest[2:] else None

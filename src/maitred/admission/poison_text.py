@@ -1,0 +1,218 @@
+"""The texts of a definition as a model reads them: where each is, its sentences, decoded, safely quoted.
+
+It judges nothing. Every string of a definition counts (a model reads an enum or a default as it reads a
+description), and so do the names of properties. Nothing here recurses, and every step is linear in the text.
+"""
+
+import base64
+import binascii
+import codecs
+import html
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+MAX_CHARACTERS: Final = 200_000
+"""How much of one definition is read for phrases; whoever sends more is told so by a finding."""
+
+_MAX_DEPTH = 200
+_MAX_SENTENCE = 600
+_EXCERPT = 160
+_LABELS = frozenset({"name", "type", "format", "required", "$ref", "$id", "$schema", "contentEncoding"})
+
+_END = re.compile(
+    r"(?<![.!?])[.!?]++(?=[\s)\"'`*_<\]]|$)|[\u3002\uff01\uff1f]"
+    r"|\n[ \t]*(?=[\n\-*#|<>\[\d•]|$)|</?[a-z][^<>\n]{0,80}>"
+)
+_BASE64 = re.compile(r"(?<![\w+/-])[\w+/-]{24,}={0,2}", re.ASCII)
+_HEX = re.compile(r"(?<![\w])(?:0x)?((?:[0-9a-f]{2}){16,})(?!\w)", re.IGNORECASE)
+_PERCENT = re.compile(r"(?:%[0-9a-f]{2}){4,}", re.IGNORECASE)
+_ESCAPES = re.compile(r"(?:\\u[0-9a-f]{4}|\\x[0-9a-f]{2}){4,}", re.IGNORECASE)
+_ENTITIES = re.compile(r"(?:&#x?[0-9a-f]{1,6};){4,}", re.IGNORECASE)
+_CODES = re.compile(r"\b[0-9]{2,3}(?:[ ,]{1,2}[0-9]{2,3}){9,}\b")
+_TAGS = re.compile("[\U000e0020-\U000e007e]+")
+_SPACED = re.compile(r"(?<!\w)[a-z](?:[ .·_-][a-z]){5,}(?!\w)", re.IGNORECASE)
+_SPREAD = re.compile(r"(?<![^\s])\S(?: {1,4}\S){15,}(?![^\s])")
+_CODED = re.compile(
+    r"[^\s,]{24}|[0-9][ ,]{1,2}[0-9]{2,3}[ ,]{1,2}[0-9]{2,3}[ ,]{1,2}[0-9]|%[0-9a-fA-F]{2}%|&#|\\[ux]"
+)
+_UNPRINTED = re.compile("[\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e0fff]")
+_PROSE = re.compile(r"[^\W\d_]{2,}(?:'[a-z]+)?")
+
+
+_Item = tuple[str, Any, bool, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Passage:
+    """One text of a definition; `where` is the JSON pointer of it, or of what it is the name of.
+
+    `label` marks names and other words that are no prose, such as the name of a property.
+    """
+
+    where: str
+    text: str
+    label: bool = False
+
+
+def passages(definition: Mapping[str, Any]) -> Iterator[Passage]:
+    """Every text of a definition that can say something, in its order.
+
+    Single plain words are left out, and what is nested deeper than any honest schema.
+    """
+    waiting: list[_Item] = [("", definition, False, 0)]
+    while waiting:
+        where, value, label, depth = waiting.pop()
+        if isinstance(value, str):
+            yield Passage(where=where, text=value, label=label)
+        elif depth <= _MAX_DEPTH:
+            waiting += _within(where, value, depth + 1, label=label)[::-1]
+
+
+def _within(where: str, value: Any, depth: int, *, label: bool) -> list[_Item]:
+    if isinstance(value, list):
+        return [
+            (f"{where}/{place}", item, label, depth) for place, item in enumerate(value) if _matters(item)
+        ]
+    found: list[_Item] = []
+    named = where.endswith(_NAMING)
+    for key, item in value.items():
+        name = key if isinstance(key, str) else str(key)
+        if not _matters(item) and not _matters(name):
+            continue
+        at = f"{where}/{_escaped(name)}"
+        if (named or name not in _USUAL) and _matters(name):
+            found.append((at, name, True, depth))
+        if _matters(item) and at != "/icons":
+            found.append((at, item, name in _LABELS and not named, depth))
+    return found
+
+
+def _matters(value: Any) -> bool:
+    """Whether a value holds text of more than a plain word."""
+    if isinstance(value, str):
+        return len(value) > _WORD_LENGTH or not (value.isascii() and value.isprintable()) or " " in value
+    return isinstance(value, _HOLDERS) and bool(value)
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1") if "/" in key or "~" in key else key
+
+
+_WORD_LENGTH = 15
+_HOLDERS = (dict, list)  # JSON knows no others, and asking for abstract ones takes ten times as long
+_NAMING = ("/properties", "/$defs", "/definitions")
+_USUAL = frozenset(
+    (
+        *("name", "title", "description", "inputSchema", "outputSchema", "annotations", "arguments"),
+        *("type", "properties", "required", "items", "enum", "default", "format", "anyOf", "oneOf", "allOf"),
+        *("additionalProperties", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"),
+        *("const", "examples", "example", "pattern", "$schema", "$ref", "$defs", "definitions", "not"),
+        *("exclusiveMinimum", "exclusiveMaximum", "contentEncoding", "instructions", "_meta", "execution"),
+        *("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"),
+    )
+)
+
+
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """The sentences of a text with where each begins; mark-up ends one, a mere line break does not.
+
+    A sentence that is too long is cut into pieces that overlap, so that what is sought in it stays whole.
+    """
+    start = 0
+    for match in _END.finditer(text):
+        yield from _pieces(start, text[start : match.end()])
+        start = match.end()
+    yield from _pieces(start, text[start:])
+
+
+def _pieces(start: int, sentence: str) -> Iterator[tuple[int, str]]:
+    if not sentence or sentence.isspace():
+        return
+    step = _MAX_SENTENCE // 2
+    for place in range(0, max(len(sentence) - step, 1), step):
+        yield start + place, sentence[place : place + _MAX_SENTENCE]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decoded:
+    """What a part of a text says when it is decoded; `shown` is the part as it was written."""
+
+    how: str
+    shown: str
+    text: str
+
+
+def decoded(text: str) -> Iterator[Decoded]:
+    """What stands in a text in a code and is readable: prose of at least three words."""
+    if text.isascii() and not _CODED.search(text):
+        return
+    for how, pattern, decode in _CODINGS:
+        for match in pattern.finditer(text):
+            plain = decode(match[0])
+            if len(_PROSE.findall(plain)) >= _LEAST_WORDS and _readable(plain):
+                yield Decoded(how=how, shown=match[0], text=plain)
+
+
+_LEAST_WORDS = 3
+_READABLE = 0.85  # random bytes have a quarter of letters
+
+
+def _readable(text: str) -> bool:
+    letters = sum(character.isalpha() or character in " .,'" for character in text)
+    return text.isprintable() and letters >= _READABLE * len(text)
+
+
+def _base64(text: str) -> str:
+    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4)).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _hex(text: str) -> str:
+    return bytes.fromhex(text.removeprefix("0x")).decode("utf-8", "replace")
+
+
+def _escapes(text: str) -> str:
+    return "".join(chr(int(code, 16)) for code in re.findall(r"\\[ux]([0-9a-fA-F]+)", text))
+
+
+def _character_codes(text: str) -> str:
+    return "".join(map(chr, map(int, re.findall(r"\d+", text))))
+
+
+def _tags(text: str) -> str:
+    return "".join(chr(ord(character) - 0xE0000) for character in text)
+
+
+_CODINGS: Final = (
+    ("base64", _BASE64, _base64),
+    ("hexadecimal", _HEX, _hex),
+    ("percent signs", _PERCENT, unquote),
+    ("escapes", _ESCAPES, _escapes),
+    ("HTML entities", _ENTITIES, html.unescape),
+    ("character codes", _CODES, _character_codes),
+    ("tag characters", _TAGS, _tags),
+)
+
+
+def rotated(text: str) -> str:
+    """A text with each letter moved by thirteen."""
+    return codecs.encode(text, "rot13")
+
+
+def unspaced(text: str) -> str:
+    """A text in which words spelled with gaps (`i g n o r e`) are closed up."""
+    text = _SPREAD.sub(lambda match: re.sub(r"(?<=\S) (?=\S)", "", match[0]), text) if "   " in text else text
+    return _SPACED.sub(lambda match: re.sub(r"[ .·_-]", "", match[0]), text)
+
+
+def quoted(text: str) -> str:
+    """A text for a report: one line, cut, with every character that is not seen written as its number."""
+    shown = re.sub(r"\s+", " ", text.strip()[: 2 * _EXCERPT])
+    shown = "".join(c if c.isprintable() and not _UNPRINTED.match(c) else f"\\u{{{ord(c):X}}}" for c in shown)
+    return shown if len(shown) <= _EXCERPT else shown[: _EXCERPT - 1] + "…"

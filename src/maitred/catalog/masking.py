@@ -1,0 +1,103 @@
+"""Take secrets out of a JSON value before it is written down: by the name they go by, or by their shape.
+
+`masked` is for what maitred itself keeps, such as arguments in the audit trail. `mask_text` is for what is
+passed on: it goes by shapes alone, since a name such as `next_token` is no secret. Both find what looks like
+a secret, not every secret: where none may be written, hashes are to be kept instead of values.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+MASK: Final = "***"
+MAX_TEXT: Final = 4_000
+_MAX_DEPTH: Final = 60
+
+_NAME = re.compile(
+    r"pass(word|wd|phrase)?$|pwd$|secret|token$|api_?key|access_?key|private_?key|credential|authorization"
+    r"|^auth$|cookie|session_?id$|(^|_)pin$|(^|_)otp$|connection_?string|dsn$",
+    re.IGNORECASE,
+)
+_SHAPES: Final = tuple(
+    (hint, re.compile(rf"(?P<kept>{kept}){form}", re.DOTALL))
+    for hint, kept, form in (
+        (
+            "PRIVATE KEY-----",
+            "",
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+        ),
+        ("gh", "", r"\bgh[pousr]_[A-Za-z0-9]{20,}"),
+        ("github_pat_", "", r"github_pat_\w{20,}"),
+        ("glpat-", "", r"glpat-[\w-]{20,}"),
+        ("xox", "", r"\bxox[a-z]-[\w-]{10,}"),
+        ("sk-", "", r"\bsk-[\w-]{20,}"),
+        ("k_", "", r"\b[sr]k_(?:live|test)_\w{16,}"),
+        ("AKIA", "", r"\bAKIA[A-Z0-9]{16}\b"),
+        ("ASIA", "", r"\bASIA[A-Z0-9]{16}\b"),
+        ("AIza", "", r"AIza[\w-]{35}"),
+        ("npm_", "", r"\bnpm_\w{30,}"),
+        ("hf_", "", r"\bhf_[A-Za-z0-9]{30,}"),
+        ("gsk_", "", r"\bgsk_[A-Za-z0-9]{24,}"),
+        ("ya29.", "", r"\bya29\.[\w-]{20,}"),
+        ("GOCSPX-", "", r"GOCSPX-[\w-]{20,}"),
+        ("SG.", "", r"\bSG\.[\w-]{16,32}\.[\w-]{16,64}"),
+        ("pypi-", "", r"pypi-AgEI[\w-]{50,}"),
+        ("_v1_", "", r"\bdo[opr]_v1_[0-9a-f]{64}\b"),
+        ("shp", "", r"\bshp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}\b"),
+        ("lin_", "", r"\blin_(?:api|oauth)_\w{32,}"),
+        ("whsec_", "", r"whsec_[A-Za-z0-9+/=]{24,}"),
+        ("hv", "", r"\bhv[sbr]\.[\w-]{24,}"),
+        ("AGE-SECRET-KEY-", "", r"AGE-SECRET-KEY-1[A-Z0-9]{58}"),
+        ("ntn_", "", r"\bntn_[A-Za-z0-9]{40,}"),
+        (":AA", r"\b[0-9]{8,10}:", r"AA[\w-]{33}\b"),
+        ("AccountKey=", "AccountKey=", r"[A-Za-z0-9+/]{40,}={0,2}"),
+        ("maitred_", "", r"\bmaitred_[0-9a-f]{10}_[\w-]{20,}"),
+        ("eyJ", "", r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+        ("Bearer ", "Bearer ", r"[\w.~+/-]{8,}=*"),
+        ("://", "://", r"[^/\s:@]{0,200}:[^/\s@]{1,200}(?=@)"),
+    )
+)
+"""What a text has to hold before it is worth looking for a form, what stays in front of it, and the form."""
+_ASSIGNED = re.compile(
+    r"""^(?P<kept>[ \t]*(?:export[ ])?[A-Z0-9_]*
+    (?:PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_KEY|SECRET_KEY|PRIVATE_KEY)=)
+    (?:"[^"$<\n][^"\n]*"|'[^'$<\n][^'\n]*'|[^\s"'$<][^\s]{3,})""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def mask_text(text: str) -> str:
+    """A text with what has the shape of a secret replaced by `***`, and what a `..._PASSWORD=` line assigns.
+
+    References such as `$NAME` and `<your token>` stay.
+    """
+    for hint, form in _SHAPES:
+        if hint in text:
+            text = form.sub(rf"\g<kept>{MASK}", text)
+    return _ASSIGNED.sub(rf"\g<kept>{MASK}", text) if "=" in text else text
+
+
+def masked(value: Any, depth: int = 0) -> Any:
+    """A JSON value with every secret in it replaced by `***`; what is nested too deep is replaced whole.
+
+    Texts of more than `MAX_TEXT` characters are cut, so that nobody can make the search in them slow.
+    """
+    if depth > _MAX_DEPTH:
+        return MASK
+    if isinstance(value, str):
+        return mask_text(value[:MAX_TEXT]) + ("…" if len(value) > MAX_TEXT else "")
+    if isinstance(value, Mapping):
+        return {
+            masked(key): MASK if _names_a_secret(key) and _holds(item) else masked(item, depth + 1)
+            for key, item in value.items()
+        }
+    return [masked(item, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+def _names_a_secret(key: str) -> bool:
+    return _NAME.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\s.-]+", "_", key)) is not None
+
+
+def _holds(item: Any) -> bool:
+    """Whether something stands there at all; a flag tells no secret."""
+    return item is not None and not isinstance(item, bool) and item != ""

@@ -1,0 +1,297 @@
+"""Measure the poisoning scan on labelled definitions: how many evil ones it holds, and how many honest ones.
+
+Held is what has a finding of severity `refuse` or `ask`, as for the gateway; `warn` is only told. Rules are
+written by looking at the development half; the unseen half, in a folder of its own, was written before and
+without them, so its figures are nearer to what unknown texts will bring. Therefore what went wrong is named
+for the development half only. Recorded tools of real servers count as honest; a hash of its name decides in
+which half a server is, since a server repeats its sentences.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from maitred.admission.poison import PoisonScan
+from maitred.errors import ConfigError
+
+Object = Mapping[str, Any]
+
+OF_A_SERVER: Final = 20
+"""How many tools of a recorded server count, so that no large one outweighs the rest."""
+
+UNSEEN: Final = "unseen"
+"""The folder of the half that no rule is written by."""
+
+_KINDS = ("tool", "prompt", "instructions")
+_KEYS = frozenset({"id", "pattern", "subtle", "siblings", "others", *_KINDS})
+_SAID: Mapping[type, str] = {str: "text", dict: "a mapping"}
+_MAX_FAULTS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """One definition. `siblings` are other tools of its server, `others` tools of other servers.
+
+    `subtle` marks an evil one that a person could read over.
+    """
+
+    id: str
+    pattern: str
+    definition: Object
+    subtle: bool = False
+    siblings: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A tool, or the instructions, of a recorded server; `sampled` ones count as honest definitions."""
+
+    server: str
+    definition: Object
+    sampled: bool = False
+
+    @property
+    def name(self) -> str:
+        """For a report."""
+        return str(self.definition.get("name", "instructions"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """The labelled definitions of one half."""
+
+    evil: Sequence[Labelled]
+    honest: Sequence[Labelled]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """How many of how many were held."""
+
+    held: int
+    of: int
+
+    @property
+    def share(self) -> float | None:
+        """From 0 to 1; `None` of nothing."""
+        return self.held / self.of if self.of else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfResult:
+    """The figures of one half.
+
+    `honest` and `sampled` together are what false positives are counted of: our own texts that look
+    suspicious, and at most twenty tools of each recorded server with its instructions; `recorded` is all that
+    was recorded. `subtle` are some of the evil ones; `told` counts what has any finding, however weak.
+    `missed` and `mistaken` are ids, of the development half only.
+    """
+
+    evil: Share
+    subtle: Share
+    honest: Share
+    sampled: Share
+    recorded: Share
+    told: Share
+    patterns: Mapping[str, Share]
+    rules: Mapping[str, int]
+    missed: Sequence[str] = field(default_factory=list)
+    mistaken: Sequence[str] = field(default_factory=list)
+
+    @property
+    def recall(self) -> float | None:
+        """The share of the evil ones that is held."""
+        return self.evil.share
+
+    @property
+    def false_positives(self) -> float | None:
+        """The share of the honest ones, own and sampled, that is held."""
+        return Share(held=self.honest.held + self.sampled.held, of=self.honest.of + self.sampled.of).share
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoisonResult:
+    """Both halves."""
+
+    development: HalfResult
+    unseen: HalfResult
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        return {
+            name: _half_json(half)
+            for name, half in (("development", self.development), ("unseen", self.unseen))
+        }
+
+
+def _half_json(half: HalfResult) -> dict[str, Any]:
+    return asdict(half) | {"recall": half.recall, "false_positives": half.false_positives}
+
+
+def is_unseen(server: str) -> bool:
+    """Whether a recorded server is in the unseen half, as one in eight is."""
+    return int(hashlib.sha256(server.encode()).hexdigest(), 16) % 8 == 7  # noqa: PLR2004
+
+
+def read_corpora(folder: Path) -> tuple[Corpus, Corpus]:
+    """The development half and the unseen half of a folder such as `tests/data/poison`.
+
+    Raises:
+        ConfigError: A file is missing or has faults; or an id is in both halves.
+    """
+    halves = [
+        Corpus(evil=read_labelled(part / "malicious.yaml"), honest=read_labelled(part / "benign.yaml"))
+        for part in (folder, folder / UNSEEN)
+    ]
+    known, unseen = ({one.id for one in (*half.evil, *half.honest)} for half in halves)
+    if twice := sorted(known & unseen):
+        raise ConfigError(str(folder / UNSEEN), [f"the id {twice[0]!r} is in the development half too"])
+    return halves[0], halves[1]
+
+
+def read_labelled(path: Path) -> list[Labelled]:
+    """The definitions of a file such as `tests/data/poison/malicious.yaml`.
+
+    Raises:
+        ConfigError: The file cannot be read, is empty, or has faults; each names its entry.
+    """
+    try:
+        entries = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except (UnicodeDecodeError, YAMLError) as error:
+        raise ConfigError(str(path), ["is not YAML"]) from error
+    faults: list[str] = []
+    found: dict[str, Labelled] = {}
+    for number, entry in enumerate(entries if isinstance(entries, list) else [], 1):
+        fault = _fault(entry, found)
+        if fault:
+            faults.append(f"entry {number}: {fault}")
+        else:
+            found[entry["id"]] = _labelled(entry)
+    if faults or not found:
+        raise ConfigError(str(path), faults[:_MAX_FAULTS] or ["holds no definitions"])
+    return list(found.values())
+
+
+def _fault(entry: Any, known: Collection[str]) -> str:
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("id", "pattern")):
+        return "must have an id and a pattern"
+    if entry["id"] in known:
+        return f"the id {entry['id']!r} is given twice"
+    if unknown := sorted(entry.keys() - _KEYS):
+        return f"{unknown[0]} is no key of an entry"
+    given = [kind for kind in _KINDS if kind in entry]
+    if len(given) != 1:
+        return "must have one of tool, prompt and instructions"
+    wanted = str if given == ["instructions"] else dict
+    return "" if isinstance(entry[given[0]], wanted) else f"{given[0]} must be {_SAID[wanted]}"
+
+
+def _labelled(entry: Object) -> Labelled:
+    given = {kind: entry[kind] for kind in _KINDS if kind in entry}
+    definition = given if "instructions" in given else next(iter(given.values()))
+    return Labelled(
+        id=entry["id"],
+        pattern=entry["pattern"],
+        definition=definition,
+        subtle=entry.get("subtle") is True,
+        siblings=tuple(entry.get("siblings", ())),
+        others=tuple(entry.get("others", ())),
+    )
+
+
+def read_recorded(path: Path) -> list[Recorded]:
+    """What recorded servers say: one JSON object a line with `server`, `tools` and perhaps `instructions`.
+
+    Raises:
+        ConfigError: The file cannot be read, or a line is no such object.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            servers = [json.loads(line) for line in file]
+        said = [recorded for server in servers for recorded in _said(server)]
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(str(path), ["is not a list of recorded servers, one JSON object a line"]) from error
+    return said
+
+
+def _said(server: Object) -> list[Recorded]:
+    name, tools = server["server"], server["tools"]
+    places = sorted((_place(name, tool), number) for number, tool in enumerate(tools))
+    sampled = {number for _, number in places[:OF_A_SERVER]}
+    found = [
+        Recorded(server=name, definition=tool, sampled=number in sampled) for number, tool in enumerate(tools)
+    ]
+    if text := server.get("instructions"):
+        found.append(Recorded(server=name, definition={"instructions": text}, sampled=True))
+    return found
+
+
+def _place(server: str, tool: Object) -> str:
+    return hashlib.sha256(f"{server}/{tool.get('name')}".encode()).hexdigest()
+
+
+def evaluate(development: Corpus, unseen: Corpus, recorded: Sequence[Recorded] = ()) -> PoisonResult:
+    """Scan everything and count, each half by itself."""
+    names: dict[str, list[str]] = {}
+    for one in recorded:
+        names.setdefault(one.server, []).append(one.name)
+    scan = PoisonScan(names)
+    found = [(one, _levels(scan, one.server, one.definition)) for one in recorded]
+    seen, others = ([pair for pair in found if is_unseen(pair[0].server) is half] for half in (False, True))
+    return PoisonResult(
+        development=_half(development, seen, named=True), unseen=_half(unseen, others, named=False)
+    )
+
+
+Levels = Mapping[str, bool]
+"""The rules that found something, and whether gravely enough to hold it."""
+
+
+def _found(one: Labelled) -> Levels:
+    own = [str(one.definition.get("name", "")), *one.siblings]
+    return _levels(PoisonScan({"own": own, "other": one.others}), "own", one.definition)
+
+
+def _levels(scan: PoisonScan, server: str, definition: Object) -> Levels:
+    levels: dict[str, bool] = {}
+    for finding in scan.scan(server, definition):
+        levels[finding.rule] = levels.get(finding.rule, False) or finding.severity != "warn"
+    return levels
+
+
+def _half(corpus: Corpus, recorded: Sequence[tuple[Recorded, Levels]], *, named: bool) -> HalfResult:
+    evil, honest = ([(one, _found(one)) for one in part] for part in (corpus.evil, corpus.honest))
+    sampled = [levels for one, levels in recorded if one.sampled]
+    every = [levels for _, levels in honest] + sampled
+    patterns = sorted({one.pattern for one, _ in evil})
+    rules = Counter(rule for _, levels in evil for rule, held in levels.items() if held)
+    mistaken = [one.id for one, levels in honest if any(levels.values())]
+    mistaken += [f"{one.server}/{one.name}" for one, levels in recorded if any(levels.values())]
+    return HalfResult(
+        evil=_share([levels for _, levels in evil]),
+        subtle=_share([levels for one, levels in evil if one.subtle]),
+        honest=_share([levels for _, levels in honest]),
+        sampled=_share(sampled),
+        recorded=_share([levels for _, levels in recorded]),
+        told=Share(held=sum(map(bool, every)), of=len(every)),
+        patterns={name: _share([levels for one, levels in evil if one.pattern == name]) for name in patterns},
+        rules=dict(rules.most_common()),
+        missed=[one.id for one, levels in evil if not any(levels.values())] if named else [],
+        mistaken=mistaken if named else [],
+    )
+
+
+def _share(found: Sequence[Levels]) -> Share:
+    return Share(held=sum(any(levels.values()) for levels in found), of=len(found))

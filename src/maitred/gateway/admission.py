@@ -1,0 +1,380 @@
+"""Registration and approval as the gateway offers them: who asked to be let in, what was found, who decided.
+
+A decision is an event in the registry's log. What follows from it, which servers there are and which parts of
+them are withheld, is worked out anew from the log by every process that serves the catalog, so one that is
+killed in the middle of anything catches up when it starts again.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, Final, Literal, Protocol
+
+import anyio
+import structlog
+
+from maitred.admission.approval import Approval, ApprovalState, Forbidden, replay, step
+from maitred.admission.findings import Decision, Finding, LayerReport, Looked
+from maitred.admission.judgement import NameFinding
+from maitred.catalog.registry import Registry
+from maitred.config.settings import Limits, Settings
+from maitred.errors import AdmissionError, MaitredError, ServerNotFoundError, StoreError
+from maitred.gateway.auditing import Auditing
+from maitred.gateway.cases import Case, Registered, awaits_decision, digest_of
+from maitred.gateway.context import Context
+from maitred.gateway.gatekeeper import CONFIGURATION, Gatekeeper, event, listed_as, now, taken
+from maitred.gateway.registered import Registered as RegisteredServers
+from maitred.model.approvals import Binding, Event, EventKind, Registration
+from maitred.model.principals import Viewer
+from maitred.model.servers import ServerRecord, ServerSpec
+from maitred.model.tools import canonical
+
+__all__ = ["VERDICTS", "Admission", "Case", "Front", "MakeNamesakes", "Registered", "Verdict"]
+
+log = structlog.get_logger(__name__)
+
+Verdict = Literal["approve", "reject", "suspend", "resume", "withdraw"]
+VERDICTS: Final[Mapping[Verdict, EventKind]] = {
+    "approve": "approved",
+    "reject": "rejected",
+    "suspend": "suspended",
+    "resume": "resumed",
+    "withdraw": "withdrawn",
+}
+_POLL_S: Final = 2.0
+_UNKNOWN: Final = -1
+_NAMES: Final = "schema"
+"""The layer to which it counts that a name is taken, or like another one."""
+_OTHER_NAME: Final = "choose another name, or take it out there"
+MakeNamesakes = Callable[[Mapping[str, Collection[str]]], NameFinding]
+
+
+class Front(Protocol):
+    """What looks at manifests; see `maitred.admission.entrance`."""
+
+    def look(self, text: str, source: str) -> Looked:
+        """Read a manifest and let every layer look at it."""
+        ...
+
+    def spec(self, normal: str, limits: Limits) -> ServerSpec:
+        """The specification of a server by the normal form of its manifest."""
+        ...
+
+
+class Admission:
+    """Registers servers and decides on them.
+
+    `make_front` gives what looks at manifests by the present settings; `on_changed` is awaited when servers
+    or parts of them have come or gone by a decision, of this process or of another one.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        gatekeeper: Gatekeeper,
+        auditing: Auditing,
+        *,
+        make_front: Callable[[Settings], Front],
+        make_namesakes: MakeNamesakes,
+        on_changed: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._context = context
+        self._gatekeeper = gatekeeper
+        self._registry: Registry = gatekeeper.registry
+        self._make_front = make_front
+        self._auditing = auditing
+        self._make_namesakes = make_namesakes
+        self._on_changed = on_changed
+        self._servers = RegisteredServers(self._registry)
+        self._turns = _UNKNOWN
+
+    # --- what the gateway serves --------------------------------------------------------------------------
+
+    async def effective(self, settings: Settings) -> Settings:
+        """The settings with all servers that are registered, and with what was decided about each server.
+
+        Raises:
+            ConfigError: The policy in the settings has faults.
+            StoreError: What was decided cannot be read.
+        """
+        self._gatekeeper.use(settings.admission)
+        own = self._gatekeeper.turns_taken
+        self._turns = await self._registry.turns() - own
+        return await self._servers.joined(settings, partial(self._make_front, settings))
+
+    async def catch_up(self) -> None:
+        """Judge the servers anew about which something was decided since they were judged."""
+        logs, _ = await self._registry.everything()
+        for name, record in self._context.snapshot.servers.items():
+            spec = self._context.settings.servers.get(name)
+            if spec is None or not logs.get(name):
+                continue
+            turns, listed = len(logs[name]), listed_as(record)
+            by = self._gatekeeper.judged_by(turns, registered=spec.registered, definition=listed)
+            if record.judged_by == by and not _was_overtaken(record, logs[name]):
+                continue
+            try:
+                await self._gatekeeper.rejudge(name, registered=spec.registered)
+            except AdmissionError as error:  # it is withheld as a whole; the others go on
+                log.warning("a server cannot be judged", server=name, reason=error.reason)
+
+    async def changed(self) -> None:
+        """Take over now what was decided, by this process or another one; if it fails, `follow` tries again.
+
+        Raises:
+            ConfigError: What the settings name, such as the overrides, has faults now.
+            StoreError: What was decided cannot be read.
+        """
+        done = False
+        try:
+            await self._on_changed()
+            done = True
+        finally:
+            if not done:
+                self._turns = _UNKNOWN
+
+    async def follow(self) -> None:
+        """Take over what other processes decide; never returns."""
+        while True:
+            await anyio.sleep(_POLL_S)
+            try:
+                if await self._registry.turns() - self._gatekeeper.turns_taken != self._turns:
+                    await self.changed()
+            except MaitredError as error:
+                log.warning("what was decided on servers is not taken over yet", reason=str(error))
+
+    # --- registration -------------------------------------------------------------------------------------
+
+    async def check(self, text: str, *, source: str) -> Decision:
+        """What all layers find of the text of a manifest; nothing is registered.
+
+        `source` names it in messages, and tells JSON from YAML by its ending.
+        """
+        return (await self._look(text, source)).decision
+
+    async def register(self, text: str, *, source: str, viewer: Viewer) -> Registered:
+        """Register a server, or another manifest of one that is registered.
+
+        Once it is written it stands, and is taken over later if it cannot be now.
+
+        Raises:
+            StoreError: It cannot be written, and nothing was; or it was, and cannot be read again.
+        """
+        looked = await self._look(text, source)
+        decision, server = looked.decision, looked.decision.server
+        if decision.outcome == "refused":
+            await self._audit(viewer, "register", server, outcome="refused", detail=source)
+            return Registered(happened="refused", decision=decision)
+        registration = Registration(
+            server=server,
+            manifest=looked.normal,
+            manifest_hash=decision.manifest_hash,
+            source=source,
+            who=viewer.principal,
+            at=now(),
+            record=canonical(decision.record()).decode(),
+        )
+        with anyio.CancelScope(shield=True):
+            happened = await self._written(registration, automatic=decision.outcome == "approved")
+            if happened != "unchanged":
+                await self._settle(viewer, "register", server, outcome=happened, detail=source)
+        return Registered(happened=happened, decision=decision, case=await self.case(server))
+
+    async def _written(
+        self, made: Registration, *, automatic: bool
+    ) -> Literal["registered", "changed", "unchanged"]:
+        image = str(json.loads(made.manifest).get("image", ""))
+        source = Binding(manifest=made.manifest_hash, image=image[-200:])
+        while True:
+            events, state = await self._gatekeeper.standing(made.server)
+            fresh = state is None or state.withdrawn
+            kinds: Sequence[EventKind] = ("registered",) if fresh else ("manifest_changed", "image_changed")
+            after, done = taken(state, [event(kind, source, who=made.who) for kind in kinds])
+            if after is not None and automatic:
+                approved = event("auto_approved", after.seen, who="policy")
+                done += taken(after, [approved])[1]
+            if not done:
+                return "unchanged"
+            last = events[-1] if events else None
+            if await self._registry.append(
+                made.server, done, after=len(events), last=last, registration=made
+            ):
+                return "registered" if fresh else "changed"
+
+    async def _look(self, text: str, source: str) -> Looked:
+        front = self._make_front(self._context.settings)
+        looked = await anyio.to_thread.run_sync(front.look, text, source)
+        name, decision = looked.decision.server, looked.decision
+        known = self._context.settings.servers.get(name)
+        if known is not None and not known.registered:
+            reason = f"{name!r} stands in the operator's configuration"
+            found = [Finding(layer=_NAMES, severity="refuse", key="name", reason=reason, fix=_OTHER_NAME)]
+        else:
+            found = list(await anyio.to_thread.run_sync(self._namesakes().of, name)) if name else []
+        for one in found:
+            decision = _with(decision, replace(one, layer=_NAMES, line=looked.name_line, file=source))
+        return replace(looked, decision=decision)
+
+    # --- what there is to decide, and deciding ------------------------------------------------------------
+
+    async def cases(self) -> Sequence[Case]:
+        """All servers that are configured or registered, by name."""
+        _, registered = await self._registry.everything()
+        namesakes = await anyio.to_thread.run_sync(self._namesakes)
+        found = []
+        for name in sorted({*self._context.settings.servers, *registered}):
+            if self._context.is_saved(name):
+                continue
+            try:
+                found.append(await self._case(name, registered.get(name), namesakes))
+            except AdmissionError as error:  # its log was altered; the others can be decided on
+                source = registered[name].source if name in registered else CONFIGURATION
+                why = error.reason
+                found.append(Case(server=name, source=source, state="pending", awaits=True, withheld=why))
+        return found
+
+    async def registered(self) -> Mapping[str, tuple[str, ApprovalState]]:
+        """The registered servers with the source and state of each; nothing is judged for it.
+
+        One whose log was altered waits for a person. Those of the configuration are not among them.
+        """
+        logs, registered = await self._registry.everything()
+        specs = self._context.settings.servers
+        own = [one for name, one in registered.items() if name not in specs or specs[name].registered]
+        return {one.server: (one.source, _state(logs.get(one.server, ()))) for one in own}
+
+    async def case(self, server: str) -> Case:
+        """One server.
+
+        Raises:
+            ServerNotFoundError: It is neither configured nor registered.
+        """
+        registration = await self._found(server)
+        namesakes = await anyio.to_thread.run_sync(self._namesakes)
+        return await self._case(server, registration, namesakes)
+
+    async def _found(self, server: str) -> Registration | None:
+        """The registration of a server, `None` for one of the configuration."""
+        _, registered = await self._registry.everything()
+        known = {*self._context.settings.servers, *registered}
+        if server not in known:
+            raise ServerNotFoundError(server, nearest=get_close_matches(server, sorted(known), n=2))
+        return registered.get(server)
+
+    async def decide(
+        self, server: str, verdict: Verdict, *, viewer: Viewer, why: str = "", seen: str = ""
+    ) -> Case:
+        """Decide on a server, and on the changes that it made since it was approved.
+
+        `seen` is the digest of the case that was looked at; a server that is another since then is not
+        decided on. Who decides is for the caller to check.
+
+        Raises:
+            ServerNotFoundError: It is neither configured nor registered.
+            AdmissionError: This cannot be decided as things stand; the text says why and what to do.
+            StoreError: It cannot be written, and nothing was decided; or it was, and cannot be read again.
+        """
+        spec = self._context.settings.servers.get(server)
+        registration = await self._found(server)
+        if verdict == "withdraw" and (registration is None or (spec and not spec.registered)):
+            raise AdmissionError(server, "it stands in the configuration; `maitred remove` takes it out")
+        before = await self.case(server) if verdict == "withdraw" else None  # afterwards there is none
+        with anyio.CancelScope(shield=True):
+            if await self._append(server, verdict, seen, who=viewer.principal, why=why):
+                await self._settle(viewer, verdict, server, detail=why)
+        return before or await self.case(server)
+
+    async def _append(self, server: str, verdict: Verdict, seen: str, *, who: str, why: str) -> bool:
+        """Write a decision down; false where it changes nothing."""
+        while True:
+            events, state = await self._gatekeeper.standing(server)
+            done = _decided(server, state, verdict, seen, who=who, why=why)
+            if done is None:
+                return False
+            if await self._registry.append(server, [done], after=len(events), last=events[-1]):
+                return True
+
+    async def _settle(self, viewer: Viewer, action: str, server: str, **said: Any) -> None:
+        """Have what was written said in the audit trail, and taken over; it stands if either fails."""
+        about = {"action": action, "server": server}
+        try:
+            await self._audit(viewer, action, server, **said)
+        except StoreError as error:
+            log.warning("what was decided is not in the audit trail yet", reason=error.reason, **about)
+        try:
+            await self.changed()
+        except MaitredError as error:
+            log.warning("what was decided is not taken over yet", reason=str(error), **about)
+
+    async def _audit(self, viewer: Viewer, action: str, server: str, **said: Any) -> None:
+        await self._auditing.record(viewer, action, server=server, **said)
+
+    def _namesakes(self) -> NameFinding:
+        snapshot = self._context.snapshot
+        known = {name: [t.key.name for t in tools] for name, tools in snapshot.by_server.items()}
+        return self._make_namesakes({**dict.fromkeys(self._context.settings.servers, ()), **known})
+
+    async def _case(self, name: str, registration: Registration | None, namesakes: NameFinding) -> Case:
+        spec = self._context.settings.servers.get(name)
+        registered = spec.registered if spec else True
+        found = await self._gatekeeper.look(name, registered=registered)
+        if found is None:  # it stands in the configuration, and was never asked what it offers
+            withheld = spec.withheld if spec else ""
+            return Case(server=name, source=CONFIGURATION, state="approved", awaits=False, withheld=withheld)
+        names = await anyio.to_thread.run_sync(namesakes.of, name)
+        judged = found.judgement
+        return Case(
+            server=name,
+            source=registration.source if registration and registered else CONFIGURATION,
+            state=found.state.state,
+            awaits=awaits_decision(found),
+            withheld=spec.withheld if spec else "",
+            parts=judged.withheld,
+            changes=judged.changes,
+            findings=[*judged.findings, *names],
+            record=json.loads(registration.record) if registration and registered else {},
+            manifest=json.loads(registration.manifest) if registration and registered else {},
+            binding=found.state.seen,
+            log=found.log,
+        )
+
+
+def _was_overtaken(record: ServerRecord, events: Sequence[Event]) -> bool:
+    """Whether the catalog has another definition than the log, and does not know it yet."""
+    named = (one.binding.definition for one in reversed(events) if one.binding.definition)
+    return bool(record.fingerprint) and not next(named, "").startswith(listed_as(record))
+
+
+def _state(events: Sequence[Event]) -> ApprovalState:
+    try:
+        found = replay(events)
+    except ValueError:
+        return "pending"
+    return found.state if found else "pending"
+
+
+def _decided(
+    server: str, state: Approval | None, verdict: Verdict, seen: str, *, who: str, why: str
+) -> Event | None:
+    """The event of a decision; `None` where it changes nothing."""
+    if state is None or state.withdrawn:
+        raise AdmissionError(server, "it was never started, so there is nothing to decide on yet")
+    if seen and seen != digest_of(state.seen):
+        raise AdmissionError(server, "it has changed since it was looked at; look at it again")
+    binding = state.seen if verdict in ("approve", "reject") else Binding()
+    made = event(VERDICTS[verdict], binding, who=who, why=why)
+    after = step(state, made)
+    if isinstance(after, Forbidden):
+        raise AdmissionError(server, after.reason)
+    return None if after == state else made
+
+
+def _with(decision: Decision, finding: Finding) -> Decision:
+    """A decision with one finding more, in its layer."""
+    reports: list[LayerReport] = [
+        replace(layer, findings=(*layer.findings, finding)) if layer.layer == finding.layer else layer
+        for layer in decision.layers
+    ]
+    return replace(decision, layers=tuple(reports))

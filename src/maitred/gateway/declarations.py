@@ -1,0 +1,93 @@
+"""What a manifest declares beside how its server runs: visibility, overrides, and a category.
+
+Each part is read by what will use it later, so that a manifest which is let in cannot keep a gateway from
+starting. The findings count to the layer `schema`, since they are about what the keys mean.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+from maitred.admission.findings import Finding
+from maitred.admission.manifest import Manifest
+from maitred.admission.poison import PoisonScan
+from maitred.disclosure.declared import read
+from maitred.disclosure.rules import RuleRegistry
+from maitred.errors import ConfigError
+from maitred.mediation.override_files import overrides_of
+
+_LINE: Final = re.compile(r"line \d+: ")
+_LAYER: Final = "schema"
+
+
+class Declarations:
+    """Reads the declarations of manifests as the gateway will; `categories` are those that there are."""
+
+    def __init__(self, rules: RuleRegistry, categories: Collection[str]) -> None:
+        self._rules = rules
+        self._categories = categories
+
+    def findings(self, manifest: Manifest) -> Iterator[Finding]:
+        """What is wrong with them."""
+        yield from self._of_visibility(manifest)
+        yield from self._of_overrides(manifest)
+        yield from self._of_texts(manifest)
+        if manifest.result_tools:
+            yield Finding(
+                layer=_LAYER,
+                severity="ask",
+                key="result_tools",
+                reason="its results may bring tools that nobody approved",
+                fix="leave it out, or have a person approve it",
+            )
+        if manifest.category and manifest.category not in self._categories:
+            yield Finding(
+                layer=_LAYER,
+                severity="warn",
+                key="category",
+                reason=f"{manifest.category!r} is no category here; the tools stand where words put them",
+                fix=f"choose one of {', '.join(self._categories)}",
+            )
+
+    def _of_texts(self, manifest: Manifest) -> Iterator[Finding]:
+        """What models read of a manifest is looked through as what the server itself says is."""
+        texts = {"overrides": manifest.overrides, "visibility": manifest.visibility}
+        for found in PoisonScan().scan(manifest.name, {key: text for key, text in texts.items() if text}):
+            yield Finding(
+                layer=_LAYER,
+                severity="warn" if found.severity == "warn" else "ask",
+                key=found.where.strip("/").replace("/", "."),
+                reason=f"{found.reason}: {found.excerpt!a}",
+                fix=found.fix,
+            )
+
+    def _of_visibility(self, manifest: Manifest) -> Iterator[Finding]:
+        if not manifest.visibility:
+            return
+        faults: list[tuple[str, str]] = []
+
+        def fault(keys: Sequence[Any], message: str) -> None:
+            faults.append((".".join(["visibility", *map(str, keys)]), message))
+
+        read(manifest.visibility, self._rules, fault)
+        for key, message in faults:
+            yield Finding(layer=_LAYER, severity="refuse", key=key, reason=message, fix="docs/visibility.md")
+
+    def _of_overrides(self, manifest: Manifest) -> Iterator[Finding]:
+        if not manifest.overrides:
+            return
+        try:
+            overrides_of(manifest.name, manifest.overrides, categories=self._categories)
+        except ConfigError as error:
+            for fault in error.faults:
+                said = (
+                    _LINE.sub("", fault, count=1).removeprefix("overrides.").removeprefix(f"{manifest.name}.")
+                )
+                key, _, message = said.partition(": ")
+                yield Finding(
+                    layer=_LAYER,
+                    severity="refuse",
+                    key=f"overrides.{key}" if message else "overrides",
+                    reason=message or said,
+                    fix="docs/mediation.md",
+                )

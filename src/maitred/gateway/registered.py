@@ -1,0 +1,117 @@
+"""Which servers there are: those of the configuration, those that were registered, and how each stands.
+
+What was decided goes into the specifications as `withheld`; so all that looks at specifications, the pool,
+the keeper and the menu, leaves such a server alone and can say why.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+import structlog
+
+from maitred.admission.approval import Approval, replay
+from maitred.catalog.registry import Registry
+from maitred.config.settings import Limits, Settings
+from maitred.model.approvals import Event, Registration
+from maitred.model.categories import ANY_TOOL, ToolChoice
+from maitred.model.servers import ServerSpec
+from maitred.model.tools import ToolKey
+
+log = structlog.get_logger(__name__)
+
+PENDING: Final = "waits for a person's approval: `maitred approvals` shows it"
+_CONTAINER: Final = "is a container, and this version starts none"
+_ALTERED: Final = "has a log of approvals that was altered"
+
+
+class Specs(Protocol):
+    """What makes specifications of manifests."""
+
+    def spec(self, normal: str, limits: Limits) -> ServerSpec:
+        """The specification of a server by the normal form of its manifest."""
+        ...
+
+
+class Registered:
+    """Reads the registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def joined(self, settings: Settings, make_specs: Callable[[], Specs]) -> Settings:
+        """Settings with all servers and with what was decided about each.
+
+        A server of the configuration goes before one that was registered under its name.
+        """
+        logs, registered = await self._registry.everything()
+        servers = {name: _judged(spec, logs.get(name, ())) for name, spec in settings.servers.items()}
+        own = [one for name, one in registered.items() if name not in servers]
+        for name in registered.keys() & servers.keys():
+            log.warning("a registered server is not used: the configuration has one of its name", server=name)
+        if not own and all(servers[name] is spec for name, spec in settings.servers.items()):
+            return settings
+        choices: dict[ToolKey, ToolChoice] = {}
+        if own:
+            specs = make_specs()
+            for one in own:
+                servers[one.server] = _made(one, logs.get(one.server, ()), specs, settings.limits)
+                choices |= _hints(one)
+        return replace(settings, servers=servers, tools={**choices, **settings.tools})
+
+
+def _judged(spec: ServerSpec, events: Sequence[Event]) -> ServerSpec:
+    """A server of the configuration: it is approved by standing there, unless somebody decided otherwise."""
+    state = _state(events)
+    if state is None:
+        return spec
+    if isinstance(state, str):
+        return replace(spec, withheld=state)
+    refused = state.rejected is not None and state.rejected.manifest == spec.fingerprint
+    if state.suspended or (refused and state.state == "rejected"):
+        return replace(spec, withheld=_why(state, events))
+    return spec
+
+
+def _made(one: Registration, events: Sequence[Event], specs: Specs, limits: Limits) -> ServerSpec:
+    try:
+        spec = specs.spec(one.manifest, limits)
+    except ValueError:
+        why = "has a manifest that this version cannot read; register it again"
+        return ServerSpec(name=one.server, registered=True, withheld=why)
+    state = _state(events)
+    if state is None or isinstance(state, str):
+        return replace(spec, withheld=state or PENDING)
+    if state.state != "approved":
+        return replace(spec, withheld=_why(state, events))
+    return replace(spec, withheld=_CONTAINER) if spec.transport == "container" else spec
+
+
+def _state(events: Sequence[Event]) -> Approval | str | None:
+    """Where a server stands; a text where that cannot be told, `None` where nothing ever happened."""
+    try:
+        return replay(events)
+    except ValueError:
+        return _ALTERED
+
+
+def _why(state: Approval, events: Sequence[Event]) -> str:
+    """Why a server that is not approved is withheld."""
+    kinds = {"suspended": "suspended", "rejected": "rejected"}
+    if (kind := kinds.get(state.state)) is None:
+        return PENDING
+    last = next((one for one in reversed(events) if one.kind == kind), None)
+    said = "was suspended" if kind == "suspended" else "was refused"
+    by = f" by {last.who}" if last and last.who else ""
+    why = f": {last.why}" if last and last.why else ""
+    return f"{said}{by}{why}"[:300]
+
+
+def _hints(one: Registration) -> Mapping[ToolKey, ToolChoice]:
+    """What a manifest says of where its tools belong."""
+    written = json.loads(one.manifest)
+    category, tags = written.get("category", ""), tuple(written.get("tags", ()))
+    if not category and not tags:
+        return {}
+    return {ToolKey(server=one.server, name=ANY_TOOL): ToolChoice(category=category, tags=tags)}

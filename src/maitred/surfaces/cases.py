@@ -1,0 +1,60 @@
+"""What admission knows of a server as JSON, the same for the command line and for HTTP.
+
+Texts of servers stay as they are here; whoever prints them escapes what a terminal would obey.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from maitred.admission.findings import Finding
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.gateway.admission import Case, Registered
+
+
+def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
+    """A case; without `whole` as it stands in a list: no manifest, no record, no log."""
+    found = {
+        "server": case.server,
+        "source": case.source,
+        "state": case.state,
+        "awaits": case.awaits,
+        "withheld": case.withheld,
+        "digest": case.digest,
+        "parts": [{"kind": key.kind, "name": key.name, "why": why} for key, why in case.parts.items()],
+        "changes": [
+            {
+                "kind": change.part.kind,
+                "name": change.part.name,
+                "change": change.kind,
+                "weight": change.weight,
+                "text": change.text,
+            }
+            for change in case.changes
+        ],
+        "findings": findings_json(case.findings),
+    }
+    if not whole:
+        return found
+    return found | {
+        "manifest": dict(case.manifest),
+        "record": dict(case.record),
+        "log": [
+            {"kind": event.kind, "who": event.who, "why": event.why, "at": event.at} for event in case.log
+        ],
+    }
+
+
+def registered_json(registered: "Registered") -> dict[str, Any]:
+    """What became of a registration; `case` is null where it was refused."""
+    return {
+        "happened": registered.happened,
+        "decision": registered.decision.record(),
+        "case": case_json(registered.case) if registered.case else None,
+    }
+
+
+def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Findings, each with its severity, place, reason and fix."""
+    return [asdict(finding) for finding in findings]

@@ -1,0 +1,208 @@
+"""`maitred register` and `unregister`: servers by their manifests; `schema`: what a manifest may hold."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.text import Text
+
+from maitred.config.settings import Settings
+from maitred.errors import ConfigError
+from maitred.model.principals import Viewer
+from maitred.surfaces.cli.cases import standing, visible
+from maitred.surfaces.cli.common import (
+    ConfigOption,
+    JsonOption,
+    acting,
+    err,
+    out,
+    print_json,
+    run,
+    settings_of,
+)
+from maitred.surfaces.manifests import read_text
+from maitred.wiring import open_gateway
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.admission.findings import Decision, Finding
+    from maitred.gateway import Gateway
+    from maitred.gateway.admission import Registered
+
+Document = Literal["manifest"]
+WhyOption = Annotated[str, typer.Option(help="Your reason, for the log.")]
+TAKEN_OVER = "A running gateway takes it over within two seconds."
+
+_STANDARD_INPUT = "-"
+_INPUT = "standard input"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("register")(register_servers)
+    app.command()(unregister)
+    app.command()(schema)
+
+
+def admitting(settings: Settings) -> "AbstractAsyncContextManager[Gateway]":
+    """A gateway for a command that decides on servers and does not use them."""
+    return open_gateway(settings, asks_models=False, discovers=False)
+
+
+def register_servers(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Manifests; - reads standard input.")],
+    config: ConfigOption = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say what the layers find.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Register servers by their manifests; none of them if one is refused."""
+    settings = settings_of(config)
+    viewer = acting(settings, "register")
+    decisions, registered = run(lambda: _register(settings, _read(files), viewer, check=check))
+    if as_json:
+        from maitred.surfaces.cases import registered_json  # noqa: PLC0415  # reads manifests with pydantic
+
+        told = map(registered_json, registered) if registered else (d.record() for d in decisions.values())
+        print_json([{"file": file, **one} for file, one in zip(decisions, told, strict=True)])
+    elif registered:
+        for file, one in zip(decisions, registered, strict=True):
+            _show_registered(file, one)
+    else:
+        for file, decision in decisions.items():
+            _show_checked(file, decision)
+    if any(decision.outcome == "refused" for decision in decisions.values()):
+        raise typer.Exit(2)
+
+
+def _read(files: Sequence[str]) -> Mapping[str, str]:
+    """The texts of manifests by how each file was named.
+
+    Raises:
+        ConfigError: Files cannot be read; all are listed.
+    """
+    texts, faults = {}, []
+    for name in files:
+        try:
+            if name == _STANDARD_INPUT:
+                texts[_INPUT] = sys.stdin.read()
+            else:
+                texts[name] = read_text(Path(name))
+        except OSError as error:
+            faults.append(f"{name}: the file cannot be read: {error.strerror}")
+        except UnicodeDecodeError:
+            faults.append(f"{name}: is not UTF-8 text")
+    if faults:
+        raise ConfigError("register", faults)
+    return texts
+
+
+def _source(file: str) -> str:
+    """Where a manifest comes from, as it is kept: the file's whole path."""
+    return file if file == _INPUT else str(Path(file).absolute())
+
+
+async def _register(
+    settings: Settings, texts: Mapping[str, str], viewer: Viewer, *, check: bool
+) -> "tuple[Mapping[str, Decision], Sequence[Registered]]":
+    """What the layers find of each manifest, and what became of them, if nothing was against any."""
+    async with admitting(settings) as gateway:
+        admission = gateway.admission
+        decisions = {file: await admission.check(text, source=_source(file)) for file, text in texts.items()}
+        if faults := _twice(decisions):
+            raise ConfigError("register", faults)
+        if check or any(decision.outcome == "refused" for decision in decisions.values()):
+            return decisions, ()
+        return decisions, [
+            await admission.register(text, source=_source(file), viewer=viewer)
+            for file, text in texts.items()
+        ]
+
+
+def _twice(decisions: "Mapping[str, Decision]") -> Sequence[str]:
+    """What is wrong where two of the files are about one server."""
+    seen: dict[str, str] = {}
+    faults = []
+    for file, decision in decisions.items():
+        if decision.server and decision.server in seen:
+            faults.append(f"{file}: the server {decision.server!r} stands in {seen[decision.server]}, too")
+        seen.setdefault(decision.server, file)
+    return faults
+
+
+def _show_checked(file: str, decision: "Decision") -> None:
+    """What the layers found, and what would become of it."""
+    if decision.outcome == "refused":
+        err.print(Text.assemble((f"{file}: ", ""), ("refused", "red"), "; nothing was registered"))
+        _show_findings(file, decision.findings, on_error=True)
+        return
+    told = (
+        "a person would have to approve it" if decision.outcome == "needs approval" else "approved by policy"
+    )
+    out.print(Text(f"{file}: the server {decision.server!r} can be registered; {told}"))
+    _show_findings(file, decision.findings)
+
+
+def _show_registered(file: str, registered: "Registered") -> None:
+    """What became of a server, and what to do next."""
+    case = registered.case
+    if case is None:  # somebody changed the policy in between
+        _show_checked(file, registered.decision)
+        return
+    happened = {"changed": "registered anew", "unchanged": "registered before, and unchanged"}
+    told = happened.get(registered.happened, "registered")
+    state = standing(case)
+    if _is_auto(registered):
+        state = state.replace("approved", "approved by policy", 1)
+    out.print(Text(f"{case.server}: {told}; {state}"))
+    _show_findings(file, registered.decision.findings)
+    if case.awaits:
+        out.print(Text(f"Go on with `maitred approve {case.server} --seen {case.digest}`."))
+    elif case.state == "approved" and not case.withheld and registered.happened != "unchanged":
+        out.print(TAKEN_OVER)
+
+
+def _is_auto(registered: "Registered") -> bool:
+    """Whether a server is approved, and nobody was asked."""
+    case = registered.case
+    if case is None or case.state != "approved" or case.awaits:
+        return False
+    decided = [event.kind for event in case.log if event.kind in ("approved", "auto_approved")]
+    return decided[-1:] == ["auto_approved"]
+
+
+def _show_findings(file: str, findings: "Sequence[Finding]", *, on_error: bool = False) -> None:
+    for finding in findings:
+        line = str(replace(finding, file=file))
+        (err if on_error else out).print(Text(f"  {visible(line)}"))
+
+
+def unregister(
+    server: Annotated[str, typer.Argument(help="Name of the server.")],
+    config: ConfigOption = None,
+    why: WhyOption = "",
+) -> None:
+    """Withdraw a server that came by a manifest. A running gateway stops it."""
+    settings = settings_of(config)
+    viewer = acting(settings)
+
+    async def go() -> None:
+        async with admitting(settings) as gateway:
+            gateway.access.check(viewer, "register", server=server)
+            await gateway.admission.decide(server, "withdraw", viewer=viewer, why=why)
+
+    run(go)
+    out.print(Text(f"Withdrew {server!r}. {TAKEN_OVER}"))
+
+
+def schema(
+    document: Annotated[Document, typer.Argument(help="What the schema is of.")],
+) -> None:
+    """Print the JSON Schema of a manifest, for editors and programs."""
+    del document  # there is one so far
+    from maitred.admission.manifest import manifest_schema  # noqa: PLC0415  # the other commands read no YAML
+
+    typer.echo(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))

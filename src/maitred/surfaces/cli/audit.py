@@ -1,0 +1,244 @@
+"""`maitred audit`: who did what; whether the trail is as it was written; export it; drop what is old.
+
+The trail stands in the catalog's file, so no gateway has to run, and none is started.
+"""
+
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TextIO
+
+import typer
+from rich.text import Text
+
+from maitred.config.settings import Settings
+from maitred.errors import ConfigError
+from maitred.llm import plain
+from maitred.model.principals import Viewer
+from maitred.surfaces.cli.common import (
+    ConfigOption,
+    JsonOption,
+    acting,
+    err,
+    out,
+    print_json,
+    run,
+    settings_of,
+)
+from maitred.surfaces.cli.tables import counted, make_table, print_table
+from maitred.wiring import audit_key, open_auditing
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.catalog.trail import Mark, Verification
+    from maitred.gateway import Auditing
+
+_AGO = re.compile(r"([0-9]{1,6})([mhdw])")
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_ABOUT = "maitred audit"
+
+
+Action = Annotated[
+    Literal["list", "verify", "export", "prune"],
+    typer.Argument(metavar="[list|verify|export|prune]", help="What to do."),
+]
+Target = Annotated[str, typer.Argument(metavar="[FILE]", help="For export: where to; `-` prints.")]
+Since = Annotated[
+    str, typer.Option("--since", help="list: from a time on (2026-03-01, 2026-03-01T09:00, 90m, 24h, 7d).")
+]
+Principal = Annotated[str, typer.Option("--principal", help="list: only what this one did.")]
+ToolName = Annotated[str, typer.Option("--tool", help="list: only this tool (by either name) or server.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="list: how many lines, the newest.")]
+Head = Annotated[
+    str, typer.Option("--head", metavar="NUMBER:DIGEST", help="verify: a head noted elsewhere before.")
+]
+File = Annotated[
+    str, typer.Option("--file", metavar="FILE", help="verify: an export, by itself; `-` reads it.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(audit)
+
+
+def audit(
+    action: Action = "list",
+    target: Target = "",
+    config: ConfigOption = None,
+    since: Since = "",
+    principal: Principal = "",
+    tool: ToolName = "",
+    limit: Limit = 50,
+    head: Head = "",
+    file: File = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Show the audit trail; `verify` ends with 1 if a line was changed, removed, moved or cut off."""
+    if bool(target) != (action == "export"):
+        raise ConfigError(_ABOUT, ["export needs a FILE, and nothing else takes one; `-` prints"])
+    if action == "verify" and file:
+        _verified(_of_file(file, _mark(head)), as_json=as_json)
+        return
+    settings = settings_of(config)
+    if action == "list":
+        _list(settings, _wanted(since, principal, tool), limit, as_json=as_json)
+    elif action == "verify":
+        acting(settings, "audit")
+        _verified(run(lambda: _verify(settings, _mark(head))), as_json=as_json)
+    elif action == "export":
+        viewer = acting(settings, "audit")
+        run(lambda: _export(settings, viewer, target))
+    else:
+        viewer = acting(settings, "configure")
+        gone = run(lambda: _prune(settings, viewer))
+        kept = settings.audit.keep_days
+        older = f"older than {counted(kept, 'day')}" if kept else "as `audit.keep_days` is 0"
+        out.print(Text(f"Dropped {counted(gone, 'line')} {older}."))
+
+
+# --- list -------------------------------------------------------------------------------------------------
+
+
+def _wanted(since: str, principal: str, tool: str) -> Mapping[str, str]:
+    return {"since": _moment(since) if since else "", "who": principal, "tool": tool}
+
+
+def _moment(text: str) -> str:
+    """A time as lines have it, from one that is written out or counted back from now."""
+    if ago := _AGO.fullmatch(text):
+        moment = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            said = f"--since: {text!r} is no time; write 2026-03-01, 2026-03-01T09:00, 90m, 24h, 7d or 2w"
+            raise ConfigError(_ABOUT, [said]) from None
+    from maitred.gateway.auditing import moment_of  # noqa: PLC0415  # slow, and only needed here
+
+    return moment_of(moment)
+
+
+def _list(settings: Settings, wanted: Mapping[str, Any], limit: int, *, as_json: bool) -> None:
+    acting(settings, "audit")
+
+    async def read() -> list[Mapping[str, Any]]:
+        async with open_auditing(settings) as auditing:
+            return list((await auditing.latest(**wanted, limit=limit)).lines)
+
+    lines = run(read)
+    if as_json:
+        print_json(lines)
+        return
+    if not lines:
+        out.print("Nothing is written down" + (" of that." if any(wanted.values()) else "."))
+        return
+    rows = [_row(line) for line in reversed(lines)]
+    print_table(make_table("", ("line", "time", "who", "what", "of", "outcome", "request"), rows))
+
+
+def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
+    at = str(line.get("at", ""))
+    who = [line.get("who"), f"({line['client']})" if line.get("client") else ""]
+    of = [line.get("server"), line.get("tool") or line.get("published")]
+    outcome = [line.get("outcome"), "(cached)" if line.get("cached") else "", line.get("detail")]
+    told = (
+        line.get("seq", ""),
+        at[:19].replace("T", " "),
+        " ".join(str(part) for part in who if part),
+        line.get("action", ""),
+        "/".join(str(part) for part in of if part),
+        " ".join(str(part) for part in outcome if part),
+        line.get("request_id", ""),
+    )
+    return tuple(plain(str(part)) for part in told)
+
+
+# --- verify -----------------------------------------------------------------------------------------------
+
+
+def _mark(head: str) -> "Mark | None":
+    if not head:
+        return None
+    from maitred.gateway.auditing import mark_of  # noqa: PLC0415  # slow, and only needed here
+
+    try:
+        return mark_of(head)
+    except ValueError as error:
+        raise ConfigError(_ABOUT, [f"--head: {error}"]) from None
+
+
+async def _verify(settings: Settings, known: "Mark | None") -> "Verification":
+    async with open_auditing(settings) as auditing:
+        return await auditing.verify(known)
+
+
+def _of_file(file: str, known: "Mark | None") -> "Verification":
+    from maitred.catalog.trail import verify_export  # noqa: PLC0415  # slow, and only needed here
+
+    if file == "-":
+        return verify_export(sys.stdin, audit_key(), known)
+    try:
+        with Path(file).open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            return verify_export(lines, audit_key(), known)
+    except OSError as error:
+        raise ConfigError(file, [f"cannot be read: {error.strerror}"]) from None
+
+
+def _verified(found: "Verification", *, as_json: bool) -> None:
+    """Tell what was found; faults end the command with 1."""
+    if as_json:
+        told = {"ok": not found.faults, "lines": found.lines, "first": found.anchor.seq + 1}
+        print_json({**told, "head": found.head.text, "faults": list(found.faults)})
+    else:
+        for fault in found.faults:
+            err.print(Text.assemble(("fault: ", "red"), plain(fault)))
+        if not found.faults:
+            numbers = f", {found.anchor.seq + 1} to {found.head.seq}" if found.lines else ""
+            out.print(Text(f"{counted(found.lines, 'line')}{numbers}: each is as it was written."))
+            out.print(Text(f"head: {found.head.text}"))
+    if found.faults:
+        raise typer.Exit(1)
+
+
+# --- export, prune ----------------------------------------------------------------------------------------
+
+
+async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
+    """Write all lines, the one that tells of the export last."""
+    async with open_auditing(settings) as auditing:
+        await auditing.record(viewer, "audit.export")
+        if target == "-":
+            count = await _written(auditing, sys.stdout)
+        else:
+            async with _private(Path(target)) as file:
+                count = await _written(auditing, file)
+        head = await auditing.trail.head()
+    err.print(Text(f"Exported {counted(count, 'line')}; head: {head.text}"))
+
+
+async def _written(auditing: "Auditing", file: TextIO) -> int:
+    count = 0
+    async for line in auditing.lines():
+        file.write(f"{line}\n")
+        count += 1
+    return count
+
+
+@asynccontextmanager
+async def _private(path: Path) -> AsyncIterator[TextIO]:
+    """A new file that only its owner may read."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be written: {error.strerror}"]) from None
+
+
+async def _prune(settings: Settings, viewer: Viewer) -> int:
+    async with open_auditing(settings) as auditing:
+        return await auditing.prune(viewer)

@@ -1,0 +1,88 @@
+"""`maitred eval poison`: how well the poisoning scan tells evil definitions from honest ones."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from maitred.surfaces.cli.common import JsonOption, out, print_json
+from maitred.surfaces.cli.tables import make_table, print_table
+
+if TYPE_CHECKING:  # it brings the rules, which `--help` need not wait for
+    from maitred.evaluation.poison import HalfResult, PoisonResult, Share
+
+RECALL = 0.95
+FALSE_POSITIVES = 0.02
+
+_NUMBERS = ("development half", "unseen half")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to those of `maitred eval`."""
+    app.command("poison")(poison)
+
+
+def poison(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="Where malicious.yaml and benign.yaml are, and again in its folder `unseen`."),
+    ],
+    recorded: Annotated[
+        Path | None, typer.Option(help="Recorded tools of real servers, one JSON object a server and line.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the scan for poisoned definitions, on what its rules were written by and on an unseen half."""
+    from maitred.evaluation.poison import evaluate, read_corpora, read_recorded  # noqa: PLC0415  # as above
+
+    found = evaluate(*read_corpora(folder), read_recorded(recorded) if recorded else ())
+    if as_json:
+        print_json(found.to_json())
+        return
+    halves = (found.development, found.unseen)
+    rows = [(name, *(_of(part) for part in parts)) for name, parts in _parts(halves)]
+    print_table(make_table("held by the poisoning scan", ("", *_NUMBERS), rows, numbers=_NUMBERS))
+    print_table(make_table("evil, by pattern", ("pattern", *_NUMBERS), _patterns(found), numbers=_NUMBERS))
+    for name, ids in (
+        ("missed", found.development.missed),
+        ("held though honest", found.development.mistaken),
+    ):
+        if ids:
+            out.print(Text(f"{name} in the development half: {', '.join(ids)}"))
+    if recorded is None:
+        out.print("(without recorded tools of real servers: name them with --recorded)")
+    out.print(_verdict(found.unseen))
+
+
+def _parts(halves: "tuple[HalfResult, HalfResult]") -> "list[tuple[str, list[Share]]]":
+    return [
+        ("evil (recall)", [half.evil for half in halves]),
+        ("evil, the subtle ones among them", [half.subtle for half in halves]),
+        ("honest, looking suspicious", [half.honest for half in halves]),
+        ("honest, twenty tools of each recorded server", [half.sampled for half in halves]),
+        ("honest, all that was recorded", [half.recorded for half in halves]),
+        ("honest or sampled, told of at all", [half.told for half in halves]),
+    ]
+
+
+def _patterns(found: "PoisonResult") -> list[tuple[str, str, str]]:
+    development, unseen = found.development.patterns, found.unseen.patterns
+    return [
+        (name, _of(development.get(name)), _of(unseen.get(name)))
+        for name in sorted(development.keys() | unseen.keys())
+    ]
+
+
+def _verdict(half: "HalfResult") -> Text:
+    recall, mistakes = half.recall or 0.0, half.false_positives or 0.0
+    fits = recall >= RECALL and mistakes <= FALSE_POSITIVES
+    return Text(
+        f"unseen half: recall {100 * recall:.1f} %, false positives {100 * mistakes:.1f} %:"
+        f" {'as' if fits else 'not as'} wanted ({100 * RECALL:.0f} % and {100 * FALSE_POSITIVES:.0f} %)"
+    )
+
+
+def _of(share: "Share | None") -> str:
+    part = share.share if share else None
+    return "" if share is None or part is None else f"{share.held:,} of {share.of:,} = {100 * part:.1f} %"

@@ -1,0 +1,112 @@
+"""`maitred login` and `maitred logout`: a person logs in to a server that wants OAuth, and out of it."""
+
+import webbrowser
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import typer
+from rich.text import Text
+
+from maitred.config.load import catalog_path
+from maitred.config.settings import Settings
+from maitred.errors import ConfigError, LoginError
+from maitred.model.servers import ServerSpec
+from maitred.surfaces.cli.common import ConfigOption, acting, check_servers, err, out, run, settings_of
+from maitred.wiring import make_access, open_gateway, open_store
+
+if TYPE_CHECKING:  # it takes half a second to import, which `--help` need not wait for
+    from maitred.catalog.keeper import Report
+
+Server = Annotated[str, typer.Argument(help="Name of the server.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(login)
+    app.command()(logout)
+
+
+def login(
+    server: Server,
+    config: ConfigOption = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address instead of opening it.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that you may take in the browser.")] = 300,
+) -> None:
+    """Log in to a server in your browser; a running gateway uses the login with its next call."""
+    settings = settings_of(config)
+    acting(settings, "configure")
+    spec = _spec(run(lambda: _with_registered(settings)), server)
+    report = run(lambda: _log_in(settings, spec, opens=not no_browser, timeout_s=timeout))
+    if report.error:
+        raise LoginError(server, f"it was kept, but {report.error.rstrip('.')}")
+    tools = "1 tool" if report.tools == 1 else f"{report.tools} tools"
+    out.print(Text(f"Logged in to {server}: {tools}."))
+
+
+def logout(server: Server, config: ConfigOption = None) -> None:
+    """Forget the login to a server, and end it there."""
+    settings = settings_of(config)
+    acting(settings, "configure")
+    known = run(lambda: _with_registered(settings))
+    spec = known.servers.get(server) or ServerSpec(name=server)  # it may have been removed since
+    told = run(lambda: _log_out(settings, spec))
+    if told is None:
+        check_servers(known, [server])
+        out.print(Text(f"Nobody was logged in to {server}."))
+        return
+    out.print(Text(f"Logged out of {server}."))
+    if told:
+        err.print(Text(f"Its tokens are forgotten here, but may be good until their time is over: {told}."))
+
+
+def _spec(settings: Settings, server: str) -> ServerSpec:
+    """The server to log in to.
+
+    Raises:
+        ConfigError: There is none, or it wants no OAuth.
+    """
+    check_servers(settings, [server])
+    spec = settings.servers[server]
+    if spec.auth is None:
+        where = f"the manifest of {server}" if spec.registered else f"servers.{server}"
+        raise ConfigError(str(settings.source), [f"{where}: set `auth: oauth` to log in to it"])
+    return spec
+
+
+async def _with_registered(settings: Settings) -> Settings:
+    """The settings with the servers that came by manifests; nothing is started."""
+    async with open_gateway(settings, asks_models=False, discovers=False) as gateway:
+        return gateway.settings
+
+
+async def _log_in(settings: Settings, spec: ServerSpec, *, opens: bool, timeout_s: float) -> "Report":
+    """Log in, and connect once to show that it works."""
+    from maitred.backends.oauth_login import log_in  # noqa: PLC0415  # slow to import
+
+    async def browse(page: str) -> None:
+        shown = opens and await anyio.to_thread.run_sync(_open, page)
+        told = "If your browser shows nothing, open" if shown else "Open"
+        err.print(Text(f"{told} this address to log in to {spec.name}:\n{page}"))
+
+    async with open_store(catalog_path(settings)):
+        await log_in(make_access(spec, settings), browse, timeout_s=timeout_s)
+    async with open_gateway(settings, asks_models=False) as gateway:
+        with err.status(f"connecting to {spec.name} …"):
+            [report] = await gateway.sync([spec.name])
+    return report
+
+
+def _open(page: str) -> bool:
+    try:
+        return webbrowser.open(page)
+    except webbrowser.Error:
+        return False
+
+
+async def _log_out(settings: Settings, spec: ServerSpec) -> str | None:
+    from maitred.backends.oauth_login import log_out  # noqa: PLC0415  # slow to import
+
+    async with open_store(catalog_path(settings)):
+        return await log_out(make_access(spec, settings))

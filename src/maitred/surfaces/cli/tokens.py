@@ -1,0 +1,145 @@
+"""`maitred tokens`: make access tokens for others, list them, take them back."""
+
+import re
+from collections.abc import Collection
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from maitred.errors import ConfigError
+from maitred.model.access import Role, Scope
+from maitred.surfaces.cli.common import (
+    ConfigOption,
+    JsonOption,
+    acting,
+    out,
+    print_json,
+    run,
+    settings_of,
+)
+from maitred.surfaces.cli.tables import make_table, print_table
+from maitred.wiring import open_tokens
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.catalog.grants import TokenRecord
+
+_LIFETIME = re.compile(r"([1-9][0-9]{0,4})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+tokens_app = typer.Typer(
+    help="Make access tokens, list them, take them back.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(tokens_app, name="tokens")
+
+
+@tokens_app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Whom it is for; what they do is written down under it.")],
+    role: Annotated[Role, typer.Option(help="What its bearer may do.")],
+    config: ConfigOption = None,
+    server: Annotated[
+        list[str] | None, typer.Option(help="Only this server and its tools; repeatable.")
+    ] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(help="Only tools of this category and below; repeatable.")
+    ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Only tools known to change nothing.")
+    ] = False,
+    expires: Annotated[str, typer.Option(metavar="TIME", help="After how long it ends: 30d, 12h, 90m.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token and print it, once."""
+    from maitred.gateway.tokens import Wanted, token_json  # noqa: PLC0415  # slow to import
+
+    settings = settings_of(config)
+    viewer = acting(settings, "grant")
+    scope = Scope(servers=_limit(server), categories=_limit(category), read_only=read_only)
+    wanted = Wanted(name=name, role=role, scope=scope, lifetime=_lifetime(expires))
+
+    async def go() -> tuple[str, "TokenRecord"]:
+        async with open_tokens(settings) as tokens:
+            made = await tokens.make(wanted, viewer)
+            return made.token, made.record
+
+    token, record = run(go)
+    if as_json:
+        print_json({"token": token, **token_json(record)})
+        return
+    typer.echo(token)
+    until = f" until {record.expires_at}" if record.expires_at else ""
+    out.print(
+        Text(
+            f"It is for {name!r}{until} and is not shown again; `maitred tokens revoke {record.id}` ends it."
+        )
+    )
+
+
+@tokens_app.command("list")
+def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List all tokens, the newest first."""
+    from maitred.gateway.tokens import state, token_json  # noqa: PLC0415  # slow to import
+
+    settings = settings_of(config)
+    acting(settings, "grant")
+
+    async def go() -> list["TokenRecord"]:
+        async with open_tokens(settings) as tokens:
+            return list(await tokens.listed())
+
+    found = run(go)
+    if as_json:
+        print_json({"tokens": [token_json(record) for record in found]})
+        return
+    if not found:
+        out.print("There are no tokens.")
+        return
+    rows = [
+        (
+            *(one.id, one.grant.principal, one.grant.role, _scope(one.grant.scope)),
+            *(one.made_at, one.expires_at or "never", state(one)),
+        )
+        for one in found
+    ]
+    print_table(make_table("", ("id", "for", "role", "only", "made", "expires", "state"), rows))
+
+
+@tokens_app.command()
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="ID|NAME", help="A token, or all that are for somebody.")],
+    config: ConfigOption = None,
+) -> None:
+    """Revoke a token; a running gateway takes it no longer after a second."""
+    settings = settings_of(config)
+    viewer = acting(settings, "grant")
+
+    async def go() -> list[str]:
+        async with open_tokens(settings) as tokens:
+            return [one.id for one in await tokens.revoke(which, viewer)]
+
+    out.print(Text(f"Revoked {', '.join(run(go))}."))
+
+
+def _limit(names: Collection[str] | None) -> frozenset[str] | None:
+    return frozenset(names) if names else None
+
+
+def _lifetime(text: str) -> timedelta | None:
+    if not text:
+        return None
+    found = _LIFETIME.fullmatch(text)
+    if found is None:
+        raise ConfigError("--expires", [f"{text!r} is no time; write it as 30d, 12h or 90m"])
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _scope(scope: Scope) -> str:
+    """The limits of a token in words."""
+    said = [*sorted(scope.servers or ()), *(f"category/{one}" for one in sorted(scope.categories or ()))]
+    return ", ".join([*said, *(["read-only"] if scope.read_only else [])])

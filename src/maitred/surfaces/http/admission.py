@@ -1,0 +1,224 @@
+"""Routes of admission: register a server by its manifest, see what waits for a decision, decide, withdraw.
+
+A manifest is read as text: the layers tell every fault with its line, which
+is lost in a body that was parsed before.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Any, Final
+from urllib.parse import unquote
+
+from fastapi import FastAPI, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from maitred.admission.findings import Decision
+from maitred.gateway import Gateway
+from maitred.gateway.admission import Case, Verdict
+from maitred.model.access import Ability
+from maitred.model.principals import Viewer
+from maitred.surfaces.cases import case_json, findings_json, registered_json
+from maitred.surfaces.http import admission_schemas as schemas
+from maitred.surfaces.http.access import viewer_of
+from maitred.surfaces.http.describe import API, ServerName, answers, error
+from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.http.errors import Refusal
+
+_JSON: Final = "application/json"
+_MANIFEST: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "description": "A manifest. `maitred schema manifest` prints the JSON Schema of its keys.",
+        "content": {
+            language: {"schema": {"title": "Manifest"}, "example": schemas.MANIFEST}
+            for language in ("application/yaml", _JSON)
+        },
+    }
+}
+Everything = Annotated[
+    bool, Query(alias="all", description="Also the servers that wait for nobody.", examples=[False])
+]
+
+
+def _registrations(*errors: int) -> dict[int | str, dict[str, Any]]:
+    """The answers to a registration."""
+    said = {
+        200: (
+            "It is registered so already.",
+            schemas.REGISTERED | {"happened": "unchanged"},
+            schemas.Registered,
+        ),
+        201: ("It is registered and approved.", schemas.REGISTERED, schemas.Registered),
+        202: ("It is registered and waits for a person's approval.", schemas.REGISTERED, schemas.Registered),
+        422: ("The manifest is refused, and nothing changed.", schemas.REFUSED, schemas.Refused),
+    }
+    described: dict[int | str, dict[str, Any]] = {
+        status: {"description": text, "model": model, "content": {_JSON: {"example": example}}}
+        for status, (text, example, model) in said.items()
+    }
+    return described | {status: error(status) for status in errors}
+
+
+def add_routes(app: FastAPI, gateway: Gateway) -> None:
+    """Add the routes."""
+    _add_registration(app, gateway)
+    _add_withdrawal(app, gateway)
+    _add_cases(app, gateway)
+    _add_decision(app, gateway)
+
+
+def _add_registration(app: FastAPI, gateway: Gateway) -> None:
+    @app.post(
+        f"{API}/servers",
+        summary="Register a server",
+        tags=["admission"],
+        response_model=schemas.Registered,
+        status_code=201,
+        responses=_registrations(400, 403, 409, 413, 503),
+        openapi_extra=_MANIFEST,
+    )
+    async def register(request: Request) -> Response:
+        """Register a server by its manifest, or a new manifest of one; a refused one changes nothing."""
+        viewer = _allowed(gateway, request, "register")
+        registered = await gateway.admission.register(
+            await _text(request), source=_source(request), viewer=viewer
+        )
+        if registered.case is None:
+            return _refusal(registered.decision)
+        status = 200 if registered.happened == "unchanged" else 202 if registered.case.awaits else 201
+        return _answer(registered_json(registered), status)
+
+    @app.post(
+        f"{API}/servers/check",
+        summary="Check a manifest",
+        tags=["admission"],
+        response_model=schemas.Decision,
+        responses=answers(schemas.DECISION, 400, 403, 413),
+        openapi_extra=_MANIFEST,
+    )
+    async def check(request: Request) -> Response:
+        """What each layer finds in a manifest, and what would become of it; nothing is registered."""
+        _allowed(gateway, request, "register")
+        decision = await gateway.admission.check(await _text(request), source=_source(request))
+        return _answer(decision.record())
+
+
+def _add_withdrawal(app: FastAPI, gateway: Gateway) -> None:
+    @app.delete(
+        f"{API}/servers/{{name}}",
+        summary="Withdraw a server",
+        tags=["admission"],
+        response_model=schemas.Case,
+        responses=answers(schemas.CASE | {"state": "withdrawn"}, 403, 404, 409, 422, 503),
+    )
+    async def withdraw(request: Request, name: ServerName) -> Response:
+        """Take back the registration of a server that came by a manifest; its log stays."""
+        server = unquote(name)
+        viewer = _allowed(gateway, request, "register", server=server)
+        return _answer(
+            _decided(await gateway.admission.decide(server, "withdraw", viewer=viewer), "withdraw")
+        )
+
+
+def _add_cases(app: FastAPI, gateway: Gateway) -> None:
+    @app.get(
+        f"{API}/approvals",
+        summary="What waits for a decision",
+        tags=["admission"],
+        response_model=schemas.Cases,
+        responses=answers(schemas.CASES, 403, 422, 503),
+    )
+    async def approvals(request: Request, every: Everything = False) -> Response:  # noqa: FBT002  # a query
+        """Servers that wait for a person's approval, and changes of what approved ones publish."""
+        viewer, access = viewer_of(request), gateway.access
+        cases = await gateway.admission.cases()
+        seen = [case for case in cases if not access.why_not(viewer, "watch", server=case.server)]
+        if not seen:
+            access.check(viewer, "watch")
+        return _answer({"cases": [case_json(case, whole=False) for case in seen if every or case.awaits]})
+
+    @app.get(
+        f"{API}/servers/{{name}}/approval",
+        summary="How a server stands, and why",
+        tags=["admission"],
+        response_model=schemas.Case,
+        responses=answers(schemas.CASE, 403, 404, 422, 503),
+    )
+    async def approval(request: Request, name: ServerName) -> Response:
+        """Its manifest, what each layer found, what of its definition is withheld or changed, and its log."""
+        server = unquote(name)
+        _allowed(gateway, request, "watch", server=server)
+        return _answer(case_json(await gateway.admission.case(server)))
+
+
+def _add_decision(app: FastAPI, gateway: Gateway) -> None:
+    @app.post(
+        f"{API}/servers/{{name}}/approval",
+        summary="Decide on a server",
+        tags=["admission"],
+        response_model=schemas.Case,
+        responses=answers(schemas.CASE | {"state": "approved"}, 400, 403, 404, 409, 413, 422, 503),
+    )
+    async def decide(request: Request, name: ServerName, body: schemas.VerdictBody) -> Response:
+        """Approve or reject what was seen, suspend, resume, or withdraw; `seen` is the digest of the case."""
+        server = unquote(name)
+        viewer = _allowed(gateway, request, "approve", server=server)
+        if body.verdict == "approve" and not body.seen:
+            fault = "seen: is needed to approve; give the `digest` of the case that you looked at"
+            return Refusal(422, "request_invalid", fault, faults=[fault])
+        case = await gateway.admission.decide(
+            server, body.verdict, viewer=viewer, why=body.why, seen=body.seen
+        )
+        return _answer(_decided(case, body.verdict))
+
+
+def _refusal(decision: Decision) -> Refusal:
+    """The answer to a manifest that is refused."""
+    faults = [str(finding) for finding in decision.findings if finding.severity == "refuse"]
+    return Refusal(
+        422,
+        "manifest_refused",
+        "\n".join(["The manifest is refused, and nothing was registered:", *faults]),
+        faults=faults,
+        findings=findings_json(decision.findings),
+    )
+
+
+def _decided(case: Case, verdict: Verdict) -> dict[str, Any]:
+    """The case after a decision; of what was withdrawn, as it was last."""
+    return case_json(replace(case, state="withdrawn", awaits=False) if verdict == "withdraw" else case)
+
+
+def _allowed(gateway: Gateway, request: Request, ability: Ability, *, server: str | None = None) -> Viewer:
+    """Who asks, once it is known that they may.
+
+    Raises:
+        MaitredError: They may not.
+    """
+    viewer = viewer_of(request)
+    gateway.access.check(viewer, ability, server=server)
+    return viewer
+
+
+def _source(request: Request) -> str:
+    """Where a manifest came from; its ending tells the reader which language it is in."""
+    return "http.json" if "json" in request.headers.get("content-type", "") else "http"
+
+
+async def _text(request: Request) -> str:
+    """The text of the body.
+
+    Raises:
+        HTTPException: There is none, or it is no text.
+    """
+    try:
+        text = (await request.body()).decode("utf-8")
+    except UnicodeDecodeError:
+        raise HTTPException(400, "the body is not UTF-8 text") from None
+    if not text.strip():
+        raise HTTPException(400, "the body is empty; send a manifest")
+    return text
+
+
+def _answer(value: Any, status: int = 200) -> Response:
+    return Response(encode(value), status_code=status, media_type=_JSON)

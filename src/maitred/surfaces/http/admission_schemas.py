@@ -1,0 +1,179 @@
+"""What goes in and out of the routes of admission, as the description tells it, with an example of each."""
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from maitred.surfaces.http.schemas import Count
+
+
+class Finding(BaseModel):
+    """One thing that a layer found."""
+
+    layer: str
+    severity: Literal["refuse", "ask", "warn"] = Field(
+        description="`refuse`: it cannot be so; `ask`: a person has to approve it; `warn`: it is only told."
+    )
+    key: str = Field(description="The place in the manifest, or the part of the definition.")
+    reason: str
+    fix: str = Field(description="What to do about it; may be empty.")
+    line: Count = Field(description="The line of the manifest; 0 where there is none.")
+    file: str
+
+
+class Layer(BaseModel):
+    """What one layer found."""
+
+    layer: str
+    findings: list[Finding]
+    ran: bool = Field(description="False where there was nothing to look at.")
+
+
+class Decision(BaseModel):
+    """What all layers found of a manifest, in order, and what follows from it."""
+
+    server: str = Field(description="The name in the manifest; empty if it could not be read.")
+    manifest_hash: str
+    layers: list[Layer]
+    outcome: Literal["refused", "needs approval", "approved"]
+
+
+class Part(BaseModel):
+    """A part of what a server publishes that is withheld."""
+
+    kind: Literal["tool", "prompt", "template", "instructions"]
+    name: str = Field(description="The server's own name of it; empty for the instructions.")
+    why: str
+
+
+class Change(BaseModel):
+    """A difference between what was approved and what the server publishes now."""
+
+    kind: Literal["tool", "prompt", "template", "instructions"]
+    name: str
+    change: str = Field(description="A stable word for its kind.")
+    weight: Literal["power", "wording", "less"] = Field(
+        description="Whether it gives the server more power over its caller, neither, or less."
+    )
+    text: str = Field(description="It as a sentence.")
+
+
+class Event(BaseModel):
+    """One thing that happened to a server."""
+
+    kind: str
+    who: str
+    why: str
+    at: str
+
+
+class BriefCase(BaseModel):
+    """How a server stands, and what of it waits for a decision."""
+
+    server: str
+    source: str = Field(description="`configuration`, or where its manifest came from.")
+    state: Literal["pending", "approved", "rejected", "suspended", "withdrawn"]
+    awaits: bool = Field(description="Whether a person is to decide.")
+    withheld: str = Field(description="Why the whole server may not be used; empty if it may.")
+    digest: str = Field(description="What is to be decided on; send it back as `seen`.")
+    parts: list[Part]
+    changes: list[Change]
+    findings: list[Finding]
+
+
+class Case(BriefCase):
+    """All that there is to know and to decide about a server."""
+
+    manifest: dict[str, Any] = Field(description="In its normal form; empty for one in the configuration.")
+    record: dict[str, Any] = Field(description="What each layer found when it was registered.")
+    log: list[Event]
+
+
+class Cases(BaseModel):
+    """Servers, by name."""
+
+    cases: list[BriefCase]
+
+
+class Registered(BaseModel):
+    """What became of a registration."""
+
+    happened: Literal["registered", "changed", "unchanged"]
+    decision: Decision
+    case: Case
+
+
+class Refused(BaseModel):
+    """Why a manifest was refused."""
+
+    error: Literal["manifest_refused"]
+    message: str
+    faults: list[str] = Field(description="What is wrong, one fault each, with its line.")
+    findings: list[Finding] = Field(default=[], description="All that the layers found.")
+
+
+class VerdictBody(BaseModel):
+    """A decision on a server."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"verdict": "approve", "seen": "3f2a91c0d4e5", "why": "read it"}]},
+    )
+
+    verdict: Literal["approve", "reject", "suspend", "resume", "withdraw"]
+    seen: str = Field(
+        default="", max_length=64, description="The digest of what was looked at; needed to approve."
+    )
+    why: str = Field(default="", max_length=2_000, description="A reason, for the log.")
+
+
+_ASKED: Final = {
+    "layer": "network",
+    "severity": "ask",
+    "key": "network",
+    "reason": "asks for the network exemption 'github-api'",
+    "fix": "a person with the admin role may approve it",
+    "line": 4,
+    "file": "http",
+}
+_BRIEF: Final = {
+    "server": "github",
+    "source": "http",
+    "state": "pending",
+    "awaits": True,
+    "withheld": "waits for approval",
+    "digest": "3f2a91c0d4e5",
+    "parts": [],
+    "changes": [],
+    "findings": [],
+}
+MANIFEST: Final[Any] = {
+    "name": "time",
+    "command": "mcp-server-time",
+    "args": ["--local-timezone", "UTC"],
+}
+DECISION: Final[Any] = {
+    "server": "github",
+    "manifest_hash": "0" * 64,
+    "layers": [
+        {"layer": "schema", "findings": [], "ran": True},
+        {"layer": "allowlist", "findings": [], "ran": True},
+        {"layer": "network", "findings": [_ASKED], "ran": True},
+        {"layer": "resources", "findings": [], "ran": True},
+        {"layer": "secrets", "findings": [], "ran": True},
+    ],
+    "outcome": "needs approval",
+}
+CASE: Final[Any] = _BRIEF | {
+    "manifest": {"name": "github", "image": "ghcr.io/github/github-mcp-server:v1.0.0"},
+    "record": DECISION,
+    "log": [{"kind": "registered", "who": "local", "why": "", "at": "2026-03-01T09:30:00+00:00"}],
+}
+CASES: Final[Any] = {"cases": [_BRIEF]}
+REGISTERED: Final[Any] = {"happened": "registered", "decision": DECISION, "case": CASE}
+REFUSED: Final[Any] = {
+    "error": "manifest_refused",
+    "message": "The manifest is refused; nothing was registered.",
+    "faults": ["http:3: memory: asks for more than a server may have (ask for at most 2 GiB of memory)"],
+    "findings": [_ASKED | {"severity": "refuse"}],
+}

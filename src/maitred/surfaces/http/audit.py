@@ -1,0 +1,155 @@
+"""Routes about the audit trail, and the ids by which it knows calls; for whoever has the ability `audit`.
+
+Everything is read from the file anew: what happened a moment ago may not be written yet, unless it changed
+something.
+"""
+
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from fastapi import FastAPI, Path, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from maitred.errors import MaitredError
+from maitred.gateway import Gateway, known_id
+from maitred.gateway.auditing import mark_of
+from maitred.surfaces.http import examples
+from maitred.surfaces.http.access import viewer_of
+from maitred.surfaces.http.describe import API, answers
+from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.http.errors import REQUEST_HEADER
+
+_JSON = "application/json"
+
+Since = Annotated[
+    str,
+    Query(
+        pattern=r"^([0-9]{4}(-[0-9]{2}(-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}Z?)?)?)?)?)?$",
+        description="Only lines from this time on, in UTC.",
+        examples=["2026-03-01T09:30:00Z"],
+    ),
+]
+Principal = Annotated[str, Query(description="Only what this principal did.", examples=[""])]
+ToolFilter = Annotated[
+    str, Query(description="Only what concerns this tool (either name) or server.", examples=["calculator"])
+]
+Limit = Annotated[int, Query(ge=1, le=500, description="How many lines.", examples=[50])]
+Cursor = Annotated[
+    str,
+    Query(pattern=r"^[0-9]{0,18}$", description="`next_cursor` of the page before.", examples=[""]),
+]
+Head = Annotated[
+    str,
+    Query(
+        pattern=r"^([0-9]{1,18}:[0-9a-f]{64})?$",
+        description="A head that was noted elsewhere before, as `NUMBER:DIGEST`.",
+        examples=[""],
+    ),
+]
+AnswerId = Annotated[str, Path(description="The id that the refusal named.", examples=["Zk3v9QmBx1s0Tt7a"])]
+
+
+class AuditPage(BaseModel):
+    """Lines of the audit trail, the newest first; docs/audit.md lists the fields of a line."""
+
+    lines: list[dict[str, Any]]
+    next_cursor: str = Field(description="Empty on the last page.")
+
+
+class Verified(BaseModel):
+    """What checking the whole trail found."""
+
+    ok: bool
+    lines: int
+    first: int = Field(description="The number of the first line that is kept.")
+    head: str = Field(description="The last line as `NUMBER:DIGEST`; keep it elsewhere to compare with.")
+    faults: list[str]
+
+
+class WithheldAnswer(BaseModel):
+    """A page of an answer that was withheld from a model."""
+
+    text: str
+    next_cursor: str = Field(description="Empty on the last page.")
+
+
+def id_of(request: Request) -> str:
+    """The id of a call: as its sender gave it, if it can be written down, else a new one."""
+    return known_id(request.headers.get(REQUEST_HEADER, ""))
+
+
+def add_routes(app: FastAPI, gateway: Gateway) -> None:
+    """Add the routes."""
+    _add_lines(app, gateway)
+    _add_verify(app, gateway)
+    _add_answers(app, gateway)
+
+
+def _add_lines(app: FastAPI, gateway: Gateway) -> None:
+    @app.get(
+        f"{API}/audit",
+        summary="Who did what",
+        tags=["audit"],
+        response_model=AuditPage,
+        responses=answers(examples.AUDIT, 403, 422, 503),
+    )
+    async def lines(
+        request: Request,
+        since: Since = "",
+        principal: Principal = "",
+        tool: ToolFilter = "",
+        limit: Limit = 50,
+        cursor: Cursor = "",
+    ) -> Response:
+        """The lines of the audit trail, the newest first; what has begun and ended is one line."""
+        gateway.access.check(viewer_of(request), "audit")
+        found = await gateway.auditing.latest(
+            since=since.removesuffix("Z"), who=principal, tool=tool, before=int(cursor or "0"), limit=limit
+        )
+        page = {"lines": list(found.lines), "next_cursor": str(found.before or "")}
+        return Response(encode(page), media_type=_JSON)
+
+
+def _add_verify(app: FastAPI, gateway: Gateway) -> None:
+    @app.get(
+        f"{API}/audit/verify",
+        summary="Whether the audit trail is as it was written",
+        tags=["audit"],
+        response_model=Verified,
+        responses=answers(examples.VERIFIED, 403, 422, 503),
+    )
+    async def verify(request: Request, head: Head = "") -> Response:
+        """Reads all lines, some 100,000 a second; a trail that was changed is status 200 with `faults`."""
+        gateway.access.check(viewer_of(request), "audit")
+        found = await gateway.auditing.verify(mark_of(head) if head else None)
+        told = {
+            "ok": not found.faults,
+            "lines": found.lines,
+            "first": found.anchor.seq + 1,
+            "head": found.head.text,
+            "faults": list(found.faults),
+        }
+        return Response(encode(told), media_type=_JSON)
+
+
+def _add_answers(app: FastAPI, gateway: Gateway) -> None:
+    @app.get(
+        f"{API}/audit/answers/{{answer_id}}",
+        summary="An answer that was withheld from a model",
+        tags=["audit"],
+        response_model=WithheldAnswer,
+        responses=answers(examples.WITHHELD, 403, 404, 422),
+    )
+    async def answer(request: Request, answer_id: AnswerId, cursor: Cursor = "") -> Response:
+        """What `results.screening: block` kept from a model, for a person; it is kept `results.keep_s`."""
+        viewer = viewer_of(request)
+        gateway.access.check(viewer, "audit")
+        said = {"arguments": {"answer": unquote(answer_id)}, "request_id": id_of(request)}
+        try:
+            page = gateway.screen.withheld(unquote(answer_id), cursor)
+        except MaitredError as error:
+            gateway.auditing.note(viewer, "read-withheld", outcome=error.code, **said)
+            raise
+        gateway.auditing.note(viewer, "read-withheld", **said)
+        return Response(encode({"text": page.text, "next_cursor": page.next_cursor}), media_type=_JSON)

@@ -1,0 +1,180 @@
+"""Open a gateway: all of its parts are made here, in the order in which they are not to be closed."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from maitred.config.load import catalog_path
+from maitred.config.settings import Results, Settings
+from maitred.wiring.admission import (
+    check_policy,
+    make_credentials,
+    make_front,
+    make_judge,
+    make_namesakes,
+    make_screen,
+    open_trail,
+)
+from maitred.wiring.plain import plainly
+from maitred.wiring.servers import make_pool
+from maitred.wiring.stores import open_store
+from maitred.wiring.tools import (
+    make_menders,
+    make_placer,
+    make_sandbox,
+    make_tables,
+    open_search,
+    open_writer,
+)
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from mcp.server import Server
+
+    from maitred.backends.pool import BackendPool
+    from maitred.catalog.live import LiveCatalog, Store
+    from maitred.disclosure.rules import RuleFunction
+    from maitred.gateway import Gateway
+    from maitred.gateway.parts import Parts
+    from maitred.mediation.base import Middleware
+
+_MAKERS: Final[Mapping[str, Any]] = {
+    "check_policy": check_policy,
+    "make_namesakes": make_namesakes,
+    "make_placer": make_placer,
+    "make_sandbox": make_sandbox,
+    "open_writer": open_writer,
+}
+"""What a gateway makes of settings whenever it needs it."""
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: Settings,
+    *,
+    in_process: "Mapping[str, Server] | None" = None,
+    rules: "Mapping[str, RuleFunction] | None" = None,
+    tool_middleware: "Middleware | None" = None,
+    asks_models: bool = True,
+    discovers: bool = True,
+) -> "AsyncIterator[Gateway]":
+    """Open a gateway: its catalog is loaded, its servers are started when they are needed.
+
+    Args:
+        settings: What `maitred.config.load` made of a file, or built by hand.
+        in_process: SDK server objects by name, for specifications with transport `memory`.
+        rules: Visibility rules in Python, by the name that configurations use.
+        tool_middleware: Has the last word on the tools of each server when they are read: an async function,
+            tools -> tools, that changes names, titles, descriptions or schemas and drops or moves nothing.
+        asks_models: Whether a language model that mediation is to ask is asked in the background.
+        discovers: Whether servers that are not known yet are started in the background.
+
+    Raises:
+        ConfigError: The catalog cannot be opened, or what the settings refer to has faults.
+    """
+    from maitred.gateway import Gateway
+
+    async with plainly(), AsyncExitStack() as stack:
+        parts = await _make_parts(
+            stack,
+            settings,
+            in_process or {},
+            discovers=discovers,
+            make_mender=make_menders(settings, tool_middleware).make,
+            make_tables=partial(make_tables, rules=rules or {}),
+            make_front=partial(make_front, rules=rules or {}),
+        )
+        gateway = Gateway(settings, parts)
+        await gateway.configure(settings)
+        await gateway.figures.update_if_due()
+        await stack.enter_async_context(gateway.chains.serving())
+        await stack.enter_async_context(gateway.mediation.serving(asks=asks_models))
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(gateway.figures.keep_up)
+        tasks.start_soon(gateway.visibility.keep_time)
+        tasks.start_soon(gateway.auditing.keep_up)
+        tasks.start_soon(gateway.admission.follow)
+        yield gateway
+        tasks.cancel_scope.cancel()
+
+
+async def _make_parts(
+    stack: AsyncExitStack,
+    settings: Settings,
+    in_process: "Mapping[str, Server]",
+    *,
+    discovers: bool,
+    **made: Any,
+) -> "Parts":
+    """Open all that a gateway is made of but what is `made`, in the order in which it is not to be closed."""
+    from maitred.catalog.usage import UsageRecorder
+    from maitred.execution.cache import ResultCache
+    from maitred.execution.subscriptions import Subscriptions
+    from maitred.gateway.parts import Parts
+
+    pool = make_pool(settings, in_process)
+    catalog = await _load_catalog(await stack.enter_async_context(open_store(catalog_path(settings))))
+    usage = await stack.enter_async_context(UsageRecorder(catalog_path(settings)))
+    auditing = await stack.enter_async_context(open_trail(settings))
+    await stack.enter_async_context(pool)
+    search = await stack.enter_async_context(open_search(settings))
+    kept = await _make_keeper(stack, settings, catalog, pool, discovers=discovers)
+    updated = kept["events"].updated
+    return Parts(
+        catalog=catalog,
+        pool=pool,
+        search=search,
+        usage=usage,
+        cache=ResultCache(max_bytes=settings.cache.max_bytes),
+        credentials=make_credentials(settings),
+        subscriptions=await stack.enter_async_context(Subscriptions(pool, on_updated=updated)),
+        auditing=auditing,
+        **kept,
+        **_make_answers(settings.results),
+        **_MAKERS,
+        **made,
+    )
+
+
+async def _make_keeper(
+    stack: AsyncExitStack,
+    settings: Settings,
+    catalog: "LiveCatalog",
+    pool: "BackendPool",
+    *,
+    discovers: bool,
+) -> dict[str, Any]:
+    """What keeps the catalog in step with the servers, and judges what they publish."""
+    from maitred.catalog.keeper import Keeper
+    from maitred.catalog.registry import Registry
+    from maitred.catalog.tokens import TokenWorker
+    from maitred.gateway.events import Events
+    from maitred.gateway.gatekeeper import Gatekeeper
+
+    gatekeeper = Gatekeeper(Registry(catalog_path(settings)), catalog, make_judge)
+    keeper = Keeper(catalog, pool, (await stack.enter_async_context(TokenWorker())).count, gatekeeper)
+    events = Events(keeper, lambda: frozenset(pool.refused()))
+    pool.listener = events
+    if discovers:
+        await stack.enter_async_context(keeper)
+    return {"keeper": keeper, "events": events, "gatekeeper": gatekeeper}
+
+
+def _make_answers(settings: Results) -> dict[str, Any]:
+    """Where answers that are too long are kept, what cuts them, and what looks through them."""
+    from maitred.disclosure.budget import estimate
+    from maitred.execution.results import ResultStore, Shortener
+
+    store = ResultStore(ttl_s=settings.keep_s, max_bytes=settings.keep_bytes)
+    shortener = Shortener(store, estimate=estimate, limit_tokens=settings.max_tokens)
+    return {"results": store, "shortener": shortener, "screen": make_screen(settings)}
+
+
+async def _load_catalog(store: "Store") -> "LiveCatalog":
+    from maitred.catalog.live import LiveCatalog
+
+    catalog = LiveCatalog(store)
+    await catalog.refresh()
+    return catalog

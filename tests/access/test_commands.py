@@ -1,0 +1,157 @@
+"""Who may do what on the command line: every role with every ability, and commands that handle tokens."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.access.table import CASES, HEAD, REFUSED, ROWS
+from tests.interaction.harness import cli, faulty, over_stdio, write_settings
+from tests.surfaces.cli.rig import Run, runner, write
+
+from maitred.config.load import load
+from maitred.gateway.tokens import Wanted
+from maitred.model.access import LEAST, ROLES, Role, Scope
+from maitred.model.principals import LOCAL_USER
+from maitred.wiring import open_tokens
+
+
+def test_the_table_has_all_roles_and_all_abilities() -> None:
+    """And no others: what is added has to be decided there too."""
+    assert list(ROLES) == HEAD
+    assert list(LEAST) == [row[0] for row in ROWS]
+
+
+CLI: Mapping[str, Sequence[str]] = {
+    "see": ["info x", "categories"],
+    "call": ["call x"],
+    "watch": ["stats", "doctor x"],
+    "operate": ["mediate --accept x --diff", "tiers update"],
+    "register": ["unregister x"],
+    "approve": ["approve x --yes"],
+    "audit": ["audit verify"],
+    "grant": ["tokens list", "tokens revoke x"],
+    "configure": ["remove x", "categories --set x"],
+}
+"""Commands that fail at once, or do little, if they are allowed."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    write(tmp_path, {"maitred.yaml": "servers: {}\n"})
+    return runner(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_on_the_command_line(run: Run, role: Role, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever acts as the bearer of a token may do what the token allows; exit 2 and the reason if not."""
+
+    async def make() -> str:
+        async with open_tokens(load(tmp_path / "maitred.yaml")) as tokens:
+            wanted = Wanted(name="somebody", role=role, scope=Scope())
+            return (await tokens.make(wanted, LOCAL_USER)).token
+
+    monkeypatch.setenv("MAITRED_AS_TOKEN", anyio.run(make))
+    for one, ability, allowed in CASES:
+        for command in CLI[ability] if one == role else ():
+            done = run(*command.split())
+            assert (REFUSED in done.err) is not allowed, (command, done)
+            assert allowed or done.code == 2, command
+
+
+# --- tokens -----------------------------------------------------------------------------------------------
+
+ECHO = "servers:\n  files: {command: no-such-program, enabled: false}\n"
+
+
+def test_a_token_is_made_shown_once_listed_and_revoked(run: Run, tmp_path: Path) -> None:
+    """By its id; it is nowhere in the catalog's file."""
+    write(tmp_path, {"maitred.yaml": ECHO})
+    words = ["tokens", "create", "ci", "--role", "agent", "--server", "files", "--category", "data"]
+    made = json.loads(run(*words, "--read-only", "--expires", "30d", "--json").fine)
+    plain = run("tokens", "create", "ops", "--role", "operator").fine.splitlines()
+    listed = {one["name"]: one for one in json.loads(run("tokens", "list", "--json").fine)["tokens"]}
+    shown = run("tokens", "list").fine
+    revoked = run("tokens", "revoke", made["id"]).fine
+    after = {one["name"]: one for one in json.loads(run("tokens", "list", "--json").fine)["tokens"]}
+
+    token = made.pop("token")
+    assert listed["ci"] == made
+    assert (made["servers"], made["categories"], made["read_only"]) == (["files"], ["data"], True)
+    assert plain[0].startswith(f"maitred_{listed['ops']['id']}_")
+    assert "files, category/data, read-only" in shown
+    assert revoked == f"Revoked {made['id']}.\n"
+    assert (after["ci"]["state"], after["ci"]["revoked_by"]) == ("revoked", "local")
+    assert after["ops"]["state"] == "valid"
+    assert all(token.encode() not in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_a_name_revokes_all_tokens_of_somebody(run: Run) -> None:
+    """Twice is an error, since nothing is revoked any more."""
+    ids = [json.loads(run("tokens", "create", "ci", "--role", "agent", "--json").fine)["id"] for _ in "ab"]
+
+    assert set(run("tokens", "revoke", "ci").fine.strip(".\n").removeprefix("Revoked ").split(", ")) == set(
+        ids
+    )
+    assert "There is no valid token 'ci'" in run("tokens", "revoke", "ci").refused
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("ci --role agent --server file", "there is no server 'file'; did you mean 'files'?"),
+        ("ci --role agent --category dat", "there is no category 'dat'; did you mean 'data'?"),
+        ("ci --role agent --expires soon", "'soon' is no time; write it as 30d, 12h or 90m"),
+        ("local --role agent", "'local' cannot name a principal"),
+        ("http --role agent", "'http' cannot name a principal"),
+    ],
+)
+def test_a_token_that_cannot_be_is_not_made(run: Run, tmp_path: Path, words: str, said: str) -> None:
+    write(tmp_path, {"maitred.yaml": ECHO})
+
+    assert said in run("tokens", "create", *words.split()).refused
+    assert "There are no tokens." in run("tokens", "list").fine
+
+
+@pytest.mark.parametrize("command", ["info x", "serve", "serve --transport http", "add x -- y"])
+def test_a_token_that_is_not_valid_is_no_reason_to_act_for_oneself(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A command ends before it does anything, and says which variable is wrong."""
+    run("tokens", "list")  # so that there is a catalog to look into
+    monkeypatch.setenv("MAITRED_AS_TOKEN", "maitred_0123456789_" + 20 * "x")
+
+    refused = run(*command.split()).refused
+    assert "MAITRED_AS_TOKEN" in refused
+    assert "this token is not known" in refused
+
+
+def test_whoever_is_less_than_an_admin_does_not_open_a_port(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What listens serves everybody on the machine, and so more than the bearer of the token."""
+    token = json.loads(run("tokens", "create", "ops", "--role", "operator", "--json").fine)["token"]
+    monkeypatch.setenv("MAITRED_AS_TOKEN", token)
+
+    assert REFUSED in run("serve", "--transport", "http").refused
+
+
+def test_a_client_over_standard_streams_is_the_bearer_of_the_token(tmp_path: Path) -> None:
+    """`serve` shows it what the token covers, and refuses the rest."""
+    servers = {name: faulty("count") for name in ("one", "two")}
+    config = write_settings(tmp_path, servers)
+    words = ["guest", "--role", "agent", "--server", "one", "--json", "--config", str(config)]
+    made = cli(None, "tokens", "create", *words)
+    token = json.loads(made.stdout)["token"]
+
+    async def use() -> tuple[list[str], str]:
+        async with over_stdio(config, "auto", env={"MAITRED_AS_TOKEN": token}) as client:
+            await client.call_tool("call_tool", {"name": "one__add", "arguments": {"a": 1, "b": 2}})
+            listed = [tool.name for tool in (await client.list_tools()).tools]
+            return listed, str(await client.call_tool("two__add", {"a": 1, "b": 2}))
+
+    listed, refused = anyio.run(use)
+    assert "one__add" in listed
+    assert not [name for name in listed if name.startswith("two__")]
+    assert "no access to the server 'two'" in refused

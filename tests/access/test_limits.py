@@ -1,0 +1,75 @@
+"""How much a principal may call: refused calls say when to come back, on every surface, and take nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.responses import PlainTextResponse
+from tests.access.house import opened, settings_of
+from tests.support.viewers import agent
+
+from maitred.config.settings import Access
+from maitred.errors import BusyError
+from maitred.gateway import Gateway
+from maitred.model.tools import ToolCall
+from maitred.surfaces.http.app import application
+from maitred.surfaces.mcp.server import McpSurface
+
+pytestmark = pytest.mark.anyio
+
+READ = ToolCall(name="files__read_note", arguments={})
+CHAIN = "import asyncio, files\nreturn await asyncio.gather(files.read_note(), files.read_note())"
+
+
+async def over_mcp(gateway: Gateway, name: str) -> dict[str, Any]:
+    async def report(progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Nobody follows it."""
+
+    surface = McpSurface(gateway, viewer=agent("ann"))
+    arguments = {"name": READ.name}
+    sent = {"name": name, "arguments": arguments if name == "call_tool" else {}}
+    return await surface.call_tool(sent, "2025-11-25", report, surface.viewers.stateless)
+
+
+async def test_calls_over_the_rate_are_refused_everywhere_until_the_bucket_fills(tmp_path: Path) -> None:
+    """Each principal has a bucket of its own, whichever way its calls come in."""
+    async with opened(settings_of(tmp_path, access=Access(calls_per_minute=1, burst=2))) as gateway:
+        await gateway.call(READ, viewer=agent("ann"))
+        await gateway.call(READ, viewer=agent("ann"))
+        with pytest.raises(BusyError, match="'ann' may call 1 times a minute; try again in 60 s"):
+            await gateway.call(READ, viewer=agent("ann"))
+        answers = [await over_mcp(gateway, name) for name in ("call_tool", READ.name)]
+        chain = await gateway.chains.run("files.read_note()", viewer=agent("ann"))
+        other = await gateway.call(READ, viewer=agent("bob"))
+
+    for answer in answers:
+        assert answer["isError"]
+        assert "try again in" in answer["content"][0]["text"]
+    assert not chain.ok
+    assert "try again in" in chain.text
+    assert other["content"][0]["text"] == "files/read_note"
+
+
+async def test_over_http_a_refused_call_is_429_and_says_when_to_try_again(tmp_path: Path) -> None:
+    path = "/api/v1/tools/files/read_note/call"
+    async with opened(settings_of(tmp_path, access=Access(calls_per_minute=6))) as gateway:
+        app = application(gateway, gateway.settings.http, PlainTextResponse("MCP"))
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            first, second = [await client.post(path, json={}) for _ in range(2)]
+
+    assert first.status_code == 200
+    assert (second.status_code, second.json()["error"]) == (429, "busy")
+    assert 1 <= int(second.headers["retry-after"]) <= 10
+
+
+async def test_only_so_many_calls_run_at_once_those_inside_chains_included(tmp_path: Path) -> None:
+    """One that has ended makes room; a saved chain takes none itself."""
+    async with opened(settings_of(tmp_path, access=Access(calls_at_once=1))) as gateway:
+        both = await gateway.chains.run(CHAIN, viewer=agent("ann"))
+        after = [await gateway.call(READ, viewer=agent("ann")) for _ in range(3)]
+
+    assert not both.ok
+    assert "1 of 1 calls of 'ann' are running" in both.text
+    assert [answer["content"][0]["text"] for answer in after] == 3 * ["files/read_note"]

@@ -1,0 +1,36 @@
+"""Catalog files for tests: migrated once, then copied."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import sqlalchemy as sa
+
+from maitred.catalog.migrate import migrate
+
+
+@cache
+def _template() -> Path:
+    path = Path(mkdtemp()) / "c.db"
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        migrate(connection, None)
+    engine.dispose()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+    return path
+
+
+def new_catalog(folder: Path) -> Path:
+    """A catalog with its tables and nothing in them."""
+    return Path(shutil.copy(_template(), folder / "c.db"))
+
+
+def execute(path: Path, statement: str, *values: Any) -> list[Any]:
+    """Do something behind everybody's back."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(statement, values).fetchall()
