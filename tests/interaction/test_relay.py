@@ -105,9 +105,12 @@ async def test_the_contents_of_a_real_server_arrive_as_from_itself(
     client: Client, everything: Client, tool: str
 ) -> None:
     """The reference server's image, links, resource, annotations and structure. Source: issue 2."""
-    through = await call(client, f"everything__{tool}", EVERYTHING[tool])
-    by_name = await client.call_tool(f"everything__{tool}", EVERYTHING[tool])
-    own = plain(await everything.call_tool(tool, EVERYTHING[tool]))
+    for _ in range(5):  # some of it tells the second in which it was made
+        through = await call(client, f"everything__{tool}", EVERYTHING[tool])
+        by_name = await client.call_tool(f"everything__{tool}", EVERYTHING[tool])
+        own = plain(await everything.call_tool(tool, EVERYTHING[tool]))
+        if without_ledger(plain(through)) == plain(by_name) == own:
+            break
 
     assert without_ledger(plain(through)) == own
     assert plain(by_name) == own

@@ -6,7 +6,7 @@ texts lose the characters that this looks for.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from maitred.admission.poison_names import ToolNames
 from maitred.admission.poison_orders import ORDERS
 from maitred.admission.poison_rules import Rules
 from maitred.admission.poison_scope import SCOPE
+from maitred.admission.poison_score import Scorer, bundled
 from maitred.admission.poison_signs import signs
 from maitred.admission.poison_taking import TAKING
 from maitred.admission.poison_text import (
@@ -136,9 +137,15 @@ class PoisonScan:
     say. Names that are everyday words, such as `search`, count for nothing here.
     """
 
-    def __init__(self, names: Mapping[str, Collection[str]] | None = None) -> None:
-        """`names` are those of the tools of each server."""
+    def __init__(
+        self,
+        names: Mapping[str, Collection[str]] | None = None,
+        *,
+        scorer: Callable[[], Scorer] | None = bundled,
+    ) -> None:
+        """`names` are those of the tools of each server; without a `scorer` rules alone decide."""
         self._names = ToolNames(names or {})
+        self._scorer = scorer
 
     def scan(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
         """Look through a tool, a prompt or `{"instructions": text}`, plain JSON as it came over the wire.
@@ -160,6 +167,8 @@ class PoisonScan:
             if left < 0 or len(found) >= MAX_FINDINGS:
                 break
         findings = [*found.values(), *_together(found.values())]
+        if self._scorer is not None:
+            findings = _weighed(findings, self._scorer(), definition)
         return sorted(findings, key=lambda one: _ORDER.index(one.severity))
 
     def _of_passage(self, server: str, passage: Passage, spared: int) -> Iterator[PoisonFinding]:
@@ -269,6 +278,19 @@ def _together(found: Collection[PoisonFinding]) -> Iterator[PoisonFinding]:
         first = next(iter(weak.values()))
         reason = f"several weak signs together: {', '.join(sorted(weak))}"
         yield _finding("several", first.where, first.excerpt, "ask", reason)
+
+
+def _weighed(
+    findings: Sequence[PoisonFinding], scorer: Scorer, definition: Mapping[str, Any]
+) -> list[PoisonFinding]:
+    """The findings with what the trained scorer says, which knows no reasons but the sentence."""
+    score = scorer.score(definition)
+    if score.clears:
+        return [replace(one, severity="warn") if one.severity == "ask" else one for one in findings]
+    if score.value < scorer.weights.held_from or any(one.severity != "warn" for one in findings):
+        return list(findings)
+    reason = f"reads like orders to a model, by its wording (score {score.value:.1f})"
+    return [*findings, _finding("wording", score.where, score.shown, "ask", reason)]
 
 
 def _finding(rule: str, where: str, shown: str, severity: Severity, reason: str) -> PoisonFinding:

@@ -22,6 +22,7 @@ import anyio.abc
 import structlog
 
 from maitred.catalog import trail
+from maitred.catalog.appending import Appender, connect, told
 from maitred.catalog.masking import masked
 from maitred.catalog.trail import Latest, Mark, Verification, Wanted
 from maitred.errors import StoreError
@@ -32,7 +33,6 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 KeptArguments = Literal["hash", "full", "none"]
-_BUSY_S: Final = 10.0
 _LEAVE_S: Final = 12.0
 _MAX_WAITING: Final = 20_000
 _MAX_ARGUMENTS: Final = 20_000
@@ -110,8 +110,7 @@ class AuditLog:
         self._fresh = anyio.Event()
         self._lock = anyio.Lock()
         self._failing = False
-        self._writer: sqlite3.Connection | None = None
-        self._file = (0, 0)
+        self._appender = Appender(path, key)
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -129,7 +128,7 @@ class AuditLog:
         tasks.cancel_scope.cancel()
         with anyio.move_on_after(_LEAVE_S, shield=True):
             await self._flush_quietly()
-            await anyio.to_thread.run_sync(self._close)
+            await anyio.to_thread.run_sync(self._appender.close)
         return await tasks.__aexit__(kind, error, trace)
 
     # --- writing ------------------------------------------------------------------------------------------
@@ -216,7 +215,7 @@ class AuditLog:
             first = 0
             try:
                 with anyio.CancelScope(shield=True):  # whether it was written has to be known
-                    first = await self._write(lambda connection: trail.append(connection, lines, self._key))
+                    first = await self._appender.append(lines)
             finally:
                 if first:
                     self._lost -= lost
@@ -241,7 +240,9 @@ class AuditLog:
         at = before.isoformat(timespec="milliseconds")
         async with self._lock:
             with anyio.CancelScope(shield=True):
-                gone = await self._write(lambda connection: trail.prune(connection, at, note, self._key))
+                gone = await self._appender.run(
+                    lambda connection: trail.prune(connection, at, note, self._key)
+                )
         return gone
 
     async def head(self) -> Mark:
@@ -270,54 +271,11 @@ class AuditLog:
         """The newest lines that are wanted, the newest first, of those before a number (0: of all)."""
         return await self._within(lambda connection: trail.latest(connection, wanted, before, limit))
 
-    async def _write(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something with the connection that stays open; the caller holds the lock."""
-
-        def run() -> T:
-            try:
-                return function(self._open())
-            except BaseException:
-                self._close()  # which ends what was begun
-                raise
-
-        return await self._told(run)
-
     async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Read something with a connection of its own, so that no writer waits for it."""
 
         def run() -> T:
-            with closing(self._connect()) as connection:
+            with closing(connect(self._path)) as connection:
                 return function(connection)
 
-        return await self._told(run)
-
-    async def _told(self, run: Callable[[], T]) -> T:
-        try:
-            return await anyio.to_thread.run_sync(run)
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(str(self._path), str(error)) from error
-
-    def _open(self) -> sqlite3.Connection:
-        """The open connection, made anew where another file stands at the path by now.
-
-        The last connection to a file that is closed writes all of it to the disk: too slow for every line.
-        """
-        there = self._path.stat()
-        file = (there.st_dev, there.st_ino)
-        if self._writer is None or self._file != file:
-            self._close()
-            self._writer, self._file = self._connect(), file
-        return self._writer
-
-    def _close(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-
-    def _connect(self) -> sqlite3.Connection:
-        where = f"{self._path.absolute().as_uri()}?mode=rw"  # a file that is not there is not made
-        connection = sqlite3.connect(
-            where, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA synchronous=NORMAL")
-        return connection
+        return await told(self._path, run)

@@ -30,16 +30,18 @@ UNSEEN: Final = "unseen"
 """The folder of the half that no rule is written by."""
 
 _KINDS = ("tool", "prompt", "instructions")
-_KEYS = frozenset({"id", "pattern", "subtle", "siblings", "others", *_KINDS})
+_KEYS = frozenset({"id", "pattern", "subtle", "siblings", "others", "poison", *_KINDS})
 _SAID: Mapping[type, str] = {str: "text", dict: "a mapping"}
 _MAX_FAULTS = 20
+_YAML: Final = YAML(typ="safe", pure=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
     """One definition. `siblings` are other tools of its server, `others` tools of other servers.
 
-    `subtle` marks an evil one that a person could read over.
+    `subtle` marks an evil one that a person could read over; `poison` are the sentences that make it evil,
+    as its author marked them.
     """
 
     id: str
@@ -48,6 +50,7 @@ class Labelled:
     subtle: bool = False
     siblings: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    poison: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +92,10 @@ class Share:
 class HalfResult:
     """The figures of one half.
 
-    `honest` and `sampled` together are what false positives are counted of: our own texts that look
-    suspicious, and at most twenty tools of each recorded server with its instructions; `recorded` is all that
-    was recorded. `subtle` are some of the evil ones; `told` counts what has any finding, however weak.
-    `missed` and `mistaken` are ids, of the development half only.
+    False positives are counted of `sampled`, at most twenty tools of each recorded server with its
+    instructions; `recorded` is all that was recorded, and `honest` are our own texts that look suspicious.
+    `subtle` are some of the evil ones; `told` counts what has any finding, however weak. `missed` and
+    `mistaken` are ids, of the development half only.
     """
 
     evil: Share
@@ -113,8 +116,8 @@ class HalfResult:
 
     @property
     def false_positives(self) -> float | None:
-        """The share of the honest ones, own and sampled, that is held."""
-        return Share(held=self.honest.held + self.sampled.held, of=self.honest.of + self.sampled.of).share
+        """The share of the sampled tools of real servers that is held."""
+        return self.sampled.share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +151,7 @@ def read_corpora(folder: Path) -> tuple[Corpus, Corpus]:
         ConfigError: A file is missing or has faults; or an id is in both halves.
     """
     halves = [
-        Corpus(evil=read_labelled(part / "malicious.yaml"), honest=read_labelled(part / "benign.yaml"))
+        Corpus(evil=_read_all(part, "malicious"), honest=_read_all(part, "benign"))
         for part in (folder, folder / UNSEEN)
     ]
     known, unseen = ({one.id for one in (*half.evil, *half.honest)} for half in halves)
@@ -157,18 +160,33 @@ def read_corpora(folder: Path) -> tuple[Corpus, Corpus]:
     return halves[0], halves[1]
 
 
+def labelled_files(folder: Path, kind: str) -> list[Path]:
+    """The files of a kind, `malicious` or `benign`: the one of that name, and one for each further author."""
+    return [folder / f"{kind}.yaml", *sorted(folder.glob(f"{kind}-*.jsonl"))]
+
+
+def _read_all(folder: Path, kind: str) -> list[Labelled]:
+    found = [one for path in labelled_files(folder, kind) for one in read_labelled(path)]
+    twice = next((name for name, count in Counter(one.id for one in found).items() if count > 1), None)
+    if twice:
+        raise ConfigError(str(folder), [f"the id {twice!r} is given twice"])
+    return found
+
+
 def read_labelled(path: Path) -> list[Labelled]:
-    """The definitions of a file such as `tests/data/poison/malicious.yaml`.
+    """The definitions of a file such as `tests/data/poison/malicious.yaml`, or of one in JSON lines.
 
     Raises:
         ConfigError: The file cannot be read, is empty, or has faults; each names its entry.
     """
     try:
-        entries = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        is_lines = path.suffix == ".jsonl"
+        entries = [json.loads(line) for line in text.splitlines()] if is_lines else _YAML.load(text)
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
-    except (UnicodeDecodeError, YAMLError) as error:
-        raise ConfigError(str(path), ["is not YAML"]) from error
+    except (ValueError, YAMLError) as error:
+        raise ConfigError(str(path), ["is not YAML, or not JSON lines"]) from error
     faults: list[str] = []
     found: dict[str, Labelled] = {}
     for number, entry in enumerate(entries if isinstance(entries, list) else [], 1):
@@ -206,6 +224,7 @@ def _labelled(entry: Object) -> Labelled:
         subtle=entry.get("subtle") is True,
         siblings=tuple(entry.get("siblings", ())),
         others=tuple(entry.get("others", ())),
+        poison=tuple(entry.get("poison", ())),
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # it brings the rules, which `--help` need not wait for
 RECALL = 0.95
 FALSE_POSITIVES = 0.02
 
+_SEVERAL = 5
 _NUMBERS = ("development half", "unseen half")
 
 
@@ -43,15 +44,20 @@ def poison(
     halves = (found.development, found.unseen)
     rows = [(name, *(_of(part) for part in parts)) for name, parts in _parts(halves)]
     print_table(make_table("held by the poisoning scan", ("", *_NUMBERS), rows, numbers=_NUMBERS))
-    print_table(make_table("evil, by pattern", ("pattern", *_NUMBERS), _patterns(found), numbers=_NUMBERS))
+    print_table(
+        make_table(
+            "evil, by pattern (of those that several have)",
+            ("pattern", *_NUMBERS),
+            _patterns(found),
+            numbers=_NUMBERS,
+        )
+    )
     for name, ids in (
         ("missed", found.development.missed),
         ("held though honest", found.development.mistaken),
     ):
         if ids:
             out.print(Text(f"{name} in the development half: {', '.join(ids)}"))
-    if recorded is None:
-        out.print("(without recorded tools of real servers: name them with --recorded)")
     out.print(_verdict(found.unseen))
 
 
@@ -67,19 +73,24 @@ def _parts(halves: "tuple[HalfResult, HalfResult]") -> "list[tuple[str, list[Sha
 
 
 def _patterns(found: "PoisonResult") -> list[tuple[str, str, str]]:
+    """The patterns that several definitions of a half have; each author named them in his own way."""
     development, unseen = found.development.patterns, found.unseen.patterns
     return [
         (name, _of(development.get(name)), _of(unseen.get(name)))
         for name in sorted(development.keys() | unseen.keys())
+        if any(name in half and half[name].of >= _SEVERAL for half in (development, unseen))
     ]
 
 
 def _verdict(half: "HalfResult") -> Text:
-    recall, mistakes = half.recall or 0.0, half.false_positives or 0.0
+    recall, mistakes = half.recall or 0.0, half.false_positives
+    told = f"unseen half: recall {100 * recall:.1f} % (wanted {100 * RECALL:.0f} %)"
+    if mistakes is None:
+        return Text(f"{told}; false positives are counted of recorded tools: name them with --recorded")
     fits = recall >= RECALL and mistakes <= FALSE_POSITIVES
+    wanted = f"wanted {100 * FALSE_POSITIVES:.0f} % at most"
     return Text(
-        f"unseen half: recall {100 * recall:.1f} %, false positives {100 * mistakes:.1f} %:"
-        f" {'as' if fits else 'not as'} wanted ({100 * RECALL:.0f} % and {100 * FALSE_POSITIVES:.0f} %)"
+        f"{told}, false positives {100 * mistakes:.1f} % ({wanted}): {'as' if fits else 'not as'} wanted"
     )
 
 

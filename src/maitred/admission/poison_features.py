@@ -1,0 +1,190 @@
+"""What the trained scorer sees of a sentence: which words and pieces of words meet in it, and where.
+
+Each is hashed to a place in one table of weights, so there is no vocabulary to carry. The order is that of
+training, which uses the same functions (`training/poison.py`); to change anything here is to train again.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+SIZE: Final = 1 << 20
+"""How many places the table has."""
+
+Places = NDArray[np.int64]
+Values = NDArray[np.float32]
+
+_MOST_WORDS: Final = 120
+_WORD: Final = re.compile(r"[a-z']+|[0-9]+|[^\x00-\x7f]|[<>{}\[\]`@$%*!]|://|~/|/")
+_LETTERS: Final = re.compile(r"[a-z]+")
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_SMALL: Final = frozenset(
+    [
+        "the",
+        "a",
+        "an",
+        "of",
+        "to",
+        "and",
+        "or",
+        "in",
+        "is",
+        "for",
+        "with",
+        "be",
+        "by",
+        "on",
+        "if",
+        "as",
+        "from",
+        "this",
+        "that",
+        "are",
+        "it",
+        "its",
+        "at",
+    ]
+)
+_STEM: Final = 6
+_LEAST_STEM: Final = 4
+_GAPS: Final = (2, 3, 4)
+_RUN: Final = 4
+_RUN_VALUE: Final = 0.5
+_RELATED: Final = 2.0
+_SCALE: Final = 6.0
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_STEP: Final = np.uint64(0xBF58476D1CE4E5B9)
+_KINDS: Final = (
+    ("/inputSchema", "param"),
+    ("/arguments", "param"),
+    ("/outputSchema", "out"),
+    ("/description", "desc"),
+    ("/instructions", "instr"),
+    ("/annotations", "title"),
+    ("/title", "title"),
+)
+_NOOK: Final = re.compile(r"/(enum|default|examples|title|const|pattern)(?:/|$)")
+
+
+def kind_of(where: str) -> str:
+    """What part of a definition a JSON pointer leads to, in a word."""
+    kind = next((kind for start, kind in _KINDS if where.startswith(start)), "other")
+    nook = _NOOK.search(where)
+    return f"{kind}-{nook[1]}" if nook else kind
+
+
+def subject(names: Sequence[str], first: str) -> frozenset[str]:
+    """The stems of what a definition is about: its names, and its first sentence."""
+    words = _LETTERS.findall(" ".join(_HUMP.sub(" ", name) for name in names).lower())
+    words += [word for word in _LETTERS.findall(first.lower()) if word not in _SMALL]
+    return frozenset(word[:_STEM] for word in words if len(word) >= _LEAST_STEM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The weight of each place, and what every sentence begins with."""
+
+    values: NDArray[np.float32]
+    bias: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What is seen of a sentence: `plain` places count once, `runs` half; `stems` are its words."""
+
+    plain: Places
+    runs: Places
+    stems: tuple[str, ...]
+
+    def total(self, table: Table) -> float:
+        """The sum of the weights, before the length of the sentence and its subject are known."""
+        return float(table.values[self.plain].sum() + _RUN_VALUE * table.values[self.runs].sum())
+
+    def score(self, total: float, table: Table, subjects: frozenset[str]) -> float:
+        """The score within a definition about these subjects; `total` as above."""
+        related = self._related(subjects)
+        total += sum(float(table.values[place]) * value for place, value in related)
+        return total * self._scale + table.bias
+
+    def features(self, subjects: frozenset[str]) -> tuple[Places, Values]:
+        """All places and their values, for training."""
+        related = self._related(subjects)
+        places = [self.plain, self.runs, np.array([place for place, _ in related], dtype=np.int64)]
+        values = np.ones(len(self.plain) + len(self.runs) + 2, dtype=np.float32)
+        values[len(self.plain) :] = _RUN_VALUE
+        values[-2:] = [value for _, value in related]
+        return np.concatenate(places), values * np.float32(self._scale)
+
+    @property
+    def _scale(self) -> float:
+        return _SCALE / math.sqrt(len(self.plain) + len(self.runs) + 2)
+
+    def _related(self, subjects: frozenset[str]) -> tuple[tuple[int, float], tuple[int, float]]:
+        """How much of it is about what its definition is about."""
+        share = sum(stem in subjects for stem in self.stems) / max(1, len(self.stems))
+        return (_RELATED_PLACE, share * _RELATED), (_UNRELATED_PLACE, float(share == 0))
+
+
+def seen(sentence: str, kind: str, *, label: bool) -> Seen:
+    """What is seen of a folded sentence; `kind` as `kind_of` tells, `label` of a name."""
+    words = ["0" if word.isdigit() else word for word in _WORD.findall(sentence.lower())[:_MOST_WORDS]]
+    hashes = _hashed(words)
+    content = [place for place, word in enumerate(words) if word not in _SMALL]
+    few = hashes[content]
+    plain: list[NDArray[np.uint64]] = [
+        _mixed(hashes, 1),
+        _pairs(hashes, 1, 2),
+        _mixed(hashes[:-2] * _MIX + hashes[1:-1] * _STEP + hashes[2:], 3),
+        *(_pairs(few, gap, 4) for gap in _GAPS),
+        _marks(words, kind, label=label),
+    ]
+    stems = tuple(words[place][:_STEM] for place in content if len(words[place]) >= _LEAST_STEM)
+    return Seen(
+        plain=np.unique(np.concatenate(plain)).astype(np.int64),
+        runs=np.unique(_runs(" ".join(words))).astype(np.int64),
+        stems=stems,
+    )
+
+
+def _hashed(texts: Sequence[str]) -> NDArray[np.uint64]:
+    return np.array([crc32(text.encode("utf-8", "replace")) for text in texts], dtype=np.uint64)
+
+
+def _mixed(hashes: NDArray[np.uint64], salt: int) -> NDArray[np.uint64]:
+    """Spread hashes of one kind over the table."""
+    mixed = (hashes + np.uint64(salt)) * _MIX
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * _STEP
+    return (mixed >> np.uint64(32)) % np.uint64(SIZE)
+
+
+def _pairs(hashes: NDArray[np.uint64], gap: int, salt: int) -> NDArray[np.uint64]:
+    return _mixed(hashes[:-gap] * _MIX + hashes[gap:], salt)
+
+
+def _runs(text: str) -> NDArray[np.uint64]:
+    """Every four letters in a row, so that words count that were never seen."""
+    codes = np.frombuffer(f" {text} ".encode("utf-32-le", "replace"), dtype=np.uint32).astype(np.uint64)
+    if len(codes) < _RUN:
+        return codes[:0]
+    runs = codes[: len(codes) - _RUN + 1].copy()
+    for step in range(1, _RUN):
+        runs = runs * np.uint64(1_114_113) + codes[step : len(codes) - _RUN + 1 + step]
+    return _mixed(runs, 5)
+
+
+def _marks(words: Sequence[str], kind: str, *, label: bool) -> NDArray[np.uint64]:
+    marks = [f"kind {kind}", f"length {min(6, len(words) // 8)}", f"first {words[0] if words else ''}"]
+    if len(words) > 1:
+        marks.append(f"first {words[0]} {words[1]}")
+    if label:
+        marks.append("label")
+    return _mixed(_hashed(marks), 7)
+
+
+_RELATED_PLACE, _UNRELATED_PLACE = (int(place) for place in _mixed(_hashed(["related", "unrelated"]), 6))

@@ -1,0 +1,151 @@
+"""A trained scorer beside the rules: how much a sentence reads like those by which definitions are poisoned.
+
+Rules know phrases, this knows wordings: it is a linear model over what `poison_features` sees, trained on
+definitions by several authors and on recorded ones of real servers (`training/poison.py`), which also chose
+from which score on a definition is held. Its weights ship with the package. It has no reasons to give but
+the sentence.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maitred.admission.confusables import fold
+from maitred.admission.poison_features import Seen, Table, kind_of, seen, subject
+from maitred.admission.poison_text import MAX_CHARACTERS, passages, sentences, unspaced
+
+WEIGHTS: Final = Path(__file__).parent / "weights" / "poison.npz"
+_MOST: Final = 400
+_LEAST_WORDS: Final = 4
+_LOOKED_AT: Final = 120
+_COUNTED: Final = 40
+LONG: Final = 8
+CLEARLY: Final = 2.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sentence:
+    """One sentence of a definition: where it stands, as it was written, and folded."""
+
+    where: str
+    shown: str
+    folded: str
+    label: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """The sentence of a definition that reads most like poison, and by how much.
+
+    From `held_from` on the definition is held for it. `clears` says that the definition is long, and reads so
+    little like poison that what a single rule found in it is more likely to be chance.
+    """
+
+    value: float
+    clears: bool = False
+    where: str = ""
+    shown: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """What training made: the table, and from which score on a definition is held.
+
+    With every sentence there is another chance that an honest one scores high, so `slope` times the
+    logarithm of their number, of which 40 count, is taken off.
+    """
+
+    table: Table
+    held_from: float
+    slope: float
+
+
+def read_sentences(definition: Mapping[str, Any]) -> Iterator[Sentence]:
+    """The sentences of a definition in its order, at most 400."""
+    left, count = MAX_CHARACTERS, 0
+    for passage in passages(definition):
+        text = passage.text[:left]
+        left -= len(text)
+        parts = [text] if passage.label else [part for _, part in sentences(unspaced(text))]
+        for part in parts:
+            folded = " ".join(fold(part).split())
+            if not passage.label and len(set(folded.split(" ")[:_LOOKED_AT])) < _LEAST_WORDS:
+                continue  # a word repeated says nothing, and scores as nothing that was learned
+            yield Sentence(where=passage.where, shown=part, folded=folded, label=passage.label)
+            count += 1
+            if count >= _MOST:
+                return
+        if left <= 0:
+            return
+
+
+def about(definition: Mapping[str, Any], found: "list[Sentence]") -> frozenset[str]:
+    """What a definition is about: its names, those of its parameters, and its first sentence."""
+    names = [str(definition.get(key) or "") for key in ("name", "title")]
+    first = next((one.folded for one in found if not one.label), "")
+    return subject([*names, *(one.folded for one in found if one.label)], first)
+
+
+class Scorer:
+    """Scores definitions by weights. It remembers sentences, which servers repeat."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self._seen = lru_cache(maxsize=16_384)(self._look)
+
+    def score(self, definition: Mapping[str, Any]) -> Score:
+        """The highest score of any sentence of a definition."""
+        found = list(read_sentences(definition))
+        subjects = about(definition, found)
+        best = Score(value=float("-inf"))
+        for one in found:
+            glance, total = self._seen(one.folded, kind_of(one.where), one.label)
+            value = glance.score(total, self.weights.table, subjects)
+            if value > best.value:
+                best = Score(value=value, where=one.where, shown=one.shown)
+        value = best.value - discount(len(found), self.weights.slope)
+        clears = len(found) >= LONG and value < self.weights.held_from - CLEARLY
+        return replace(best, value=value, clears=clears)
+
+    def _look(self, folded: str, kind: str, label: bool) -> tuple[Seen, float]:  # noqa: FBT001  # a key of the cache
+        glance = seen(folded, kind, label=label)
+        return glance, glance.total(self.weights.table)
+
+
+def discount(sentences: int, slope: float) -> float:
+    """What is taken off the highest score of so many sentences."""
+    return slope * math.log(min(max(sentences, 1), _COUNTED))
+
+
+@cache
+def bundled() -> Scorer:
+    """The scorer that ships with the package.
+
+    Raises:
+        OSError: Its weights are missing.
+    """
+    with np.load(WEIGHTS, allow_pickle=False) as file:
+        return Scorer(unpacked(file))
+
+
+def packed(table: NDArray[np.float32], bias: float, held_from: float, slope: float) -> dict[str, Any]:
+    """What stands in a weights file: the table in 255 steps, its scale, and the rest."""
+    scale = float(np.abs(table).max()) / 127 or 1.0
+    small = np.round(table / scale).astype(np.int8)
+    return {
+        "table": small,
+        "rest": np.array([scale, bias, held_from, slope], dtype=np.float64),
+    }
+
+
+def unpacked(file: Mapping[str, Any]) -> Weights:
+    """The weights of a file."""
+    scale, bias, held_from, slope = (float(value) for value in file["rest"])
+    table = Table(values=file["table"].astype(np.float32) * np.float32(scale), bias=bias)
+    return Weights(table=table, held_from=held_from, slope=slope)

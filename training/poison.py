@@ -1,0 +1,212 @@
+"""Makes the weights of the poisoning scorer: `python -m training.poison`. See README.md here.
+
+A logistic regression over sentences. Evil are the sentences that an author marked (`poison` of an entry);
+in entries without marks those that a first round finds. Honest are all sentences of honest entries and of
+recorded servers; servers of the unseen half (`is_unseen`) and the folder `unseen` are never read. Which
+scores hold a definition is chosen out of sample: each fold leaves out whole authors and servers.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
+
+from maitred.admission.findings import Severity
+from maitred.admission.poison import PoisonScan
+from maitred.admission.poison_features import SIZE, Places, Values, kind_of, seen
+from maitred.admission.poison_score import CLEARLY, LONG, WEIGHTS, about, discount, packed, read_sentences
+from maitred.evaluation.poison import Labelled, is_unseen, labelled_files, read_labelled, read_recorded
+
+FOLDS = 7
+PENALTY = 3.0
+EVIL_WEIGHT = 3.0
+MISTAKES = 0.015
+LEAST = -1.5
+SLOPE = 1.0
+FREE = re.compile(r"^(the )?(mit|apache|isc|bsd)\b(?!.*gpl)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One sentence of the definition of a number; `evil` is unknown where nobody marked it."""
+
+    definition: int
+    places: Places
+    values: Values
+    evil: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """One definition: in which fold, whether it is evil, whether it counts as honest, what rules found."""
+
+    fold: int
+    evil: bool
+    counted: bool
+    ruled: frozenset[Severity]
+
+
+def main() -> None:
+    """Read, fit, choose and write."""
+    options = _options()
+    console = Console()
+    reads, rows = _read(options.folder, options.real)
+    console.print(
+        f"{len(reads):,} definitions, {len(rows):,} sentences, {sum(r.evil is True for r in rows):,} evil"
+    )
+    rows = _marked(reads, rows)
+    held_out = np.full(len(reads), -np.inf)
+    for fold in range(FOLDS):
+        table, bias = fit([row for row in rows if reads[row.definition].fold != fold])
+        for row in rows:
+            if reads[row.definition].fold == fold:
+                score = _score(row, table, bias)
+                held_out[row.definition] = max(held_out[row.definition], score)
+    counts = np.bincount([row.definition for row in rows], minlength=len(reads))
+    held_from = _chosen(reads, held_out, counts, console)
+    table, bias = fit(rows)
+    np.savez_compressed(options.out, **packed(table, bias, held_from, SLOPE))
+    console.print(f"wrote {options.out} ({options.out.stat().st_size / 1e3:.0f} kB)")
+
+
+def _read(folder: Path, real: Path) -> tuple[list[Read], list[Row]]:
+    reads: list[Read] = []
+    rows: list[Row] = []
+    for kind in ("malicious", "benign"):
+        for number, path in enumerate(labelled_files(folder, kind)):
+            for one in read_labelled(path):
+                _take(one, kind == "malicious", number % FOLDS, reads, rows, counted=False)
+    free = {
+        record["server"]
+        for record in map(json.loads, real.read_text(encoding="utf-8").splitlines())
+        if FREE.match(record.get("licence") or "")
+    }
+    known: set[str] = set()
+    for recorded in read_recorded(real):
+        if recorded.server in free and not is_unseen(recorded.server):
+            one = Labelled(id="", pattern="", definition=recorded.definition)
+            fold = sum(recorded.server.encode()) % FOLDS
+            _take(one, False, fold, reads, rows, counted=recorded.sampled, known=known)  # noqa: FBT003
+    return reads, rows
+
+
+def _take(
+    one: Labelled,
+    evil: bool,  # noqa: FBT001
+    fold: int,
+    reads: list[Read],
+    rows: list[Row],
+    *,
+    counted: bool,
+    known: set[str] | None = None,
+) -> None:
+    """Take in a definition; sentences that are `known` are not learned twice, but are scored."""
+    found = list(read_sentences(one.definition))
+    subjects = about(one.definition, found)
+    names = {"own": [str(one.definition.get("name", "")), *one.siblings], "other": one.others}
+    findings = PoisonScan(names, scorer=None).scan("own", one.definition)
+    severities = frozenset(finding.severity for finding in findings)
+    marks = one.poison or [f.excerpt.rstrip("…") for f in findings if f.severity != "warn"]
+    for sentence in found:
+        marked = evil and _is_marked(sentence.shown, marks)
+        is_evil = None if evil and not marks else marked
+        if known is not None and not counted:
+            if sentence.folded in known:
+                continue
+            known.add(sentence.folded)
+        places, values = seen(sentence.folded, kind_of(sentence.where), label=sentence.label).features(
+            subjects
+        )
+        rows.append(Row(definition=len(reads), places=places, values=values, evil=is_evil))
+    reads.append(Read(fold=fold, evil=evil, counted=counted, ruled=severities))
+
+
+def _is_marked(sentence: str, marks: Sequence[str]) -> bool:
+    text = " ".join(sentence.split()).lower()
+    words = set(text.split())
+    for mark in marks:
+        span = " ".join(mark.split()).lower()
+        if text in span or span in text or len(words & set(span.split())) > 0.7 * len(words):
+            return len(text) > 6  # noqa: PLR2004
+    return False
+
+
+def _marked(reads: Sequence[Read], rows: Sequence[Row]) -> list[Row]:
+    """The rows with marks where there were none, by a first round: the worst sentence of each definition."""
+    table, bias = fit([row for row in rows if row.evil is not None])
+    worst: dict[int, float] = {}
+    for row in rows:
+        if row.evil is None:
+            worst[row.definition] = max(worst.get(row.definition, -np.inf), _score(row, table, bias))
+    marked: list[Row] = []
+    for row in rows:
+        if row.evil is None:
+            score = _score(row, table, bias)
+            if score < max(worst[row.definition], 0.0):
+                continue
+            row = Row(definition=row.definition, places=row.places, values=row.values, evil=True)  # noqa: PLW2901
+        marked.append(row)
+    return marked
+
+
+def _score(row: Row, table: NDArray[np.float32], bias: float) -> float:
+    return float(table[row.places] @ row.values) + bias
+
+
+def fit(rows: Sequence[Row]) -> tuple[NDArray[np.float32], float]:
+    """The table and the bias of a logistic regression with a penalty on the squares of its weights."""
+    starts = np.cumsum([0, *(len(row.places) for row in rows)])
+    values = np.concatenate([row.values for row in rows])
+    places = np.concatenate([row.places for row in rows])
+    matrix = csr_matrix((values, places, starts), shape=(len(rows), SIZE))
+    wanted = np.array([row.evil is True for row in rows])
+    model = LogisticRegression(C=PENALTY, solver="liblinear", max_iter=200, random_state=0)
+    model.fit(matrix, wanted, sample_weight=np.where(wanted, EVIL_WEIGHT, 1.0))
+    return model.coef_[0].astype(np.float32), float(model.intercept_[0])
+
+
+def _chosen(
+    reads: Sequence[Read], scores: NDArray[np.float64], counts: NDArray[np.int64], console: Console
+) -> float:
+    """From which score on definitions are held, so that few recorded ones are, by it or by a rule.
+
+    The slope is given and not chosen: evil examples are short because somebody wrote them by hand.
+    """
+    evil, counted = (np.array([getattr(one, name) for one in reads]) for name in ("evil", "counted"))
+    refused, asked = (np.array([level in one.ruled for one in reads]) for level in ("refuse", "ask"))
+    own = scores - np.array([discount(int(count), SLOPE) for count in counts])
+
+    def held(held_from: float) -> NDArray[np.bool_]:
+        cleared = (counts >= LONG) & (own < held_from - CLEARLY)
+        return (own >= held_from) | refused | (asked & ~cleared)
+
+    held_from = LEAST
+    while held(held_from)[counted].mean() > MISTAKES:
+        held_from += 0.05
+    found = held(held_from)
+    recall, mistakes = found[evil].mean(), found[counted].mean()
+    told = f"out of sample: recall {recall:.3f}, {mistakes:.4f} of {counted.sum()} recorded"
+    console.print(f"{told} held; of other honest ones {found[~evil & ~counted].mean():.3f}")
+    console.print(f"held from {held_from:.2f}")
+    return held_from
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m training.poison", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("tests/data/poison"), help="labelled definitions")
+    shared = Path("../shared/data/real_servers/servers.jsonl")
+    parser.add_argument("--real", type=Path, default=shared, help="recorded servers")
+    parser.add_argument("--out", type=Path, default=WEIGHTS, help="where the weights go")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
