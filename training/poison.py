@@ -1,9 +1,10 @@
 """Makes the weights of the poisoning scorer: `python -m training.poison`. See README.md here.
 
-A logistic regression over sentences. Evil are the sentences that an author marked (`poison` of an entry);
-in entries without marks those that a first round finds. Honest are all sentences of honest entries and of
-recorded servers; servers of the unseen half (`is_unseen`) and the folder `unseen` are never read. Which
-scores hold a definition is chosen out of sample: each fold leaves out whole authors and servers.
+A logistic regression over sentences. Evil are the sentences that are marked (`poison` of an entry); in
+entries without marks those that rules find, or the worst by a first round. Honest are all sentences of honest
+entries and of recorded servers; servers of the unseen half (`is_unseen`) and the folder `unseen` are never
+read. The figures it prints are out of sample: each fold leaves out whole series of texts and whole servers.
+`LEAST` decides at present from which score on a definition is held; README.md tells how it came about.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from maitred.admission.findings import Severity
 from maitred.admission.poison import PoisonScan
 from maitred.admission.poison_features import SIZE, Places, Values, kind_of, seen
-from maitred.admission.poison_score import CLEARLY, LONG, WEIGHTS, about, discount, packed, read_sentences
+from maitred.admission.poison_score import LONG, WEIGHTS, about, discount, packed, read_sentences
 from maitred.evaluation.poison import Labelled, is_unseen, labelled_files, read_labelled, read_recorded
 
 FOLDS = 7
@@ -46,10 +47,11 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """One definition: in which fold, whether it is evil, whether it counts as honest, what rules found."""
+    """One definition: in which fold, whether it is evil, recorded, and counted as such, what rules found."""
 
     fold: int
     evil: bool
+    recorded: bool
     counted: bool
     ruled: frozenset[Severity]
 
@@ -71,7 +73,7 @@ def main() -> None:
                 score = _score(row, table, bias)
                 held_out[row.definition] = max(held_out[row.definition], score)
     counts = np.bincount([row.definition for row in rows], minlength=len(reads))
-    held_from = _chosen(reads, held_out, counts, console)
+    held_from = _chosen(reads, held_out, counts, options.least, console)
     table, bias = fit(rows)
     np.savez_compressed(options.out, **packed(table, bias, held_from, SLOPE))
     console.print(f"wrote {options.out} ({options.out.stat().st_size / 1e3:.0f} kB)")
@@ -81,9 +83,10 @@ def _read(folder: Path, real: Path) -> tuple[list[Read], list[Row]]:
     reads: list[Read] = []
     rows: list[Row] = []
     for kind in ("malicious", "benign"):
-        for number, path in enumerate(labelled_files(folder, kind)):
+        for path in labelled_files(folder, kind):
+            author = int(path.stem.partition("-")[2] or 0)
             for one in read_labelled(path):
-                _take(one, kind == "malicious", number % FOLDS, reads, rows, counted=False)
+                _take(one, kind == "malicious", author % FOLDS, reads, rows, counted=False)
     free = {
         record["server"]
         for record in map(json.loads, real.read_text(encoding="utf-8").splitlines())
@@ -126,7 +129,7 @@ def _take(
             subjects
         )
         rows.append(Row(definition=len(reads), places=places, values=values, evil=is_evil))
-    reads.append(Read(fold=fold, evil=evil, counted=counted, ruled=severities))
+    reads.append(Read(fold=fold, evil=evil, recorded=known is not None, counted=counted, ruled=severities))
 
 
 def _is_marked(sentence: str, marks: Sequence[str]) -> bool:
@@ -174,28 +177,40 @@ def fit(rows: Sequence[Row]) -> tuple[NDArray[np.float32], float]:
 
 
 def _chosen(
-    reads: Sequence[Read], scores: NDArray[np.float64], counts: NDArray[np.int64], console: Console
+    reads: Sequence[Read],
+    scores: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    least: float,
+    console: Console,
 ) -> float:
     """From which score on definitions are held, so that few recorded ones are, by it or by a rule.
 
-    The slope is given and not chosen: evil examples are short because somebody wrote them by hand.
+    The slope is given and not chosen: poisoned examples are short because they were written for this.
     """
-    evil, counted = (np.array([getattr(one, name) for one in reads]) for name in ("evil", "counted"))
+    evil, recorded, counted = (
+        np.array([getattr(one, name) for one in reads]) for name in ("evil", "recorded", "counted")
+    )
     refused, asked = (np.array([level in one.ruled for one in reads]) for level in ("refuse", "ask"))
     own = scores - np.array([discount(int(count), SLOPE) for count in counts])
 
     def held(held_from: float) -> NDArray[np.bool_]:
-        cleared = (counts >= LONG) & (own < held_from - CLEARLY)
+        cleared = (counts >= LONG) & (scores < held_from)
         return (own >= held_from) | refused | (asked & ~cleared)
 
-    held_from = LEAST
+    held_from = least
     while held(held_from)[counted].mean() > MISTAKES:
         held_from += 0.05
     found = held(held_from)
-    recall, mistakes = found[evil].mean(), found[counted].mean()
-    told = f"out of sample: recall {recall:.3f}, {mistakes:.4f} of {counted.sum()} recorded"
-    console.print(f"{told} held; of other honest ones {found[~evil & ~counted].mean():.3f}")
-    console.print(f"held from {held_from:.2f}")
+    console.print(f"held from {held_from:.2f}; out of sample, with the rules:")
+    for name, part in (
+        ("poisoned", evil),
+        ("recorded, at most twenty of a server", counted),
+        ("recorded, the rest", recorded & ~counted),
+        ("honest, looking suspicious", ~evil & ~recorded),
+    ):
+        console.print(
+            f"{name}: {found[part].sum():,} of {part.sum():,} held, {100 * found[part].mean():.1f} %"
+        )
     return held_from
 
 
@@ -204,6 +219,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path("tests/data/poison"), help="labelled definitions")
     shared = Path("../shared/data/real_servers/servers.jsonl")
     parser.add_argument("--real", type=Path, default=shared, help="recorded servers")
+    parser.add_argument("--least", type=float, default=LEAST, help="hold from no lower score than this")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="where the weights go")
     return parser.parse_args()
 

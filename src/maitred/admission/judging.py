@@ -13,7 +13,8 @@ from maitred.admission.definition import Definition, PartKey, define, shadowed_b
 from maitred.admission.findings import Finding
 from maitred.admission.judgement import Judgement, Memory, Rules
 from maitred.admission.lookalike import KnownTools, compare_servers
-from maitred.admission.poison import PoisonScan
+from maitred.admission.poison import PoisonFinding, PoisonScan
+from maitred.errors import AdmissionError
 from maitred.model.tools import RawTool, ToolKey
 
 _ASK: Final = "and waits for a person, who sees it with `maitred approvals`"
@@ -29,13 +30,17 @@ _FIELDS: Final = {"input": "inputSchema", "output": "outputSchema"}
 class Judge:
     """Judges servers that stand beside others, whose names of tools it knows."""
 
-    def __init__(self, names: Mapping[str, Collection[str]]) -> None:
-        """`names` are the raw names of the tools of each server."""
+    def __init__(self, names: Mapping[str, Collection[str]], *, scan: PoisonScan | None = None) -> None:
+        """`names` are the raw names of the tools of each server; `scan` is the usual one unless given."""
         self._names = names
-        self._scan = PoisonScan(names)
+        self._scan = scan or PoisonScan(names)
 
     def judge(self, server: str, live: Definition, memory: Memory, rules: Rules) -> Judgement:
-        """Judge all that a server publishes."""
+        """Judge all that a server publishes.
+
+        Raises:
+            AdmissionError: Its texts cannot be looked through, since the installation is damaged.
+        """
         tools = (ToolKey(server=other, name=name) for other in self._names for name in self._names[other])
         shadowed = shadowed_by_name(tools, but=server)
         pinning = "quarantine" if memory.refused else rules.pinning
@@ -67,7 +72,7 @@ class Judge:
 
     def _scanned(self, server: str, part: PartKey, live: Definition) -> Iterator[Finding]:
         content = live.parts[part].content
-        for found in self._scan.scan(server, _as_sent(part, content)):
+        for found in self._found(server, _as_sent(part, content)):
             yield Finding(
                 layer="poisoning",
                 severity=found.severity,
@@ -79,6 +84,13 @@ class Judge:
             if f"{key}_hash" in content:
                 reason = f"its {what} too large or too deep to be looked through"
                 yield Finding(layer="poisoning", severity="ask", key=str(part), reason=reason)
+
+    def _found(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
+        """What the scan finds; where it cannot look, nothing is let in."""
+        try:
+            return self._scan.scan(server, definition)
+        except (OSError, ValueError) as error:
+            raise AdmissionError(server, f"its texts cannot be looked through: {error}") from error
 
 
 class Namesakes:

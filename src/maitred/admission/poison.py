@@ -35,6 +35,7 @@ from maitred.admission.poison_words import ideas_in, mask
 
 _RULES: Final = Rules((*ORDERS, *TAKING))
 _SCOPE: Final = Rules((*SCOPE, *CONDUCT))
+_WORDED: Final = frozenset(one.id for one in (*ORDERS, *TAKING, *SCOPE, *CONDUCT))
 _IN_TEXT: Final = frozenset({"override", "secrecy", "exfiltration", "lure", "model-order"})
 _RULES_OF_TEXT: Final = Rules(
     tuple(one for one in (*ORDERS, *TAKING) if one.id in _IN_TEXT and one.severity != "warn")
@@ -283,14 +284,22 @@ def _together(found: Collection[PoisonFinding]) -> Iterator[PoisonFinding]:
 def _weighed(
     findings: Sequence[PoisonFinding], scorer: Scorer, definition: Mapping[str, Any]
 ) -> list[PoisonFinding]:
-    """The findings with what the trained scorer says, which knows no reasons but the sentence."""
+    """The findings with what the trained scorer says, which knows no reasons but the sentence.
+
+    It takes back only what rules say of wording, and only if all was read: of hidden or repeated text, or of
+    text that nobody looked at, it knows nothing.
+    """
     score = scorer.score(definition)
-    if score.clears:
-        return [replace(one, severity="warn") if one.severity == "ask" else one for one in findings]
+    if score.clears and not any(one.rule == "too-much" for one in findings):
+        return [replace(one, severity="warn") if _is_taken_back(one) else one for one in findings]
     if score.value < scorer.weights.held_from or any(one.severity != "warn" for one in findings):
         return list(findings)
     reason = f"reads like orders to a model, by its wording (score {score.value:.1f})"
     return [*findings, _finding("wording", score.where, score.shown, "ask", reason)]
+
+
+def _is_taken_back(one: PoisonFinding) -> bool:
+    return one.severity == "ask" and one.rule in _WORDED
 
 
 def _finding(rule: str, where: str, shown: str, severity: Severity, reason: str) -> PoisonFinding:

@@ -138,16 +138,16 @@ def seen(sentence: str, kind: str, *, label: bool) -> Seen:
     content = [place for place, word in enumerate(words) if word not in _SMALL]
     few = hashes[content]
     plain: list[NDArray[np.uint64]] = [
-        _mixed(hashes, 1),
+        hashes + _salt(1),
         _pairs(hashes, 1, 2),
-        _mixed(hashes[:-2] * _MIX + hashes[1:-1] * _STEP + hashes[2:], 3),
+        hashes[:-2] * _MIX + hashes[1:-1] * _STEP + hashes[2:] + _salt(3),
         *(_pairs(few, gap, 4) for gap in _GAPS),
         _marks(words, kind, label=label),
     ]
     stems = tuple(words[place][:_STEM] for place in content if len(words[place]) >= _LEAST_STEM)
     return Seen(
-        plain=np.unique(np.concatenate(plain)).astype(np.int64),
-        runs=np.unique(_runs(" ".join(words))).astype(np.int64),
+        plain=np.unique(_spread(np.concatenate(plain))).astype(np.int64),
+        runs=np.unique(_spread(_runs(" ".join(words)))).astype(np.int64),
         stems=stems,
     )
 
@@ -156,15 +156,20 @@ def _hashed(texts: Sequence[str]) -> NDArray[np.uint64]:
     return np.array([crc32(text.encode("utf-8", "replace")) for text in texts], dtype=np.uint64)
 
 
-def _mixed(hashes: NDArray[np.uint64], salt: int) -> NDArray[np.uint64]:
-    """Spread hashes of one kind over the table."""
-    mixed = (hashes + np.uint64(salt)) * _MIX
+def _salt(kind: int) -> np.uint64:
+    """What is added to the hashes of a kind, lest they meet those of another."""
+    return np.uint64(kind)
+
+
+def _spread(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Spread hashes over the table; all of a sentence at once, since each step costs as much for one."""
+    mixed = hashes * _MIX
     mixed = (mixed ^ (mixed >> np.uint64(29))) * _STEP
-    return (mixed >> np.uint64(32)) % np.uint64(SIZE)
+    return (mixed >> np.uint64(32)) & np.uint64(SIZE - 1)
 
 
-def _pairs(hashes: NDArray[np.uint64], gap: int, salt: int) -> NDArray[np.uint64]:
-    return _mixed(hashes[:-gap] * _MIX + hashes[gap:], salt)
+def _pairs(hashes: NDArray[np.uint64], gap: int, kind: int) -> NDArray[np.uint64]:
+    return hashes[:-gap] * _MIX + hashes[gap:] + _salt(kind)
 
 
 def _runs(text: str) -> NDArray[np.uint64]:
@@ -175,7 +180,7 @@ def _runs(text: str) -> NDArray[np.uint64]:
     runs = codes[: len(codes) - _RUN + 1].copy()
     for step in range(1, _RUN):
         runs = runs * np.uint64(1_114_113) + codes[step : len(codes) - _RUN + 1 + step]
-    return _mixed(runs, 5)
+    return runs + _salt(5)
 
 
 def _marks(words: Sequence[str], kind: str, *, label: bool) -> NDArray[np.uint64]:
@@ -184,7 +189,9 @@ def _marks(words: Sequence[str], kind: str, *, label: bool) -> NDArray[np.uint64
         marks.append(f"first {words[0]} {words[1]}")
     if label:
         marks.append("label")
-    return _mixed(_hashed(marks), 7)
+    return _hashed(marks) + _salt(7)
 
 
-_RELATED_PLACE, _UNRELATED_PLACE = (int(place) for place in _mixed(_hashed(["related", "unrelated"]), 6))
+_RELATED_PLACE, _UNRELATED_PLACE = (
+    int(place) for place in _spread(_hashed(["related", "unrelated"]) + _salt(6))
+)

@@ -1,12 +1,13 @@
 """A trained scorer beside the rules: how much a sentence reads like those by which definitions are poisoned.
 
 Rules know phrases, this knows wordings: it is a linear model over what `poison_features` sees, trained on
-definitions by several authors and on recorded ones of real servers (`training/poison.py`), which also chose
-from which score on a definition is held. Its weights ship with the package. It has no reasons to give but
-the sentence.
+definitions by several authors and on recorded ones of real servers (`training/poison.py`). Its weights ship
+with the package. It has no reasons to give but the sentence.
 """
 
 import math
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maitred.admission.confusables import fold
-from maitred.admission.poison_features import Seen, Table, kind_of, seen, subject
+from maitred.admission.poison_features import SIZE, Seen, Table, kind_of, seen, subject
 from maitred.admission.poison_text import MAX_CHARACTERS, passages, sentences, unspaced
 
 WEIGHTS: Final = Path(__file__).parent / "weights" / "poison.npz"
@@ -26,7 +27,6 @@ _LEAST_WORDS: Final = 4
 _LOOKED_AT: Final = 120
 _COUNTED: Final = 40
 LONG: Final = 8
-CLEARLY: Final = 2.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,8 +43,8 @@ class Sentence:
 class Score:
     """The sentence of a definition that reads most like poison, and by how much.
 
-    From `held_from` on the definition is held for it. `clears` says that the definition is long, and reads so
-    little like poison that what a single rule found in it is more likely to be chance.
+    From `held_from` on a definition is held for it. `clears` says that it is long, was read to its end, and
+    that none of its sentences would be held alone, so that what a rule found in its wording is likely chance.
     """
 
     value: float
@@ -110,7 +110,7 @@ class Scorer:
             if value > best.value:
                 best = Score(value=value, where=one.where, shown=one.shown)
         value = best.value - discount(len(found), self.weights.slope)
-        clears = len(found) >= LONG and value < self.weights.held_from - CLEARLY
+        clears = LONG <= len(found) < _MOST and best.value < self.weights.held_from  # no padding helps
         return replace(best, value=value, clears=clears)
 
     def _look(self, folded: str, kind: str, label: bool) -> tuple[Seen, float]:  # noqa: FBT001  # a key of the cache
@@ -128,10 +128,25 @@ def bundled() -> Scorer:
     """The scorer that ships with the package.
 
     Raises:
-        OSError: Its weights are missing.
+        OSError: Its weights cannot be read.
+        ValueError: They are damaged.
     """
-    with np.load(WEIGHTS, allow_pickle=False) as file:
-        return Scorer(unpacked(file))
+    return load(WEIGHTS)
+
+
+def load(path: Path) -> Scorer:
+    """A scorer with the weights of a file; see `bundled` for what it raises."""
+    try:
+        with path.open("rb") as data, np.load(data, allow_pickle=False) as file:
+            return Scorer(unpacked(file))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"the weights of the poisoning scorer are missing: {path}. Install maitred again"
+        ) from error
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, ValueError) as error:
+        raise ValueError(
+            f"the weights of the poisoning scorer are damaged: {path}. Install maitred again"
+        ) from error
 
 
 def packed(table: NDArray[np.float32], bias: float, held_from: float, slope: float) -> dict[str, Any]:
@@ -145,7 +160,14 @@ def packed(table: NDArray[np.float32], bias: float, held_from: float, slope: flo
 
 
 def unpacked(file: Mapping[str, Any]) -> Weights:
-    """The weights of a file."""
+    """The weights of a file.
+
+    Raises:
+        KeyError: Something is missing.
+        ValueError: Something has another shape, or is no number.
+    """
+    if file["table"].shape != (SIZE,) or not np.isfinite(file["rest"]).all():
+        raise ValueError("the table has another size, or a number is none")
     scale, bias, held_from, slope = (float(value) for value in file["rest"])
     table = Table(values=file["table"].astype(np.float32) * np.float32(scale), bias=bias)
     return Weights(table=table, held_from=held_from, slope=slope)

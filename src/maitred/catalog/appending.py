@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from maitred.catalog import trail
+from maitred.catalog.files import connect
 from maitred.errors import StoreError
 
 T = TypeVar("T")
@@ -93,7 +94,10 @@ class Appender:
                 self.close()  # which ends what was begun
                 raise
 
-        return await told(self._path, done)
+        try:
+            return await anyio.to_thread.run_sync(done)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(str(self._path), str(error)) from error
 
     def close(self) -> None:
         """Close the connection; the next write opens another."""
@@ -110,7 +114,7 @@ class Appender:
         file = (there.st_dev, there.st_ino)
         if self._writer is None or self._file != file:
             self.close()
-            self._writer, self._file = connect(self._path), file
+            self._writer, self._file = connect(self._path, any_thread=True), file
             self._writer.execute("PRAGMA wal_autocheckpoint=0")
         return self._writer
 
@@ -118,25 +122,3 @@ class Appender:
 def _is_busy(error: Exception) -> bool:
     """Whether somebody else is writing, so that nothing was begun."""
     return getattr(error, "sqlite_errorcode", 0) & _BUSY_CODE == sqlite3.SQLITE_BUSY
-
-
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection to a file that is there; one that is not is not made."""
-    where = f"{path.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(
-        where, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-    )
-    connection.execute("PRAGMA synchronous=NORMAL")
-    return connection
-
-
-async def told(path: Path, run: Callable[[], T]) -> T:
-    """What a function returns that works on a file; it runs in a thread.
-
-    Raises:
-        StoreError: It failed; the reason is SQLite's or the system's.
-    """
-    try:
-        return await anyio.to_thread.run_sync(run)
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(str(path), str(error)) from error

@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +21,8 @@ import anyio.abc
 import structlog
 
 from maitred.catalog import trail
-from maitred.catalog.appending import Appender, connect, told
+from maitred.catalog.appending import Appender
+from maitred.catalog.files import within
 from maitred.catalog.masking import masked
 from maitred.catalog.trail import Latest, Mark, Verification, Wanted
 from maitred.errors import StoreError
@@ -272,10 +272,4 @@ class AuditLog:
         return await self._within(lambda connection: trail.latest(connection, wanted, before, limit))
 
     async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Read something with a connection of its own, so that no writer waits for it."""
-
-        def run() -> T:
-            with closing(connect(self._path)) as connection:
-                return function(connection)
-
-        return await told(self._path, run)
+        return await within(self._path, function)

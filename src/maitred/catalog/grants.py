@@ -15,15 +15,12 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import anyio
-
-from maitred.errors import StoreError
+from maitred.catalog.files import within
 from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, Refused, Role, Scope
 
 T = TypeVar("T")
@@ -189,20 +186,7 @@ class Grants:
         return known
 
     async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something with a connection of its own in a worker thread."""
-
-        def run() -> T:
-            where = f"{self._path.absolute().as_uri()}?mode=rw"  # a file that is not there is not made
-            with closing(
-                sqlite3.connect(where, uri=True, timeout=_BUSY_S, isolation_level=None)
-            ) as connection:
-                connection.execute("PRAGMA synchronous=FULL")
-                return function(connection)
-
-        try:
-            return await anyio.to_thread.run_sync(run)
-        except sqlite3.Error as error:
-            raise StoreError(str(self._path), str(error)) from error
+        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL")
 
 
 def _digest(token: str) -> str:

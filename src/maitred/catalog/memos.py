@@ -6,16 +6,14 @@ snapshot, and writing it raises no generation.
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import anyio
 
-from maitred.errors import StoreError
+from maitred.catalog.files import opened
 from maitred.model.memories import Memory
-
-_BUSY_S = 10.0
 
 
 class SqliteMemos:
@@ -60,14 +58,5 @@ class SqliteMemos:
 
         await anyio.to_thread.run_sync(write)
 
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        where = f"{self._path.absolute().as_uri()}?mode=rw"
-        try:
-            with closing(
-                sqlite3.connect(where, uri=True, timeout=_BUSY_S, isolation_level=None)
-            ) as connection:
-                connection.execute("PRAGMA synchronous=NORMAL")
-                yield connection
-        except sqlite3.Error as error:
-            raise StoreError(str(self._path), str(error)) from error
+    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+        return opened(self._path)

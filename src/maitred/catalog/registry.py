@@ -9,14 +9,13 @@ is not known here (see `maitred.admission.approval`). It is read at every start,
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
 
-from maitred.errors import StoreError
+from maitred.catalog.files import within
 from maitred.model.approvals import Binding, Event, Registration
 
 T = TypeVar("T")
@@ -125,20 +124,7 @@ class Registry:
         return bytes(row[0]) if row else None
 
     async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something with a connection of its own in a worker thread; what it leaves open is undone."""
-
-        def run() -> T:
-            where = f"{self._path.absolute().as_uri()}?mode=rw"  # a file that is not there is not made
-            with closing(
-                sqlite3.connect(where, uri=True, timeout=_BUSY_S, isolation_level=None)
-            ) as connection:
-                connection.execute("PRAGMA synchronous=FULL")
-                return function(connection)
-
-        try:  # a thread is waited for even if the task is cancelled: what was begun is written, or not
-            return await anyio.to_thread.run_sync(run)
-        except sqlite3.Error as error:
-            raise StoreError(str(self._path), str(error)) from error
+        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL")
 
 
 def _turns(connection: sqlite3.Connection, server: str) -> int:

@@ -14,13 +14,12 @@ from typing import Self, TypeVar
 import anyio
 
 from maitred.catalog import rows
+from maitred.catalog.files import connect
 from maitred.catalog.live import Store
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.errors import ConfigError, StoreError
 
 T = TypeVar("T")
-
-_BUSY_S = 10.0
 
 
 class SqliteStore:
@@ -81,9 +80,7 @@ class SqliteStore:
 
     async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
         def read() -> T:
-            where = f"{self._path.absolute().as_uri()}?mode=rw"  # a file that is not there is not made
-            connection = sqlite3.connect(where, uri=True, timeout=_BUSY_S, isolation_level=None)
-            with closing(connection):
+            with closing(connect(self._path)) as connection:
                 connection.execute("BEGIN")
                 return function(connection)
 

@@ -10,7 +10,6 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
@@ -24,6 +23,7 @@ import structlog
 
 from maitred.catalog import figures
 from maitred.catalog.figures import Tally, first_day, usage_of
+from maitred.catalog.files import within
 from maitred.errors import StoreError
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Spending, Usage
@@ -258,20 +258,7 @@ class UsageRecorder:
         return [_spending(day, principal, tokens) for (day, principal), tokens in rows if day >= first]
 
     async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something with a connection of its own in a worker thread."""
-
-        def run() -> T:
-            where = f"{self._path.absolute().as_uri()}?mode=rw"  # a file that is not there is not made
-            with closing(
-                sqlite3.connect(where, uri=True, timeout=_BUSY_S, isolation_level=None)
-            ) as connection:
-                connection.execute("PRAGMA synchronous=NORMAL")
-                return function(connection)
-
-        try:
-            return await anyio.to_thread.run_sync(run)
-        except sqlite3.Error as error:
-            raise StoreError(str(self._path), str(error)) from error
+        return await within(self._path, function, wait_s=_BUSY_S)
 
 
 def _write(connection: sqlite3.Connection, counts: _Counts) -> None:

@@ -10,17 +10,15 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import anyio
 from cryptography.fernet import Fernet, InvalidToken
 
 from maitred.backends.oauth_grants import Kept
-from maitred.errors import StoreError, VaultError
-
-_BUSY_S = 10.0
+from maitred.catalog.files import opened
+from maitred.errors import VaultError
 
 
 class Vault:
@@ -126,16 +124,8 @@ class Vault:
         except (OSError, UnicodeDecodeError) as error:
             raise VaultError(f"the key {self.key_path} cannot be read: {_reason(error)}") from error
 
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        where = f"{self._path.absolute().as_uri()}?mode=rw"
-        try:
-            with closing(
-                sqlite3.connect(where, uri=True, timeout=_BUSY_S, isolation_level=None)
-            ) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise StoreError(str(self._path), str(error)) from error
+    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+        return opened(self._path, synchronous="FULL")
 
 
 def _fernet(key: str, where: str) -> Fernet:

@@ -1,14 +1,13 @@
 """Vectors of tools, kept beside the catalog so that they are made once; losing them costs only time."""
 
 import json
-import sqlite3
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from pathlib import Path
 
 import anyio
 
-_BUSY_S = 10.0
+from maitred.catalog.files import connect
 
 
 class SqliteVectors:
@@ -28,7 +27,7 @@ class SqliteVectors:
         )
 
         def load() -> Mapping[str, bytes]:
-            with closing(self._connect()) as connection:
+            with closing(connect(self._path)) as connection:
                 return dict(connection.execute(query, (model, json.dumps(list(digests)))).fetchall())
 
         return await anyio.to_thread.run_sync(load)
@@ -38,7 +37,7 @@ class SqliteVectors:
         rows = [(model, digest, body) for digest, body in fresh.items()]
 
         def save() -> None:
-            with closing(self._connect()) as connection:
+            with closing(connect(self._path)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
                 connection.execute("COMMIT")
@@ -49,7 +48,7 @@ class SqliteVectors:
         """Drop the vectors of other models and of tools that are not there any more."""
 
         def prune() -> None:
-            with closing(self._connect()) as connection:
+            with closing(connect(self._path)) as connection:
                 known = connection.execute("SELECT model, digest FROM vectors").fetchall()
                 gone = [key for key in known if key[0] != model or key[1] not in keep]
                 connection.execute("BEGIN IMMEDIATE")
@@ -57,9 +56,3 @@ class SqliteVectors:
                 connection.execute("COMMIT")
 
         await anyio.to_thread.run_sync(prune)
-
-    def _connect(self) -> sqlite3.Connection:
-        where = f"{self._path.absolute().as_uri()}?mode=rw"
-        connection = sqlite3.connect(where, uri=True, timeout=_BUSY_S, isolation_level=None)
-        connection.execute("PRAGMA synchronous=NORMAL")
-        return connection

@@ -182,7 +182,9 @@ def read_labelled(path: Path) -> list[Labelled]:
     try:
         text = path.read_text(encoding="utf-8")
         is_lines = path.suffix == ".jsonl"
-        entries = [json.loads(line) for line in text.splitlines()] if is_lines else _YAML.load(text)
+        entries = (
+            [json.loads(line) for line in text.split("\n") if line.strip()] if is_lines else _YAML.load(text)
+        )
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except (ValueError, YAMLError) as error:

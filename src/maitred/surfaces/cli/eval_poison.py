@@ -1,5 +1,6 @@
 """`maitred eval poison`: how well the poisoning scan tells evil definitions from honest ones."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +47,7 @@ def poison(
     print_table(make_table("held by the poisoning scan", ("", *_NUMBERS), rows, numbers=_NUMBERS))
     print_table(
         make_table(
-            "evil, by pattern (of those that several have)",
+            f"evil, by pattern (of those that {_SEVERAL} or more of a half have)",
             ("pattern", *_NUMBERS),
             _patterns(found),
             numbers=_NUMBERS,
@@ -73,13 +74,15 @@ def _parts(halves: "tuple[HalfResult, HalfResult]") -> "list[tuple[str, list[Sha
 
 
 def _patterns(found: "PoisonResult") -> list[tuple[str, str, str]]:
-    """The patterns that several definitions of a half have; each author named them in his own way."""
-    development, unseen = found.development.patterns, found.unseen.patterns
-    return [
-        (name, _of(development.get(name)), _of(unseen.get(name)))
-        for name in sorted(development.keys() | unseen.keys())
-        if any(name in half and half[name].of >= _SEVERAL for half in (development, unseen))
-    ]
+    """The patterns that several definitions of a half have, the rest summed: most have names of their own."""
+    halves = (found.development.patterns, found.unseen.patterns)
+    names = {name for half in halves for name, share in half.items() if share.of >= _SEVERAL}
+    development, unseen = halves
+    rows = [(name, _of(development.get(name)), _of(unseen.get(name))) for name in sorted(names)]
+    rest = [[share for name, share in half.items() if name not in names] for half in halves]
+    if any(rest):
+        rows.append(("others", _of_all(rest[0]), _of_all(rest[1])))
+    return rows
 
 
 def _verdict(half: "HalfResult") -> Text:
@@ -95,5 +98,12 @@ def _verdict(half: "HalfResult") -> Text:
 
 
 def _of(share: "Share | None") -> str:
-    part = share.share if share else None
-    return "" if share is None or part is None else f"{share.held:,} of {share.of:,} = {100 * part:.1f} %"
+    return "" if share is None or not share.of else _told(share.held, share.of)
+
+
+def _of_all(shares: "Collection[Share]") -> str:
+    return _told(sum(one.held for one in shares), sum(one.of for one in shares)) if shares else ""
+
+
+def _told(held: int, of: int) -> str:
+    return f"{held:,} of {of:,} = {100 * held / of:.1f} %"
