@@ -41,7 +41,7 @@ demo: $(VENV)/demo ## install real servers and show what an agent would see
 servers: $(SERVERS)/npm/made $(SERVERS)/old/made $(SERVERS)/excel/made ## install the real servers that the tests talk to
 
 # What follows `|` is made before, so that no two targets install packages of the system at once.
-$(SERVERS)/npm/made: Makefile | $(SERVERS)/jail
+$(SERVERS)/npm/made: Makefile | $(SERVERS)/podman
 	@command -v npm >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q nodejs npm) )
 	npm install --prefix $(SERVERS)/npm --ignore-scripts --no-audit --no-fund --save-exact --loglevel=error $(NPM_SERVERS)
 	@touch $@
@@ -50,6 +50,11 @@ $(SERVERS)/npm/made: Makefile | $(SERVERS)/jail
 $(SERVERS)/jail: | $(VENV)/made
 	@command -v bwrap >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q bubblewrap) )
 	@mkdir -p $(SERVERS) && touch $@
+
+# Podman with runc, in which images run; where they cannot be installed, the tests that need them are skipped
+$(SERVERS)/podman: | $(SERVERS)/jail
+	@( command -v podman && PATH=$$PATH:/usr/sbin command -v runc ) >/dev/null || ( $(call as_root,apt-get update -q) && $(call as_root,apt-get install -y -q --no-install-recommends podman runc) ) || echo "Podman cannot be installed: tests of containers are skipped"
+	@! command -v podman >/dev/null || touch $@
 
 $(SERVERS)/old/made: Makefile | $(VENV)/made
 	$(PYTHON) -m venv $(SERVERS)/old
@@ -77,7 +82,7 @@ format: $(VENV)/dev ## put the code in order
 	$(BIN)/ruff check --fix src tests bench training
 
 test: ## everything: checks, the tests of the docs among them, then all other tests
-	$(MAKE) -j 2 --output-sync=target $(VENV)/dev servers $(SERVERS)/jail lint
+	$(MAKE) -j 2 --output-sync=target $(VENV)/dev servers $(SERVERS)/jail $(SERVERS)/podman lint
 	$(MAKE) docs
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore=tests/docs
 

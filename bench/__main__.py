@@ -17,7 +17,22 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import ablation, calls, chains, machine, memory, quality, scale, search, start, tiers, tokens
+from bench import (
+    ablation,
+    cages,
+    calls,
+    chains,
+    churn,
+    faults,
+    machine,
+    memory,
+    quality,
+    scale,
+    search,
+    start,
+    tiers,
+    tokens,
+)
 from bench.logs import quiet
 from bench.processes import adopt_orphans, end_all
 from bench.report import SHOW, show_failures, show_machine
@@ -27,6 +42,7 @@ from bench.values import FULL, QUICK, Failure, PeerError, Size, leaf
 BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "calls": calls.measure,
     "start": start.measure,
+    "cages": cages.measure,
     "memory": memory.measure,
     "tokens": tokens.measure,
     "search": search.measure,
@@ -35,6 +51,8 @@ BENCHES: Mapping[str, Callable[[Stage, Size], Any]] = {
     "ablation": ablation.measure,
     "tiers": tiers.measure,
     "chains": chains.measure,
+    "churn": churn.measure,
+    "faults": faults.measure,
 }
 
 _WIDTH = 150

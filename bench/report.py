@@ -7,8 +7,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.ablation import Ablation
+from bench.cages import Cages
 from bench.calls import Calls
 from bench.chains import INNER, OURS, PEER, Chains
+from bench.churn import Churn
+from bench.faults import Faults
 from bench.machine import Machine
 from bench.memory import Memory
 from bench.probe import CHANGED, Took
@@ -21,7 +24,7 @@ from bench.tiers import CLIENTS, EVERY_S, Tiers
 from bench.tokens import Tokens
 from bench.values import Failure, Spread
 
-_LEFT = ("", "way", "program", "corpus", "set", "children")
+_LEFT = ("", "way", "program", "corpus", "set", "children", "fault", "a caller was told meanwhile")
 
 
 def show_machine(console: Console, machine: Machine) -> None:
@@ -81,6 +84,27 @@ def show_start(console: Console, starts: Starts) -> None:
     )
     console.print(_table("start to the first tools/list, catalog known", heads, rows, caption))
     show_failures(console, starts.failures)
+
+
+def show_cages(console: Console, cages: Cages) -> None:
+    means = "; ".join(cages.means) or "no cages"
+    caption = (
+        f"{cages.rounds} rounds in turn, each {cages.calls} calls one by one, a start and a stop; medians of"
+        " the rounds (lowest-highest), of calls those of each round's p50; x = ratio to plain within a round;"
+        f" {means}"
+    )
+    heads = ("way", "start ms", "x plain", "stop ms", "call p50 ms", "x plain", "p95 ms")
+    for one in cages.servers:
+        rows = [
+            (
+                way.name, _ranged(way.start_ms, 0), _times(way.start_ratio), _ranged(way.stop_ms, 0),
+                _ranged(way.call_ms, 2), _times(way.call_ratio), f"{way.call_p95_ms:.2f}",
+            )
+            for way in one.ways
+        ]  # fmt: skip
+        console.print(_table(f"cages: {one.server} server", heads, rows, caption))
+    _show_skipped(console, cages.skipped)
+    show_failures(console, cages.failures)
 
 
 def show_memory(console: Console, memory: Memory) -> None:
@@ -251,9 +275,52 @@ def show_chains(console: Console, chains: Chains) -> None:
     show_failures(console, chains.failures)
 
 
+def show_churn(console: Console, churn: Churn) -> None:
+    plan = churn.plan
+    kinds = "; ".join(f"{count:,} {kind}" for kind, count in churn.ended.items())
+    caption = (
+        f"{plan.clients} clients over {plan.servers} servers for {plan.seconds:g} s, one server killed every"
+        f" {plan.kill_every_s:g} s: {churn.kills} kills, {churn.starts} processes started,"
+        f" {churn.suspended} servers suspended (the budget of restarts is the default one)\n"
+        f"{churn.asked:,} calls: {kinds}; the longest allowed {churn.limit_s:g} s; moments with two processes"
+        f" of a server {churn.doubled}, processes left {churn.left}"
+    )
+    heads = ("calls that ended with", "p50 ms", "p95 ms", "p99 ms", "max ms")
+    rows = [
+        (name, *(f"{ms[figure]:.1f}" for figure in ("p50", "p95", "p99", "max")))
+        for name, ms in (("an answer", churn.answers_ms), ("an error", churn.errors_ms))
+        if ms
+    ]
+    console.print(_table("servers that are killed", heads, rows, caption))
+    show_failures(console, churn.failures)
+
+
+def show_faults(console: Console, faults: Faults) -> None:
+    caption = (
+        f"{faults.kills} times SIGKILL, {faults.early} before all was ready, {faults.unguarded} together with"
+        " the warden; seconds from a start to the desired state\n"
+        f"servers that ran twice {faults.doubled}, left of killed gateways {faults.orphans}, decisions lost"
+        f" {faults.lost} of {faults.decided}"
+    )
+    figures = [f"{faults.restart(share):.2f}" for share in (0.5, 0.95, 1.0)]
+    heads: Sequence[str] = ("restarts", "p50 s", "p95 s", "max s")
+    row = (str(len(faults.restart_s)), *figures)
+    console.print(_table("gateways that are killed", heads, [row], caption))
+    rows = [
+        (one.fault, one.told, f"{one.recovered_s:.2f}", str(one.doubled), str(one.orphans))
+        for one in faults.rows
+    ]
+    heads = ("fault", "a caller was told meanwhile", "desired after s", "twice", "left")
+    caption = "seconds from when it was there again, or the container was killed, to the desired state"
+    console.print(_table("what cages need is taken away", heads, rows, caption))
+    _show_skipped(console, faults.skipped)
+    show_failures(console, faults.failures)
+
+
 SHOW: Mapping[str, Callable[[Console, Any], None]] = {
     "calls": show_calls,
     "start": show_start,
+    "cages": show_cages,
     "memory": show_memory,
     "tokens": show_tokens,
     "search": show_search,
@@ -262,6 +329,8 @@ SHOW: Mapping[str, Callable[[Console, Any], None]] = {
     "ablation": show_ablation,
     "tiers": show_tiers,
     "chains": show_chains,
+    "churn": show_churn,
+    "faults": show_faults,
 }
 
 

@@ -149,7 +149,7 @@ def maitred(*arguments: str) -> Command:
 
 def serve(config: Path) -> Command:
     """The command line of the gateway."""
-    return maitred("serve", "--config", str(config), "--transport", "stdio")
+    return maitred("serve", "--no-daemon", "--config", str(config), "--transport", "stdio")
 
 
 def discover(config: Path, servers: Mapping[str, Command]) -> Known:

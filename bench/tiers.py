@@ -7,10 +7,8 @@ process of its own, take the same load in turn within each round. The clients ar
 
 import json
 import random
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -21,11 +19,12 @@ from urllib.request import urlopen
 import anyio
 from tests.support import corpus
 
+from bench.listening import START_S, Program, listening
 from bench.loader import Load, Loaded
 from bench.processes import cpu_s
 from bench.replicas import replicate, tools_of
 from bench.stage import ROOT, Stage, maitred
-from bench.values import Failure, PeerError, Size, Spread, ratios, spread
+from bench.values import Failure, Size, Spread, ratios, spread
 from maitred.config.settings import Search
 from maitred.evaluation.measures import percentile
 from maitred.evaluation.stock import stocked
@@ -36,7 +35,6 @@ CLIENTS: Final = 100
 EVERY_S: Final = 0.1
 _WARM_S: Final = 0.3
 _SOON_S: Final = 600.0
-_START_S: Final = 60.0
 _DETAILS: Final = 300
 _SEED: Final = 5
 
@@ -100,12 +98,6 @@ class _Route:
         return self.paths[number * share : (number + 1) * share] if self.each_once else self.paths
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Program:
-    port: int
-    pid: int
-
-
 def measure(stage: Stage, size: Size) -> Tiers:
     """Measure all routes."""
     return anyio.run(_measure, stage, _QUICK if size.quick else _FULL)
@@ -118,10 +110,10 @@ async def _measure(stage: Stage, amount: _Amount) -> Tiers:
         await _placed(gateway)
         config = _configure(gateway, stage.folder / "tiers.yaml")
         serve = maitred("serve", "--config", str(config), "--transport", "http", "--port", "0")
-        async with _listening(serve) as ours:
+        async with listening(serve) as ours:
             routes = _routes(ours, gateway)
             bare_app = [sys.executable, "-m", "bench.bare", *(f"{one.name}={one.size}" for one in routes)]
-            async with _listening(bare_app) as bare:
+            async with listening(bare_app) as bare:
                 measured = [await _tier(route, ours, bare, amount) for route in routes]
         return Tiers(
             corpus=name,
@@ -152,25 +144,7 @@ def _configure(gateway: Gateway, path: Path) -> Path:
     return path
 
 
-@asynccontextmanager
-async def _listening(command: list[str]) -> AsyncIterator[_Program]:
-    """Run a program until it has said where it listens, and end it afterwards."""
-    async with await anyio.open_process(command, cwd=ROOT, stderr=subprocess.STDOUT) as process:
-        try:
-            assert process.stdout is not None
-            said = ""
-            with anyio.fail_after(_START_S):
-                while "http://127.0.0.1:" not in said or not said.endswith("\n"):
-                    said += (await process.stdout.receive()).decode()
-            port = said.rpartition("http://127.0.0.1:")[2].split("/")[0]
-            yield _Program(port=int(port), pid=process.pid)
-        except anyio.EndOfStream:
-            raise PeerError(f"{command[:3]} ended: {said[-300:]}") from None
-        finally:
-            process.terminate()
-
-
-def _routes(ours: _Program, gateway: Gateway) -> list[_Route]:
+def _routes(ours: Program, gateway: Gateway) -> list[_Route]:
     """The tiers: of T2 a page of the largest category, of T3 a few tools again and again, and many once."""
     largest = max(gateway.categories().lines, key=lambda line: line.tools).category.name
     tools = random.Random(_SEED).sample(gateway.snapshot.tools, len(gateway.snapshot.tools))
@@ -187,18 +161,18 @@ def _routes(ours: _Program, gateway: Gateway) -> list[_Route]:
     return [*routes, _Route(name="T3-first", paths=many, size=routes[-1].size, each_once=True)]
 
 
-def _size(program: _Program, paths: Sequence[str]) -> int:
+def _size(program: Program, paths: Sequence[str]) -> int:
     """How long an answer is in the middle."""
     return int(median(len(_get(program, path)) for path in paths))
 
 
-def _get(program: _Program, path: str) -> bytes:
-    with urlopen(f"http://127.0.0.1:{program.port}{path}", timeout=_START_S) as answer:
+def _get(program: Program, path: str) -> bytes:
+    with urlopen(f"http://127.0.0.1:{program.port}{path}", timeout=START_S) as answer:
         body: bytes = answer.read()
         return body
 
 
-async def _tier(route: _Route, ours: _Program, bare: _Program, amount: _Amount) -> tuple[Tier, list[Failure]]:
+async def _tier(route: _Route, ours: Program, bare: Program, amount: _Amount) -> tuple[Tier, list[Failure]]:
     """Measure a route, maitred and the bare one in turn."""
     taken: list[tuple[_Taken, _Taken]] = []
     for number in range(amount.rounds):
@@ -229,7 +203,7 @@ class _Taken:
         return percentile(self.loaded.ms, share)
 
 
-async def _load(program: _Program, paths: Sequence[str], amount: _Amount) -> _Taken:
+async def _load(program: Program, paths: Sequence[str], amount: _Amount) -> _Taken:
     load = Load(
         port=program.port,
         paths=paths,

@@ -1,11 +1,13 @@
 """What all tests share: they run on asyncio, and they never see the operator's own configuration."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from sqlalchemy import Connection
+from tests.support.podman import Podman, podman_service
 
 from maitred.catalog import migrate
 from maitred.catalog.counting import count_tokens
@@ -20,6 +22,21 @@ _MADE: list[tuple[str, tuple[object, ...]]] = []
 def anyio_backend() -> str:
     """maitred runs on asyncio only: its child processes and its HTTP server do."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _private_sockets() -> Iterator[None]:
+    """Gateways of tests are not found by those of whoever runs the tests; the path has to be short."""
+    with tempfile.TemporaryDirectory(prefix="maitred-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Podman]:
+    """Podman with an image of the tests; who asks for it is in the xdist group `podman`."""
+    with podman_service() as service:
+        yield service
 
 
 @pytest.fixture(autouse=True)

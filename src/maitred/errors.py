@@ -4,6 +4,7 @@
     +- ConfigError            a file or an option that the operator wrote is wrong
     +- StoreError             the catalog cannot be read or written
     +- VaultError             the logins that are kept cannot be decrypted
+    +- DaemonError            the gateway that clients share cannot be started or reached
     +- ServerError            a server cannot be reached, started or understood
     |  +- ServerUnavailableError   it is known, but not answering now
     |  +- CallTimeoutError         it did not answer a call in time
@@ -75,6 +76,12 @@ class VaultError(MaitredError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"The logins that are kept cannot be used: {reason}")
+
+
+class DaemonError(MaitredError):
+    """The gateway in the background that clients share cannot be started, does not answer, or refuses."""
+
+    code: ClassVar[str] = "daemon_failed"
 
 
 class ServerError(MaitredError):

@@ -43,6 +43,7 @@ HTTP: Mapping[str, Sequence[tuple[str, str, Mapping[str, Any]]]] = {
     "watch": [
         ("GET", f"{API}/servers", {}),
         ("GET", f"{API}/servers/files", {}),
+        ("GET", "/healthz/files", {}),
         ("GET", f"{API}/stats", {}),
         ("GET", "/metrics", {}),
     ],

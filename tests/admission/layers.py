@@ -24,7 +24,7 @@ POLICY = Policy(
     images=("ghcr.io/acme/*", "docker.io/mcp/*:1.*"),
     trusted_images=("ghcr.io/acme/trusted/**",),
     trusted_digests=("sha256:" + "b" * 64,),
-    trusted_commands=("uvx mcp-server-time@* **",),
+    trusted_commands=("uvx mcp-server-time@* **", "mcp-server-time **"),
     trusted_hosts=("mcp.example.com", "*.trusted.example"),
     exemptions={
         "intranet": Exemption(hosts=("wiki.internal",), addresses=("10.1.0.0/16",)),

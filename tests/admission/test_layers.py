@@ -82,6 +82,11 @@ def test_without_a_policy_everything_is_asked() -> None:
         ("{path: /home/ann/projects/shop}", "needs approval"),
         ("{path: /etc/ssl}", "refused"),
         ("{path: /tmp}", "refused"),
+        ("{path: /var/lib}", "refused"),
+        ("{path: /var/tmp/}", "refused"),
+        ("{path: /home/ann/.config}", "refused"),
+        ("{path: /home/ann/.local/share/}", "refused"),
+        ("{path: /home/ann/.config/shop}", "needs approval"),
     ],
 )
 def test_a_grant_needs_a_listed_folder_or_a_person(grant: str, outcome: str) -> None:

@@ -14,7 +14,7 @@ from tests.admission.layers import FILE, POLICY, found, judge
 from maitred.admission.manifest import MIB, Manifest, manifest_schema, to_spec
 from maitred.admission.reading import load_manifest, read_manifest
 from maitred.config.settings import Limits
-from maitred.model.servers import OAuth, ServerSpec, Timeouts
+from maitred.model.servers import Cage, OAuth, ServerSpec, Timeouts
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "manifests").glob("*.yml"))
 SCHEMA = jsonschema_rs.Draft202012Validator(manifest_schema())
@@ -211,6 +211,7 @@ def test_a_program_becomes_the_specification_that_the_backends_know() -> None:
         cwd="/srv/x",
         timeouts=Timeouts(start_s=7, call_s=5),
         registered=True,
+        cage=Cage(),
     )
 
 

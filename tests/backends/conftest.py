@@ -7,10 +7,12 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.backends import honest_server
+from tests.backends.container_rig import Rig
 from tests.backends.oauth_rig import NAME
 from tests.backends.rig import HONEST, RESOLVE, HttpServer, http_server, stdio
 from tests.backends.subject import ERAS, Subject
 from tests.support.oauth_house import OAuthHouse, few_certificates, oauth_house
+from tests.support.podman import Podman
 
 from maitred.backends.http import HttpBackend
 from maitred.backends.memory import MemoryBackend
@@ -94,3 +96,11 @@ def access(house: OAuthHouse, empty_catalog: bytes, tmp_path: Path) -> Access:
         store=Vault(tmp_path / "catalog.db"),
         make_transport=lambda: make_guarded(spec),
     )
+
+
+@pytest.fixture
+def rig(podman: Podman) -> Iterator[Rig]:
+    """Backends of containers."""
+    rig = Rig(podman)
+    yield rig
+    rig.close()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 from tests.backends.rig import LONG_S, Heard
 
-from maitred.backends.base import Backend, Connection
+from maitred.backends.base import Backend, Connection, Supervised
 from maitred.backends.pool import BackendPool
 from maitred.model.servers import EraChoice
 
@@ -52,6 +52,10 @@ class Subject:
     def health_changed(self, server: str) -> None:
         assert server == self.name
         self.heard(self.pool.health()[server].state)
+
+    def supervised(self, server: str, event: Supervised) -> None:
+        assert server == self.name
+        self.heard(event)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Connection]:

@@ -9,7 +9,7 @@ from tests.backends.rig import LONG_S, SOON_S, Heard, Left, call, eventually, op
 from tests.backends.subject import Subject
 
 from maitred.backends.base import Connection
-from maitred.errors import CallTimeoutError, ProtocolError, ServerError
+from maitred.errors import CallTimeoutError, ConnectionLostError, ProtocolError, ServerError
 
 pytestmark = pytest.mark.anyio
 
@@ -155,13 +155,39 @@ async def test_many_calls_at_once_each_get_their_own_answer(subject: Subject) ->
     assert answers == {number: str(number) for number in range(50)}
 
 
-async def test_closing_leaves_no_task_no_process_and_no_open_file(subject: Subject) -> None:
+async def test_a_server_that_is_there_answers_when_it_is_asked(subject: Subject) -> None:
+    """By what its era has for that; any answer counts as one. Source: maitred."""
+    async with subject.open() as connection:
+        before = connection.heard_at
+        await connection.ping(SOON_S)
+        assert connection.heard_at > before
+        assert connection.waiting_since is None
+
+
+async def test_ending_a_connection_tells_its_calls_why_and_leaves_no_task_no_process_and_no_open_file(
+    subject: Subject, tmp_path: Path
+) -> None:
+    """A server that hangs is told from one that crashed. Source: maitred."""
     async with subject.open() as connection:  # what the first use of a library opens for good does not count
         await connection.list_tools()
     left = Left()
     backend = subject.make()
+    started = anyio.Event()
+
+    async def report(*_: object) -> None:
+        started.set()
+
+    async def wait(connection: Connection) -> None:
+        waiting = call("wait", mark=str(tmp_path / "mark"))
+        with pytest.raises(ConnectionLostError, match="it hangs"):
+            await connection.call_tool("wait", waiting, timeout_s=LONG_S, progress=report)
+
     with anyio.fail_after(LONG_S):
-        async with backend.connect(options(subject.era)) as connection:
-            await connection.call_tool("echo", call("echo", text="x"), timeout_s=SOON_S, progress=None)
+        async with anyio.create_task_group() as tasks, backend.connect(options(subject.era)) as connection:
+            tasks.start_soon(wait, connection)
+            await started.wait()
+            assert connection.waiting_since is not None
+            connection.end("it hangs")
+            assert (connection.alive, await connection.closed()) == (False, "it hangs")
     await left.nothing()
     assert backend.pid is None

@@ -9,8 +9,8 @@ import pytest
 from tests.backends import honest_server
 from tests.backends.rig import LONG_S, Heard
 
-from maitred.backends import pool
-from maitred.backends.base import ConnectError, Connection, ConnectOptions
+from maitred.backends import supervision
+from maitred.backends.base import ConnectError, Connection, ConnectOptions, LoginNeededError, Supervised
 from maitred.backends.memory import MemoryBackend
 from maitred.backends.pool import BackendPool
 from maitred.errors import ServerUnavailableError
@@ -26,6 +26,7 @@ class Moody(MemoryBackend):
     """A server that can be reached when it likes."""
 
     well = True
+    error = ConnectError("it is in a mood")
 
     def __init__(self, spec: ServerSpec = SPEC) -> None:
         super().__init__(spec, honest_server.make_server())
@@ -33,7 +34,7 @@ class Moody(MemoryBackend):
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
         if not self.well:
-            raise ConnectError("it is in a mood")
+            raise self.error
         async with super().connect(options) as connection:
             yield connection
 
@@ -61,10 +62,13 @@ class Ear:
     def updated(self, server: str, uri: str) -> None:
         self.heard(uri)
 
+    def supervised(self, server: str, event: Supervised) -> None:
+        self.heard(event)
+
 
 @asynccontextmanager
-async def watched(backend: Moody) -> AsyncIterator[tuple[BackendPool, Ear]]:
-    made = BackendPool(lambda _: backend, max_starting=1, on_close=lambda: None)
+async def watched(backend: Moody, *, keeps_running: bool = False) -> AsyncIterator[tuple[BackendPool, Ear]]:
+    made = BackendPool(lambda _: backend, max_starting=1, on_close=lambda: None, keeps_running=keeps_running)
     ear = Ear(made)
     with anyio.fail_after(LONG_S):
         async with made:
@@ -99,7 +103,7 @@ async def test_a_server_that_is_configured_no_more_is_not_heard_of() -> None:
 
 async def test_a_refusal_is_told_when_it_begins_and_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists that leave out a refused server change at both moments."""
-    monkeypatch.setattr(pool, "_FIRST_DELAY_S", 0.05)
+    monkeypatch.setattr(supervision, "FIRST_DELAY_S", 0.05)
     backend = Moody()
     backend.well = False
     async with watched(backend) as (backends, ear):
@@ -116,17 +120,37 @@ async def test_a_refusal_is_told_when_it_begins_and_when_it_is_over(monkeypatch:
         ]
 
 
-async def test_a_server_that_is_forgiven_is_told_to_be_no_longer_refused() -> None:
-    backend = Moody()
+async def test_a_server_that_runs_always_and_is_down_is_refused_until_a_start_of_it_succeeds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of the attempts would else be a change of the lists, twice a minute for as long as it is down."""
+    monkeypatch.setattr(supervision, "FIRST_DELAY_S", 0.01)
+    backend = Moody(replace(SPEC, start="always"))
     backend.well = False
-    async with watched(backend) as (backends, ear):
-        for _ in range(3):
+    async with watched(backend, keeps_running=True) as (_, ear):
+        await ear.heard.until((State.FAILED, True), times=3)
+        backend.well = True
+        await ear.heard.until((State.READY, False))
+    refused = ear.heard.all[
+        ear.heard.all.index((State.FAILED, True)) : ear.heard.all.index((State.READY, False))
+    ]
+    assert set(refused) == {(State.FAILED, True), (State.STARTING, True)}
+
+
+async def test_a_server_that_waits_for_a_login_is_tried_once_in_a_while_however_many_calls_there_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each call is an attempt of its own, since somebody may have logged in; it is followed by no others."""
+    monkeypatch.setattr(supervision, "MAX_DELAY_S", 0.2)
+    backend = Moody(replace(SPEC, start="always"))
+    backend.well, backend.error = False, LoginNeededError("nobody has logged in")
+    async with watched(backend, keeps_running=True) as (backends, ear):
+        for _ in range(12):
             with pytest.raises(ServerUnavailableError):
                 async with backends.connection(NAME):
                     pass
-        assert ear.heard.all[-1] == (State.FAILED, True)
-        backends.forgive(NAME)
-        assert ear.heard.all[-1] == (State.FAILED, False)
-        backend.well = True
-        async with backends.connection(NAME):
-            assert ear.heard.all[-2:] == [(State.READY, False), f"{NAME} started"]
+        tried = ear.heard.all.count((State.STARTING, False))
+        await ear.heard.until((State.FAILED, False), times=tried + 2)
+        with anyio.move_on_after(0.1):
+            await ear.heard.until((State.FAILED, False), times=tried + 4)
+        assert ear.heard.all.count((State.STARTING, False)) <= tried + 3

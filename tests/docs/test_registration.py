@@ -12,6 +12,7 @@ import anyio
 import httpx2
 import pytest
 from tests.support import replay_server
+from tests.support.jails import isolation, require_jail
 from tests.support.real_servers import require
 from tests.surfaces.cli.rig import Run, runner, write
 from tests.surfaces.http.seen_as import As
@@ -27,6 +28,7 @@ DOCS = ROOT / "docs"
 PAGE = (DOCS / "registration.md").read_text(encoding="utf-8")
 EXAMPLES = sorted((ROOT / "examples" / "manifests").glob("*.yml"))
 SOON_S = 30.0
+BARE = f"catalog: {{path: c.db}}\nisolation: {{jail: {isolation().jail}}}\n"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -34,8 +36,8 @@ def blocks(language: str) -> list[str]:
     return [text for kind, text in _BLOCK.findall(PAGE) if kind == language]
 
 
-TIME, TRUSTING, BROKEN, POLICY, FOLDER = blocks("yaml")
-BY_POLICY, BY_PERSON, REFUSED, CHANGE = blocks("console")
+TIME, TRUSTING, SCRIPT, BROKEN, POLICY, FOLDER = blocks("yaml")
+BY_POLICY, BY_PERSON, UNSEEN, REFUSED, CHANGE = blocks("console")
 (BY_HTTP,) = blocks("sh")
 
 
@@ -88,7 +90,7 @@ def maitred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     """Runs commands in a folder with the manifests of the page, and nothing in the configuration."""
     own = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{own}:/usr/bin:/bin")
-    write(tmp_path, {"maitred.yaml": "catalog: {path: c.db}\n", "time.yml": TIME, "broken.yml": BROKEN})
+    write(tmp_path, {"maitred.yaml": BARE, "time.yml": TIME, "broken.yml": BROKEN})
     return runner(tmp_path, monkeypatch, capsys)
 
 
@@ -106,7 +108,7 @@ def prints(maitred: Run, console: str, *, code: int = 0) -> None:
 def test_the_way_from_a_file_to_a_call_by_policy(maitred: Run, tmp_path: Path) -> None:
     """Registered, approved by the policy, started, found and called; then withdrawn."""
     require("time")
-    write(tmp_path, {"maitred.yaml": f"catalog: {{path: c.db}}\n{TRUSTING}"})
+    write(tmp_path, {"maitred.yaml": BARE + TRUSTING})
     prints(maitred, BY_POLICY)
 
 
@@ -121,14 +123,33 @@ def test_all_faults_of_the_broken_file_are_told(maitred: Run) -> None:
 
 
 def install(folder: Path, *tools: Mapping[str, Any]) -> None:
-    """Put a server of notes with some tools into a folder as the program `notes-mcp`."""
+    """Put a server of notes with some tools into a folder as the program `notes-mcp`, in one file alone."""
     record: dict[str, Any] = {"server": "notes", "protocolVersion": "2025-11-25", "tools": tools}
     record["serverInfo"] = {"name": "notes", "version": "1"}
-    (folder / "record.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
-    words = [sys.executable, "-I", "-S", replay_server.__file__, str(folder / "record.jsonl"), "notes"]
+    code = Path(replay_server.__file__).read_text(encoding="utf-8")
+    head = f"#!{sys.executable} -IS\nRECORD = r'''\n{json.dumps(record)}\n'''\n"
     program = folder / "notes-mcp"
-    program.write_text(f"#!/bin/sh\nexec {shlex.join(words)}\n", encoding="utf-8")
+    program.write_text(f"{head}import sys\nsys.argv[1:] = [__file__, 'notes']\n{code}", encoding="utf-8")
     program.chmod(0o755)
+
+
+def test_a_script_is_seen_when_it_is_granted(maitred: Run, tmp_path: Path) -> None:
+    """With the manifest of the page it answers; without its grant it is told what to grant."""
+    require_jail()
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    install(folder, {"name": "find", "description": "Find notes.", "inputSchema": takes("text")})
+    (folder / "notes-mcp").rename(folder / "server.py")
+    granted = SCRIPT.replace("/srv/notes", str(folder))
+    write(tmp_path, {"notes.yml": granted.partition("filesystem:")[0]})
+    maitred("register", "notes.yml")
+    maitred("approve", "notes", "--yes")
+    prints(maitred, UNSEEN.replace("/srv/notes", str(folder)), code=1)
+
+    write(tmp_path, {"notes.yml": granted})
+    maitred("register", "notes.yml")
+    maitred("approve", "notes", "--yes")
+    assert "notes: 1 tools" in maitred("doctor", "notes").fine
 
 
 def takes(*names: str) -> Mapping[str, Any]:
@@ -161,7 +182,7 @@ def test_the_way_from_a_file_to_a_call_by_http(tmp_path: Path, monkeypatch: pyte
     require("time")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    write(tmp_path, {"maitred.yaml": "catalog: {path: c.db}\n", "time.yml": TIME})
+    write(tmp_path, {"maitred.yaml": BARE, "time.yml": TIME})
 
     answers = anyio.run(played, tmp_path)
 

@@ -170,6 +170,21 @@ def test_instructions_of_recorded_servers_count_as_honest(tmp_path: Path) -> Non
     assert found.development.mistaken == [f"{FIRST}/instructions"]
 
 
+def test_servers_that_nothing_was_made_by_are_all_unseen(small: Path, tmp_path: Path) -> None:
+    """Whatever their names; what was held of them is not named. Source: issue 7."""
+    servers = tmp_path / "servers.jsonl"
+    lines = [json.dumps({"server": name, "tools": [HONEST, EVIL]}) for name in (FIRST, SECOND)]
+    servers.write_text("\n".join(lines), encoding="utf-8")
+
+    code, printed = run(str(small), "--fresh", str(servers), "--json")
+
+    found = json.loads(printed)
+    assert code == 0
+    assert found["development"]["recorded"] == {"held": 0, "of": 0}
+    assert found["unseen"]["recorded"] == found["unseen"]["sampled"] == {"held": 2, "of": 4}
+    assert found["unseen"]["mistaken"] == []
+
+
 def test_the_command_prints_both_halves_and_says_what_is_left_out(small: Path) -> None:
     """Recall and false positives by half and by pattern. Source: issue 7."""
     code, printed = run(str(small))

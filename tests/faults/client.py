@@ -94,7 +94,7 @@ async def serve(config: Path) -> AsyncIterator[Client]:
 
     What it writes to standard error goes to `stderr` beside the file.
     """
-    command = [sys.executable, "-m", "maitred", "serve", "--transport", "stdio", "--config", str(config)]
+    command = [sys.executable, "-m", "maitred", "serve", "--no-daemon", "--config", str(config)]
     environment = os.environ | {"XDG_STATE_HOME": str(config.parent / "state")}
     with (config.parent / "stderr").open("wb") as stderr:
         process = await anyio.open_process(command, env=environment, stderr=stderr, start_new_session=True)

@@ -10,9 +10,15 @@ from typing import Any
 import anyio
 import psutil
 import pytest
-from tests.backends.rig import eventually, is_gone, read_pid
+from structlog.testing import capture_logs
+from tests.backends.rig import eventually, is_gone, read_pid, text_of
 from tests.faults.client import Client, serve
 from tests.faults.house import faulty, open_house
+
+from maitred.config.load import load
+from maitred.model.principals import LOCAL_USER
+from maitred.model.tools import ToolCall
+from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +30,7 @@ LONG_S = 60.0
 
 def write_config(folder: Path, servers: dict[str, Any]) -> Path:
     path = folder / "maitred.json"
-    path.write_text(json.dumps({"mcpServers": servers}))
+    path.write_text(json.dumps({"mcpServers": servers, "catalog": {"path": "c.db"}}))
     return path
 
 
@@ -93,6 +99,27 @@ async def test_what_a_server_started_outside_its_group_is_gone_too(
             client.signal(number)
             await client.process.wait()
             await all_gone([child])
+
+
+async def test_the_next_gateway_ends_what_one_left_that_was_killed_together_with_its_warden(
+    tmp_path: Path,
+) -> None:
+    """Before it starts a server of its own, so that none runs twice; and it says so in its log."""
+    config = write_config(tmp_path, {"s": faulty("daemon-grandchild", str(tmp_path / "child"))})
+    with anyio.fail_after(LONG_S), capture_logs() as logged:
+        async with serve(config) as client:
+            await client.echo("s")
+            child = psutil.Process(read_pid(tmp_path / "child"))
+            [warden] = [one for one in client.family() if "warden.py" in " ".join(one.cmdline())]
+            warden.kill()
+            client.signal(signal.SIGKILL)
+            await client.process.wait()
+            assert alive([child]) == [child]
+            async with open_gateway(load(config), serves=True) as gateway:
+                echo = ToolCall(name="s__echo", arguments={"text": "anew"})
+                assert text_of(await gateway.call(echo, viewer=LOCAL_USER)) == "anew"
+                assert alive([child]) == []
+    assert len([line for line in logged if "that was killed" in line["event"]]) == 1
 
 
 def alive(family: Sequence[psutil.Process]) -> list[psutil.Process]:

@@ -6,7 +6,7 @@ import pytest
 from tests.catalog.makers import Counter, LetsAllIn, open_store
 from tests.gateway.rig import Upstream, call, opened, settings_of, until
 
-from maitred.backends import pool
+from maitred.backends import supervision
 from maitred.backends.pool import BackendPool
 from maitred.catalog.keeper import Keeper
 from maitred.catalog.live import LiveCatalog
@@ -108,7 +108,7 @@ async def test_listeners_hear_when_a_server_is_given_up_and_when_it_is_tried_aga
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its tools leave the menu and come back, although nothing in the catalog changed."""
-    monkeypatch.setattr(pool, "_FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(supervision, "FIRST_DELAY_S", 0.01)
     settings = settings_of(tmp_path, "s")
     async with opened(settings, Upstream("s", {"a": "Do."})):
         pass

@@ -10,7 +10,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 from tests.gateway.rig import SOON_S, Upstream, opened, settings_of, until
+from tests.support.jails import isolation
 
+import maitred
 from maitred.config.settings import Admission as Section
 from maitred.config.settings import Mediation, Settings
 from maitred.errors import ConfigError, ServerNotFoundError, StoreError, ToolWithheldError
@@ -22,10 +24,12 @@ from maitred.model.tools import ToolCall
 pytestmark = pytest.mark.anyio
 
 TEAM = Path(__file__).parents[1] / "support" / "team_server.py"
+SOURCE = Path(maitred.__file__).parents[1]
 MANIFEST = f"""\
 name: team
 command: {sys.executable}
 args: [{TEAM}]
+filesystem: [{{path: {TEAM}}}, {{path: {SOURCE}}}]
 category: utilities
 allowed_origins: [https://example.com]
 overrides:
@@ -39,7 +43,11 @@ visibility:
 
 def trusting(folder: Path, *names: str) -> Settings:
     """Settings under which this program is approved by itself."""
-    return settings_of(folder, *names, admission=Section(trusted_commands=(f"{sys.executable} {TEAM}",)))
+    policy = Section(
+        trusted_commands=(f"{sys.executable} {TEAM}",),
+        readable=(str(TEAM), str(SOURCE)),
+    )
+    return settings_of(folder, *names, admission=policy, isolation=isolation())
 
 
 @asynccontextmanager
@@ -60,7 +68,7 @@ def names(gateway: Gateway) -> set[str]:
 async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest_says(tmp_path: Path) -> None:
     """Nothing is started before; then categories, names, rules and links are as declared."""
     with anyio.fail_after(4 * SOON_S):
-        async with ready(settings_of(tmp_path)) as gateway:
+        async with ready(settings_of(tmp_path, isolation=isolation())) as gateway:
             done = await gateway.admission.register(MANIFEST, source="team.yml", viewer=LOCAL_USER)
             assert done.happened == "registered"
             assert done.case is not None

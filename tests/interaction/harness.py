@@ -101,12 +101,12 @@ def server_processes(pid: int) -> list[str]:
 
 def serve_command(config: Path, *options: str) -> list[str]:
     """The command line that runs a gateway; its process stands for the one that runs it (see `prefork`)."""
-    return prefork.command("serve", "--config", str(config), *options)
+    return prefork.command("serve", "--no-daemon", "--config", str(config), *options)
 
 
 def own_command(config: Path) -> list[str]:
     """The command line that runs a gateway in the very process that it starts."""
-    return [sys.executable, "-m", "maitred", "serve", "--config", str(config)]
+    return [sys.executable, "-m", "maitred", "serve", "--no-daemon", "--config", str(config)]
 
 
 def sdk_server(path: Path, *arguments: str) -> Json:
@@ -188,7 +188,8 @@ async def direct(
     **options: Any,
 ) -> AsyncIterator[Client]:
     """A client of one era, straight at a program that speaks MCP over its standard streams."""
-    parameters = StdioServerParameters(command=program, args=arguments, env=dict(env or {}))
+    private = {"XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"]}  # the SDK's client passes hardly any on
+    parameters = StdioServerParameters(command=program, args=arguments, env={**private, **(env or {})})
     with log.open("a", encoding="utf-8") as errors:
         async with opened(stdio_client(parameters, errlog=errors), mode, **options) as client:
             yield client

@@ -46,6 +46,7 @@ MODULES = (
     "maitred.gateway",
     "maitred.search.engine",
     "maitred.search.static",
+    "maitred.surfaces.daemon.serving",
     "maitred.surfaces.http.serve",
     "maitred.surfaces.mcp.http",
     "maitred.surfaces.mcp.stdio",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from maitred.admission.definition import Definition, DefinitionChange, PartKey, Shadowed, diff, no_shadow
-from maitred.model.approvals import Binding, Event, EventKind
+from maitred.model.approvals import Binding, Event, EventKind, name_and_identity
 
 ApprovalState = Literal["pending", "approved", "rejected", "suspended", "withdrawn"]
 Pinning = Literal["quarantine", "warn"]
@@ -25,13 +25,14 @@ class Approval:
     refusal and a suspension outlive a withdrawal, so that nothing gets in by being registered again.
     `vouched` is the hash of the definition that a person approved last, having seen it, `pinned` that of the
     one that was approved last by whomever; it outlives a withdrawal, too, so that what changed cannot get in
-    by being registered again.
+    by being registered again. So does `image`, which is what the image was that was approved last.
     """
 
     seen: Binding
     approved: Binding | None = None
     vouched: str = ""
     pinned: str = ""
+    image: str = ""
     rejected: Binding | None = None
     suspended: bool = False
     withdrawn: bool = False
@@ -111,6 +112,8 @@ def _auto_approved(state: Approval, event: Event) -> Approval | Forbidden:
         return _STALE
     if state.state != "pending":
         return Forbidden(reason=f"it is {state.state}, and only a person decides on that")
+    if name_and_identity(state.seen.image)[1] and state.seen.image != state.image:
+        return Forbidden(reason="its image is another one than was approved; only a person decides on that")
     return _with_approval(state, _kept_definition(state))
 
 
@@ -123,7 +126,8 @@ def _kept_definition(state: Approval) -> str:
 
 def _with_approval(state: Approval, definition: str) -> Approval:
     approved = replace(state.seen, definition=definition)
-    return replace(state, approved=approved, pinned=definition or state.pinned)
+    image = approved.image if name_and_identity(approved.image)[1] else state.image
+    return replace(state, approved=approved, pinned=definition or state.pinned, image=image)
 
 
 def _approved(state: Approval, event: Event) -> Approval | Forbidden:
@@ -176,7 +180,25 @@ def _manifest_changed(state: Approval, event: Event) -> Approval | Forbidden:
 
 
 def _image_changed(state: Approval, event: Event) -> Approval | Forbidden:
-    return replace(state, seen=replace(state.seen, image=event.binding.image))
+    """What an image is first that was approved by its name alone is what was approved.
+
+    Not so where it was another one before, or where a person refused this one. By a registration the name
+    alone is known: if it is the same as before, what was approved may still be there, which its next start
+    will tell.
+    """
+    image = event.binding.image
+    name, identity = name_and_identity(image)
+    if not identity:
+        known = [one.image for one in (state.approved, state.seen) if one is not None]
+        same = next((one for one in known if name_and_identity(one)[0] == name), image)
+        return replace(state, seen=replace(state.seen, image=same))
+    after = replace(state, seen=replace(state.seen, image=image))
+    if state.state != "approved" or state.approved is None or state.approved.image != name:
+        return after
+    was_other = name_and_identity(state.image)[0] == name and state.image != image
+    if was_other or (state.rejected is not None and state.rejected.image == image):
+        return after
+    return replace(_with_approval(after, state.approved.definition), rejected=state.rejected)
 
 
 def _withdrawn(state: Approval, _: Event) -> Approval | Forbidden:

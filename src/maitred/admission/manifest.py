@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from maitred.admission.images import parse_image
 from maitred.config.settings import Limits
 from maitred.config.tags import MOST_TAGS, TAGS, check_tags
-from maitred.model.servers import OAuth, ServerSpec, Timeouts
+from maitred.model.servers import Cage, Mount, OAuth, ServerSpec, StartChoice, Timeouts
 from maitred.model.tools import canonical
 
 MIB: Final = 2**20
@@ -190,6 +190,9 @@ class Manifest:
         tuple[Grant, ...], Len(0, 32), _key("What it may use of this machine's files.")
     ] = ()
     timeouts: Annotated[Patience, _key("How long it may take.")] = field(default_factory=Patience)
+    start: Annotated[
+        StartChoice, _key("`always` keeps it running; otherwise it is started when it is needed.")
+    ] = "on_demand"
     category: Annotated[
         str,
         StringConstraints(max_length=64, pattern=SHOWN),
@@ -295,10 +298,28 @@ def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = (
         allowed_origins=manifest.allowed_origins,
         registered=True,
         exempted=exempted,
+        cage=_cage(manifest) if manifest.transport != "http" else None,
+        start=manifest.start,
         timeouts=Timeouts(
             start_s=own.start_s or limits.start_timeout_s,
             list_s=own.list_s or limits.list_timeout_s,
             call_s=own.call_s or limits.call_timeout_s,
             idle_stop_s=own.idle_stop_s or limits.idle_stop_s,
+        ),
+    )
+
+
+def _cage(manifest: Manifest) -> Cage:
+    """What a server may use; a network that is no exemption never gets this far."""
+    return Cage(
+        memory=manifest.memory,
+        nano_cpus=manifest.nano_cpus,
+        cpu_shares=manifest.cpu_shares,
+        pids=manifest.pids,
+        output=manifest.output,
+        network=manifest.network != "none",
+        mounts=tuple(
+            Mount(path=one.path, at=one.at or one.path, writable=one.mode == "write")
+            for one in manifest.filesystem
         ),
     )

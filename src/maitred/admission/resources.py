@@ -21,9 +21,12 @@ _SYSTEM = (
     "/var/lib/containers",
 )  # fmt: skip
 _TOPS = (
-    "/bin", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/sbin", "/srv", "/usr", "/var", "/Users",
+    "", "/bin", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/sbin", "/srv", "/usr", "/var",
+    "/var/lib", "/Users",
+    "/var/tmp",  # noqa: S108 - a name to compare with
     "/tmp",  # noqa: S108 - a name to compare with
 )  # fmt: skip
+_ABOVE_KEPT = ("/.config", "/.local", "/.local/share")
 _KEPT = frozenset({
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".git-credentials",
     ".password-store", ".vault-token", "gcloud", "docker.sock", "podman.sock", "containerd.sock", ".pgpass",
@@ -90,6 +93,8 @@ def _refused(grant: Grant) -> str:
         return "is a part of the system itself"
     if path in _TOPS or (path.count("/") == 2 and path.startswith(("/home/", "/Users/"))):  # noqa: PLR2004
         return "is too much at once: it holds what belongs to others"
+    if path.lower().endswith(_ABOVE_KEPT):
+        return "is too much at once: programs keep their credentials in it"
     if path.lower().endswith(".sock"):
         return "is a socket, by which something else is controlled"
     if kept := sorted(_KEPT.intersection(path.lower().split("/"))):

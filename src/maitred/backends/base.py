@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
+from maitred.config.settings import Supervision
 from maitred.model.offers import Offer
 from maitred.model.servers import EraChoice, Health, ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolCall
@@ -62,6 +63,32 @@ class Notice:
     uri: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How the connection to a server ended, and why.
+
+    `exit`: the server ended by itself, with a code or a signal of its own. `memory`: the kernel ended it for
+    want of memory. `killed`: somebody else ended it by a signal. `hang`: we ended it, since it did not answer
+    or was not ready in time. `protocol`: we ended it, since what it wrote was not MCP, or too much. `lost`:
+    the connection went otherwise.
+    """
+
+    kind: Literal["exit", "memory", "killed", "hang", "protocol", "lost"]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supervised:
+    """What supervision did about a server, and why, in words about it.
+
+    `restart`: it is started again after a fault. `recover`: it runs well, though it was refused for a while.
+    `suspend`: it is not started any more until somebody resumes it.
+    """
+
+    kind: Literal["restart", "recover", "suspend"]
+    why: str
+
+
 _E = TypeVar("_E", bound=BaseException)
 
 
@@ -110,6 +137,29 @@ class Connection(Protocol):
     @property
     def alive(self) -> bool:
         """Whether calls can still be sent; false from the moment the session is known to have ended."""
+        ...
+
+    @property
+    def heard_at(self) -> float:
+        """When the server last answered anything, by the clock that never goes back (`time.monotonic`)."""
+        ...
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when it has answered nothing though it was asked; `None` if no request is in flight."""
+        ...
+
+    async def ping(self, timeout_s: float) -> None:
+        """Ask whether the server is there, as cheaply as its era allows; an error is an answer, too.
+
+        Raises:
+            CallTimeoutError: It did not answer.
+            ServerError: It went away.
+        """
+        ...
+
+    def end(self, reason: str) -> None:
+        """Have the session end for a reason, which all requests in flight fail with, and `closed` returns."""
         ...
 
     async def list_tools(self) -> Listing:
@@ -190,6 +240,15 @@ class Backend(Protocol):
         """The process of the open session, if there is one on this machine."""
         ...
 
+    @property
+    def cage(self) -> str:
+        """What its processes run in: `jail`, `container`, or nothing (empty), or it runs elsewhere."""
+        ...
+
+    def ending(self, reason: str) -> Ending:
+        """How the last connection ended, for the reason that it gave; asked when its context was left."""
+        ...
+
 
 BackendFactory = Callable[[ServerSpec], Backend]
 
@@ -217,6 +276,10 @@ class Listener(Protocol):
         """The state of a backend, or whether it is refused, is another than it was."""
         ...
 
+    def supervised(self, server: str, event: Supervised) -> None:
+        """Supervision did something about a backend."""
+        ...
+
 
 class Connections(Protocol):
     """Lends the open connection of a server, starting the server if need be."""
@@ -233,8 +296,16 @@ class Connections(Protocol):
 class ServerPool(Connections, Protocol):
     """All backends of a gateway; `maitred.backends.pool` has the one that is used."""
 
-    async def configure(self, specs: Mapping[str, ServerSpec], eras: Mapping[str, EraChoice]) -> None:
-        """Hold exactly these servers; `eras` are those known from earlier sessions."""
+    async def configure(
+        self,
+        specs: Mapping[str, ServerSpec],
+        eras: Mapping[str, EraChoice],
+        supervision: Supervision | None = None,
+    ) -> None:
+        """Hold exactly these servers; `eras` are those known from earlier sessions.
+
+        `supervision` says how they are kept well from now on; without it, that stays as it was.
+        """
         ...
 
     def health(self) -> Mapping[str, Health]:
@@ -253,6 +324,6 @@ class ServerPool(Connections, Protocol):
         """Whether a connection to a server is open now."""
         ...
 
-    def forgive(self, server: str) -> None:
-        """Let the next start through at once, whatever failed before."""
+    def is_given_up(self, server: str) -> bool:
+        """Whether a server could be used, but for its failures is not started any more."""
         ...

@@ -24,6 +24,7 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         super().__init__(*args)
         self._ended = anyio.Event()
         self._reason = "the connection was closed"
+        self._told = ""
         self._refused: set[Any] = set()
         self._locked_out: dict[Any, str] = {}
         self._minted = 0
@@ -74,13 +75,19 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
                 self._ended.set()
                 raise ChannelClosedError(self._reason, unread=True) from error
             if error.code == CONNECTION_CLOSED and error.message.startswith(_TRANSPORT_SAYS):
-                raise ChannelClosedError(error.message) from error
+                raise ChannelClosedError(self._told or error.message) from error
             if error.code == REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
                 raise RequestTimedOutError(error.message) from error
             raise
         finally:
             self._refused.discard(request_id)
             self._locked_out.pop(request_id, None)
+
+    def close(self, reason: str) -> None:
+        """End the connection for a reason, which requests in flight fail with when its context is left."""
+        if self.alive:
+            self._reason = self._told = reason
+            self._ended.set()
 
     async def closed(self) -> str:
         """Wait for the end and return the reason."""

@@ -21,6 +21,7 @@ from maitred.backends.base import (
     ConnectError,
     Connection,
     ConnectOptions,
+    Ending,
     LoginNeededError,
     Resolve,
     find,
@@ -69,6 +70,7 @@ class HttpBackend:
     """Opens a session with a server at a URL; the references in its headers are resolved each time."""
 
     pid = None
+    cage = ""
 
     def __init__(
         self,
@@ -88,6 +90,10 @@ class HttpBackend:
     def last_output(self) -> Sequence[str]:
         """A remote server's output is not ours to see."""
         return ()
+
+    def ending(self, reason: str) -> Ending:
+        """Nothing more is known of it than the reason."""
+        return Ending(kind="lost", reason=reason)
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:

@@ -7,7 +7,7 @@ from typing import Any
 from mcp.client._memory import InMemoryTransport
 from mcp.server import Server
 
-from maitred.backends.base import Connection, ConnectOptions
+from maitred.backends.base import Connection, ConnectOptions, Ending
 from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.session import open_session
 from maitred.config.settings import Limits
@@ -18,6 +18,7 @@ class MemoryBackend:
     """Speaks with an SDK `Server` object over streams in memory."""
 
     pid = None
+    cage = ""
 
     def __init__(self, spec: ServerSpec, server: Server[Any], *, limits: Limits | None = None) -> None:
         self.spec = spec
@@ -27,6 +28,10 @@ class MemoryBackend:
     def last_output(self) -> Sequence[str]:
         """It writes to no stream of its own."""
         return ()
+
+    def ending(self, reason: str) -> Ending:
+        """Nothing more is known of it than the reason."""
+        return Ending(kind="lost", reason=reason)
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:

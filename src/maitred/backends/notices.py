@@ -17,13 +17,14 @@ from mcp.client.subscriptions import Subscription, SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
 
-from maitred.backends.base import Notice
+from maitred.backends.base import Notice, Progress
 from maitred.channel import RequestTimedOutError
 
 log = structlog.get_logger(__name__)
 
 _FIRST_DELAY_S = 1.0
 _MAX_DELAY_S = 60.0
+_NOTICES_S = 1.0
 
 ListKind = Literal["tools", "resources", "prompts"]
 
@@ -122,3 +123,29 @@ async def listening(session: ClientSession, uri: str, *, timeout_s: float) -> As
         if uri not in (stream.honored.resource_subscriptions or ()):
             raise MCPError(METHOD_NOT_FOUND, "it does not tell of changes of this resource")
         yield Listening(stream)
+
+
+class ProgressNotices:
+    """Passes on progress, and knows when all of it has been: the answer must not overtake it."""
+
+    def __init__(self, report: Progress) -> None:
+        self._report = report
+        self._under_way = 0
+        self._none = anyio.Event()
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        """Pass one notice on."""
+        self._under_way += 1
+        try:
+            await self._report(progress, total, message)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._none.set()
+
+    async def delivered(self) -> None:
+        """Wait until every notice that has come is passed on, for a second at most."""
+        with anyio.move_on_after(_NOTICES_S):
+            while self._under_way:
+                self._none = anyio.Event()
+                await self._none.wait()

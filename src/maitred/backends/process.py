@@ -1,32 +1,41 @@
 """A server's process: started in a group of its own, read without blocking, ended with all it started.
 
 It moves bytes and knows no protocol: lines of standard output go to a callback, standard error is kept as
-the last 200 lines. Ending is a ladder (close standard input, SIGTERM, SIGKILL) that takes the whole process
-group and the descendants that left it.
+the last 200 lines. One that writes more than it may is not read for a while, and waits. Ending is a ladder
+(close standard input, SIGTERM, SIGKILL) that takes the whole process group and the descendants that left it.
 """
 
 import asyncio
 import os
-import secrets
-import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import anyio
+import structlog
+from anyio import to_thread
 
 from maitred.backends import warden
-from maitred.backends.base import ConnectError
+from maitred.backends.base import ConnectError, Ending
+from maitred.backends.claims import Claim, Claims, Kind
+from maitred.backends.flow import Meter
+from maitred.backends.launch import Launch, find_program
+from maitred.backends.marks import NO_CATALOG, new_mark
+
+log = structlog.get_logger(__name__)
 
 _KEPT_LINES = 200
 _KEPT_CHARACTERS = 2_000
 _ASK_S = 1.0
 _TERMINATE_S = 1.0
 _REAP_S = 2.0
+_CODE_S = 0.3
+_WARDEN_S = 12.0
 _INHERITED = ("PATH", "HOME", "LANG", "LANGUAGE")
 
 
@@ -60,31 +69,47 @@ class Tail:
 
 
 class Warden:
-    """Our end of the pipe to `warden.py`, which ends the servers if this process is killed."""
+    """Our end of the pipe to `warden.py`, which ends the servers if this process is killed.
 
-    def __init__(self) -> None:
+    `catalog` is that of the gateway, as `marks.catalog_of` tells it. With its `path` it is claimed there that
+    this gateway lives, as soon as something is to be started; without, nobody ever finds what it leaves.
+    """
+
+    def __init__(self, catalog: str = NO_CATALOG, *, path: Path | None = None) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._watched: dict[int, str] = {}
-        self._mark = secrets.token_hex(8)
+        self._watched: dict[int | str, str] = {}
+        self._mark = new_mark(catalog)
+        self._path = path
+        self._claims: dict[Kind, Claim] = {}
 
     @property
     def environment(self) -> dict[str, str]:
         """What every server's environment carries, so that whatever it starts can be found and ended."""
         return {warden.MARK: self._mark}
 
+    @property
+    def mark(self) -> str:
+        """What tells this gateway from every other one, before it and beside it."""
+        return self._mark
+
     def start(self) -> None:
         """Start the warden, if it is not running; one that was killed is replaced and told everything."""
         if self._process is not None and self._process.poll() is None:
             return
-        self.close()
+        self._claim("processes")
+        self._end()
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(warden.__file__)), self._mark],
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             cwd="/",
+            env={name: text for name, text in os.environ.items() if name != warden.MARK},  # we may be marked
         )
+        if self._process.stdin is not None:
+            os.set_blocking(self._process.stdin.fileno(), False)
         for line in self._watched.values():
             self._tell(line)
 
@@ -98,34 +123,79 @@ class Warden:
         self._watched.pop(pid, None)
         self._tell(f"-{pid}\n")
 
-    def close(self) -> None:
-        """End the warden; whatever is still watched is ended with it."""
+    def hold(self, engine: str, container: str) -> None:
+        """Have a container removed if this process goes; `engine` is the Unix socket of what made it.
+
+        That is empty for an engine that is reached otherwise, with which the warden cannot speak.
+        """
+        self._claim("containers")
+        if engine:
+            self._watched[container] = f"@{engine} {container}\n"
+            self._tell(self._watched[container])
+
+    def let_go(self, container: str) -> None:
+        """A container has been removed."""
+        if self._watched.pop(container, None) is not None:
+            self._tell(f"!{container}\n")
+
+    def close(self, within_s: float = _WARDEN_S) -> None:
+        """End the warden; whatever is still watched is ended with it, and looked for by the next gateway.
+
+        A warden that is not done by then, which takes longer than any of its work, hangs, and is killed.
+        """
+        self._end(within_s)
+        for kind, claim in self._claims.items():
+            of_kind = int if kind == "processes" else str
+            claim.release(left=any(isinstance(one, of_kind) for one in self._watched))
+        self._claims.clear()
+
+    def _claim(self, kind: Kind) -> None:
+        if self._path is None or kind in self._claims:
+            return
+        try:
+            self._claims[kind] = Claims(self._path, kind).take(self._mark)
+        except OSError as error:
+            said = "if this gateway is killed, the next one will not find what it left"
+            log.warning(said, what=kind, reason=str(error))
+
+    def _end(self, within_s: float = _WARDEN_S) -> None:
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             with suppress(BrokenPipeError):
                 process.stdin.close()
-            process.wait()
+            try:
+                process.wait(within_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def _tell(self, line: str) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # it was killed; the next start replaces it
-                self._process.stdin.write(line.encode())
-                self._process.stdin.flush()
+        """Write to the warden without ever waiting; one that does not read, or is gone, is replaced later."""
+        if self._process is None or self._process.stdin is None:
+            return
+        told = os.fsencode(line)
+        with suppress(BrokenPipeError):
+            if self._process.stdin.write(told) != len(told):  # its pipe is full: it hangs
+                self._process.kill()
 
 
 class ChildProcess(asyncio.SubprocessProtocol):
     """One running server process.
 
     `on_stdout` gets the raw chunks of standard output; `on_end` is called once, with a reason, when standard
-    output has ended or the process has exited.
+    output has ended or the process has exited. `ending` is how it ended, if that was not of our doing.
     """
 
     def __init__(
-        self, *, on_stdout: Callable[[bytes], None], on_end: Callable[[str], None], tail: Tail
+        self, launch: Launch, *, on_stdout: Callable[[bytes], None], on_end: Callable[[str], None], tail: Tail
     ) -> None:
+        self._launch = launch
         self._on_stdout = on_stdout
         self._on_end: Callable[[str], None] | None = on_end
         self._tail = tail
+        self._meter = Meter(launch.rate, now=time.monotonic()) if launch.rate else None
+        self._silent = anyio.Event()
+        self.ending: Ending | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._exited = anyio.Event()
         self._writable = anyio.Event()
@@ -147,16 +217,22 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._on_stdout(data)
         else:
             self._tail.feed(data)
+        if self._meter is not None and (wait_s := self._meter.take(len(data), now=time.monotonic())) > 0:
+            self._read(on=False)
+            asyncio.get_running_loop().call_later(wait_s, self._read)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # asyncio's signature
         """Standard output ended: usually the process is about to exit, so wait a moment for its code."""
         if fd == 1:
-            asyncio.get_running_loop().call_later(0.3, self._end)
+            self._silent.set()
+            asyncio.get_running_loop().call_later(_CODE_S, self._end)
 
     def process_exited(self) -> None:
         """The process is gone; descendants may still hold its pipes."""
         self._exited.set()
         self._writable.set()
+        self._meter = None  # what it wrote last is in the pipe, and that is little
+        self._read()
         asyncio.get_running_loop().call_later(0.05, self._end)
 
     def pause_writing(self) -> None:
@@ -187,22 +263,23 @@ class ChildProcess(asyncio.SubprocessProtocol):
             if self._exited.is_set():
                 raise ConnectionResetError
 
-    def reason(self) -> str:
-        """Why the process is not there any more, with the last line it wrote to standard error."""
-        code = self._transport.get_returncode() if self._transport else None
-        if code is None:
-            what = "it closed its standard output"
-        elif code < 0:
-            what = f"it was ended by {_signal_name(-code)}"
-        else:
-            what = f"it exited with code {code}"
-        lines = [line.strip() for line in self._tail.lines() if line.strip()]
-        return f"{what}; its last words: {lines[-1][:300]}" if lines else what
-
     def _end(self) -> None:
+        """Tell why the process is not there any more, with the last line that it wrote to standard error."""
         on_end, self._on_end = self._on_end, None
-        if on_end is not None:
-            on_end(self.reason())
+        if on_end is None:
+            return
+        told = self._launch.ending(self._transport.get_returncode() if self._transport else None)
+        lines = [line.strip() for line in self._tail.lines() if line.strip()]
+        words = f"; its last words: {lines[-1][:300]}" if lines else ""
+        self.ending = Ending(kind=told.kind, reason=told.reason + words)
+        on_end(self.ending.reason)
+
+    def _read(self, *, on: bool = True) -> None:
+        """Go on reading what the process writes, or leave it in the pipes, so that it has to wait."""
+        for number in (1, 2):
+            pipe = self._transport.get_pipe_transport(number) if self._transport else None
+            if isinstance(pipe, asyncio.ReadTransport) and not pipe.is_closing():
+                (pipe.resume_reading if on else pipe.pause_reading)()
 
     async def stop(self) -> None:
         """End the process, its group and its descendants, however unwilling, and reap it. Bounded in time."""
@@ -210,16 +287,33 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if transport is None:
             return
         with anyio.CancelScope(shield=True):
-            strays = warden.descendants(self.pid)
+            await self._settle()
+            strays = await to_thread.run_sync(warden.descendants, self.pid)  # it reads all of /proc
             if (stdin := transport.get_pipe_transport(0)) is not None:
                 stdin.close()
             await self._wait(_ASK_S)
-            strays |= warden.descendants(self.pid)
-            if warden.signal_all(self.pid, strays, signal.SIGTERM):
+            strays |= await to_thread.run_sync(warden.descendants, self.pid)
+            if self._ask(strays):
                 await self._wait(_TERMINATE_S, strays)
                 warden.signal_all(self.pid, strays, signal.SIGKILL)
             await self._wait(_REAP_S)
             transport.close()
+
+    async def _settle(self) -> None:
+        """Let an end that was not of our doing be told; whatever comes from now on is ours."""
+        if self._silent.is_set():
+            await self._wait(_CODE_S)
+        if self._silent.is_set() or self._exited.is_set():
+            self._end()
+        self._on_end = None
+        self._meter = None
+        self._read()
+
+    def _ask(self, strays: dict[int, str]) -> bool:
+        """Send SIGTERM to all that is to end by itself; whether anything was there."""
+        if self._launch.wrapped:
+            return bool(warden.signal_each(strays, signal.SIGTERM)) | warden.signal_group(self.pid, 0)
+        return warden.signal_all(self.pid, strays, signal.SIGTERM)
 
     async def _wait(self, seconds: float, strays: Mapping[int, str] | None = None) -> None:
         """Wait until the process has exited and, if `strays` is given, its group is empty too."""
@@ -229,33 +323,25 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 await anyio.sleep(0.02)  # polled: the kernel tells nobody when a whole group is gone
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-async def start(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None, make: Callable[[], ChildProcess]
-) -> ChildProcess:
+async def start(launch: Launch, make: Callable[[], ChildProcess]) -> ChildProcess:
     """Start a program in a new session (and so in a process group of its own).
 
     Raises:
         ConnectError: The program is not there or may not be started.
     """
-    program = argv[0]
-    found = shutil.which(program, path=env.get("PATH", os.defpath))
-    if found is None and cwd is not None:
-        found = shutil.which(str(Path(cwd) / program)) if os.sep in program else None
-    if found is None:
-        where = "does not exist or is not executable" if os.sep in program else "is not on PATH"
-        raise ConnectError(f"its program {program!r} {where}; install it or correct `command`")
+    program, cwd = launch.argv[0], launch.cwd
+    found = find_program(program, launch.env.get("PATH", os.defpath), cwd)
     if cwd is not None and not await anyio.Path(cwd).is_dir():
         raise ConnectError(f"its working directory {cwd!r} does not exist; correct `cwd`")
     try:
         _, child = await asyncio.get_running_loop().subprocess_exec(
-            make, found, *argv[1:], env=dict(env), cwd=cwd, start_new_session=True
+            make,
+            found,
+            *launch.argv[1:],
+            env=dict(launch.env),
+            cwd=cwd,
+            start_new_session=True,
+            pass_fds=launch.files,
         )
     except (OSError, ValueError) as error:
         raise ConnectError(f"its program {program!r} cannot be started: {error}") from error

@@ -1,18 +1,18 @@
-"""The one place that touches the SDK's client session: negotiating the era, listing, relaying calls.
+"""The one place that touches the SDK's client session: listing, relaying calls, asking whether it answers.
 
 Calls are relayed as JSON, not as models: a result reaches the caller as the server wrote it, an oddity in it
-included, and a call costs no validation twice. Three private parts of the SDK are used, each pinned by
-`tests/backends/test_session.py`: `negotiate_auto`, the session's envelope stamp, and its dispatcher.
+included, and a call costs no validation twice. Two private parts of the SDK are used, each pinned by
+`tests/backends/test_session.py`: the session's envelope stamp, and its dispatcher.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 import anyio
 import anyio.abc
 import mcp_types as types
-from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 from mcp.shared.exceptions import MCPError
@@ -25,12 +25,12 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
 from maitred import __version__
-from maitred.backends.base import ConnectError, ConnectOptions, Listing, Offers, Progress, Subscription
+from maitred.backends.base import ConnectOptions, Listing, Offers, Progress, Subscription
 from maitred.backends.definitions import as_sent, clean, read_tools
-from maitred.backends.notices import asked, listening, notice_of, watch
+from maitred.backends.negotiation import negotiate
+from maitred.backends.notices import ProgressNotices, asked, listening, notice_of, watch
 from maitred.backends.offers import LISTS, Listed, read_offers
 from maitred.backends.offers import as_sent as offers_as_sent
 from maitred.channel import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
@@ -43,12 +43,11 @@ from maitred.errors import (
     ServerUnavailableError,
 )
 from maitred.model.offers import Offer
-from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
+from maitred.model.servers import ServerFacts, ServerSpec
 from maitred.model.tools import ToolCall
 
 _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
-_NOTICES_S = 1.0
 _LEAVE_S = 2.0
 _PULSE_S = 30.0
 _OUR_OWN_META = frozenset({"progressToken", PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY})
@@ -65,6 +64,10 @@ class Closing(Protocol):
 
     async def closed(self) -> str:
         """Wait for the end and return the reason."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """End it for a reason."""
         ...
 
 
@@ -97,6 +100,10 @@ class SessionConnection:
         self._session = session
         self._closing = closing
         self._limits = limits
+        self._in_flight = 0
+        self._silent_since: float | None = None
+        self._knows_ping = True
+        self.heard_at = time.monotonic()
         self.facts = _facts(session)
         self.title_as_sent = _title(session)
 
@@ -108,6 +115,31 @@ class SessionConnection:
     async def closed(self) -> str:
         """Wait until the session has ended on its own and return the reason."""
         return await self._closing.closed()
+
+    def end(self, reason: str) -> None:
+        """Have the session end; see `Connection`."""
+        self._closing.close(reason)
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when the server has answered nothing though it was asked; see `Connection`."""
+        return self._silent_since if self._in_flight else None
+
+    async def ping(self, timeout_s: float) -> None:
+        """Ask whether the server is there: by `ping`, which the stateless era does not have any more.
+
+        Some servers of the handshake era leave out the answer to what they do not know, which they must not:
+        after a ping without an answer they are asked for their tools.
+        """
+        method = "server/discover" if self._session.modern else "ping" if self._knows_ping else "tools/list"
+        opts: CallOptions = {"timeout": timeout_s, "cancel_on_abandon": False}
+        try:
+            await self._request(method, {}, opts, timeout_s)
+        except CallTimeoutError:
+            self._knows_ping = not self._knows_ping
+            raise
+        except (ProtocolError, ServerUnavailableError):
+            pass
 
     @property
     def instructions_as_sent(self) -> str:
@@ -238,7 +270,7 @@ class SessionConnection:
         opts: CallOptions = {"timeout": timeout_s}
         if progress is None:
             return await self._request("tools/call", params, opts, timeout_s=timeout_s)
-        notices = _Notices(progress)
+        notices = ProgressNotices(progress)
         opts["on_progress"] = notices.report
         result = await self._request("tools/call", params, opts, timeout_s=timeout_s)
         await notices.delivered()
@@ -247,16 +279,39 @@ class SessionConnection:
     async def _request(
         self, method: str, params: dict[str, Any], opts: CallOptions, timeout_s: float = 0.0
     ) -> dict[str, Any]:
+        self._in_flight += 1
         try:
-            return await self._session.request(method, params, CallOptions(**opts))
-        except MCPError as error:
-            if error.code != HEADER_MISMATCH or method != "tools/call":
-                raise self._translate(error, method, timeout_s) from error
+            return await self._answered(method, params, opts, timeout_s)
+        except anyio.get_cancelled_exc_class():  # nobody waits any more: that says nothing of the server
+            if self._in_flight == 1:
+                self._silent_since = None
+            raise
+        except ProtocolError as error:
+            if error.rpc_code != HEADER_MISMATCH or method != "tools/call":
+                raise
+        finally:
+            self._in_flight -= 1
         await self.list_tools()  # learns the headers that the server wants to see
+        return await self._answered(method, params, opts, timeout_s)
+
+    async def _answered(
+        self, method: str, params: dict[str, Any], opts: CallOptions, timeout_s: float
+    ) -> dict[str, Any]:
+        if self._silent_since is None:
+            self._silent_since = time.monotonic()
         try:
-            return await self._session.request(method, params, CallOptions(**opts))
+            answer = await self._session.request(method, params, CallOptions(**opts))
         except MCPError as error:
-            raise self._translate(error, method, timeout_s) from error
+            told = self._translate(error, method, timeout_s)
+            if isinstance(told, ProtocolError | ServerUnavailableError):
+                self._heard()
+            raise told from error
+        self._heard()
+        return answer
+
+    def _heard(self) -> None:
+        self.heard_at = time.monotonic()
+        self._silent_since = self.heard_at if self._in_flight > 1 else None
 
     def _translate(self, error: MCPError, method: str, timeout_s: float) -> ServerError:
         name = self._spec.name
@@ -285,52 +340,11 @@ async def open_session(
 
     session = _Session(dispatcher=dispatcher, client_info=_CLIENT_INFO, message_handler=on_message)
     async with session, anyio.create_task_group() as tasks:
-        await _negotiate(session, options.era)
+        await negotiate(session, options.era)
         if session.modern and (lists := asked(session.server_capabilities)):
             tasks.start_soon(watch, spec.name, session, lists, options.on_notice)
         yield SessionConnection(spec, session, closing, limits)
         tasks.cancel_scope.cancel()
-
-
-async def _negotiate(session: _Session, era: EraChoice) -> None:
-    """Speak the era that is known; when it is refused, or none is known, find out."""
-    known: Mapping[str, Callable[[], Awaitable[Any]]] = {
-        "handshake": session.initialize,
-        "stateless": session.discover,
-    }
-    try:
-        if era in known and await _speaks(known[era]):
-            return
-        await negotiate_auto(session)
-    except MCPError as error:
-        raise ConnectError(_explain(error)) from error
-    except (ValidationError, RuntimeError) as error:
-        first = str(error).splitlines()[0]
-        raise ConnectError(f"its answer to the handshake is not valid MCP ({first})") from error
-
-
-async def _speaks(negotiate: Callable[[], Awaitable[Any]]) -> bool:
-    """Negotiate the era that a server spoke last time; a slow one has as long as it may take to start."""
-    while True:
-        try:
-            await negotiate()
-        except MCPError as error:
-            if isinstance(error, ChannelClosedError):
-                raise
-            if not isinstance(error, RequestTimedOutError):
-                return False
-        except ValidationError:
-            return False
-        else:
-            return True
-
-
-def _explain(error: MCPError) -> str:
-    if isinstance(error, ChannelClosedError):
-        return clean(error.message)
-    if isinstance(error, RequestTimedOutError):
-        return "it did not answer the handshake in time"
-    return f"it refused the handshake with error {error.code}: {clean(error.message)}"
 
 
 def _facts(session: _Session) -> ServerFacts:
@@ -370,28 +384,3 @@ class _Held:
                 return error.reason
             except ServerError:
                 continue  # it is there, but slow, or does not know pings
-
-
-class _Notices:
-    """Passes on progress, and knows when all of it has been: the answer must not overtake it."""
-
-    def __init__(self, report: Progress) -> None:
-        self._report = report
-        self._under_way = 0
-        self._none = anyio.Event()
-
-    async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        self._under_way += 1
-        try:
-            await self._report(progress, total, message)
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._none.set()
-
-    async def delivered(self) -> None:
-        """Wait until every notice that has come is passed on, for a second at most."""
-        with anyio.move_on_after(_NOTICES_S):
-            while self._under_way:
-                self._none = anyio.Event()
-                await self._none.wait()

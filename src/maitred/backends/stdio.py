@@ -1,9 +1,11 @@
 """A server that is a child process and speaks over its standard streams."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
-from maitred.backends.base import ConnectError, Connection, ConnectOptions, Resolve
+from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
+from maitred.backends.cages.jail import Jail
+from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Tail, Warden, environment, start
 from maitred.backends.session import open_session
 from maitred.channel import LineChannel
@@ -13,51 +15,78 @@ from maitred.model.servers import ServerSpec
 
 
 class StdioBackend:
-    """Starts the configured program for each session and ends it with all it started."""
+    """Starts the program for each session, in a `jail` if there is one, and ends it with all it started."""
 
-    def __init__(self, spec: ServerSpec, *, resolve: Resolve, limits: Limits, warden: Warden) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        *,
+        resolve: Resolve,
+        limits: Limits,
+        warden: Warden,
+        jail: Jail | None = None,
+    ) -> None:
         self.spec = spec
+        self.cage = "jail" if jail is not None else ""
         self._resolve = resolve
         self._limits = limits
         self._warden = warden
+        self._jail = jail
         self._tail = Tail()
         self._child: ChildProcess | None = None
+        self._ending: Ending | None = None
+        self._misspoke = False
 
     @property
     def pid(self) -> int | None:
-        """The running process."""
+        """The running process; of one in a jail, the one that waits for it outside."""
         return self._child.pid if self._child else None
 
     def last_output(self) -> Sequence[str]:
         """The last lines of standard error, of the running process or of the one before."""
         return self._tail.lines()
 
+    def ending(self, reason: str) -> Ending:
+        """How the process ended, if it did so before the session; if only that did, it was no MCP."""
+        return self._ending or Ending(kind="protocol" if self._misspoke else "lost", reason=reason)
+
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
         """Start the program and open a session with it."""
+        self._ending, self._tail, self._misspoke = None, Tail(), False
         self._warden.start()
-        child = await self._start()
-        try:
-            self._child = child
-            self._warden.watch(child.pid)
-            async with open_session(
-                self.spec, self._channel, self._channel, options, self._limits
-            ) as session:
-                yield session
-        finally:
-            await child.stop()
-            self._warden.forget(child.pid)
-            self._child = None
+        launch = self._launch()
+        async with AsyncExitStack() as stack:
+            if self._jail is not None:
+                launch = await stack.enter_async_context(self._jail.cell(self.spec, launch))
+            child = await self._start(launch)
+            try:
+                self._child, self._misspoke = child, True
+                self._warden.watch(child.pid)
+                async with open_session(
+                    self.spec, self._channel, self._channel, options, self._limits
+                ) as session:
+                    yield session
+                    self._misspoke = not self._channel.alive
+            finally:
+                await child.stop()
+                self._warden.forget(child.pid)
+                self._child, self._ending = None, child.ending
 
-    async def _start(self) -> ChildProcess:
-        spec, self._tail = self.spec, Tail()
+    def _launch(self) -> Launch:
+        """What is configured, without references; in a jail only what is granted counts."""
+        spec = self.spec
         try:
             argv = [self._resolve(part) for part in (spec.command, *spec.args)]
-            env = environment({key: self._resolve(value) for key, value in spec.env.items()})
-            env |= self._warden.environment
+            granted = {key: self._resolve(value) for key, value in spec.env.items()}
             cwd = self._resolve(spec.cwd) or None
         except UnresolvedReferenceError as error:
             raise ConnectError(f"its configuration refers to something missing: {error}") from error
+        if self._jail is not None:
+            return Launch(argv=argv, env=granted, cwd=cwd)
+        return Launch(argv=argv, env=environment(granted) | self._warden.environment, cwd=cwd)
+
+    async def _start(self, launch: Launch) -> ChildProcess:
         child: ChildProcess | None = None
 
         async def write(data: bytes) -> None:
@@ -67,9 +96,7 @@ class StdioBackend:
 
         self._channel = channel = LineChannel(write, max_message_bytes=self._limits.max_message_bytes)
         child = await start(
-            argv,
-            env=env,
-            cwd=cwd,
-            make=lambda: ChildProcess(on_stdout=channel.feed, on_end=channel.close, tail=self._tail),
+            launch,
+            lambda: ChildProcess(launch, on_stdout=channel.feed, on_end=channel.close, tail=self._tail),
         )
         return child

@@ -4,12 +4,14 @@ A program of its own, started as `python -I -S warden.py MARK` with a pipe on it
 end only the gateway holds. Lines `+PID START` and `-PID` say which process groups live. When the pipe ends,
 the gateway is gone, for whatever reason: the warden ends every group still listed, with their descendants
 and everything else whose environment carries the mark, which all that a server starts inherits; then it
-exits. It imports nothing of maitred, so it starts in milliseconds and stays small.
+exits. Lines `@SOCKET NAME` and `!NAME` say the same of containers: the engine that listens on the Unix
+socket is told to remove them. It imports nothing of maitred, so it starts in milliseconds and stays small.
 
 What it cannot reach: a process that cleared its environment, made a session of its own and lost its parent.
 On systems without /proc only the groups are ended.
 """
 
+import _socket  # what `socket` adds takes longer to load than all the rest
 import os
 import signal
 import sys
@@ -19,6 +21,8 @@ MARK = "MAITRED_GATEWAY"
 """The environment variable by which what a gateway's servers started is known, wherever it has gone."""
 
 _GRACE_S = 1.0
+_REMOVE_S = 5.0
+_LATE_S = 3.0
 
 
 def parents() -> dict[int, tuple[int, str]]:
@@ -49,6 +53,20 @@ def start_time(pid: int) -> str:
     """When a process started, in the kernel's own count; empty if it is gone or the system does not say."""
     stat = _stat(pid)
     return stat[1] if stat else ""
+
+
+def is_gone(mark: str) -> bool:
+    """Whether the gateway of a mark, `CATALOG-PID-START-RANDOM`, does not run any more on this machine."""
+    try:
+        _, pid, started, _ = mark.split("-")
+        if started:
+            return start_time(int(pid)) != started
+        os.kill(int(pid), 0)  # this system does not say when processes started
+    except (ValueError, ProcessLookupError):
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 def descendants(root: int) -> dict[int, str]:
@@ -108,6 +126,48 @@ def signal_each(processes: dict[int, str], number: int) -> dict[int, str]:
     return reached
 
 
+def ask_to_remove(containers: dict[str, str]) -> dict[str, _socket.socket]:
+    """Ask the engines to remove containers, by name and the engine's socket; each will answer when it has."""
+    asked = {}
+    for name, path in containers.items():
+        engine = asked[name] = _socket.socket(_socket.AF_UNIX)
+        engine.settimeout(_REMOVE_S)
+        try:
+            engine.connect(path)
+            request = f"DELETE /containers/{name}?force=true&v=true HTTP/1.1"
+            engine.sendall(f"{request}\r\nHost: engine\r\nConnection: close\r\n\r\n".encode())
+        except OSError:  # no engine, so nothing to wait for: it is removed by the next gateway
+            engine.close()
+            del asked[name]
+    return asked
+
+
+def not_removed(asked: dict[str, _socket.socket]) -> set[str]:
+    """Wait until each engine has answered, and return the names of what it did not know or could not remove.
+
+    Podman cannot, for a moment, when the container is just ending by itself.
+    """
+    refused = set()
+    for name, engine in asked.items():
+        try:
+            if not engine.recv(64).partition(b" ")[2].startswith(b"2"):
+                refused.add(name)
+        except OSError:
+            pass
+        engine.close()
+    return refused
+
+
+def _see_to(containers: dict[str, str], asked: dict[str, _socket.socket]) -> None:
+    """See containers removed; one that an engine was about to make when the gateway went comes later."""
+    deadline = time.monotonic() + _LATE_S
+    while left := not_removed(asked):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.2)
+        asked = ask_to_remove({name: containers[name] for name in left})
+
+
 def _end_all(groups: dict[int, str], mark: str) -> None:
     left = []
     strays = marked(mark)
@@ -132,14 +192,23 @@ def main() -> None:
     """Follow the gateway until its pipe ends, then end what it left."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes last, whoever ends the others
     groups: dict[int, str] = {}
+    containers: dict[str, str] = {}
     with open(0, "rb", buffering=0) as pipe:
         for line in pipe:
-            pid, _, started = line[1:].decode().strip().partition(" ")
-            if line.startswith(b"+"):
+            what, rest = line[:1], line[1:].decode("utf-8", "surrogateescape").strip()
+            if what == b"+":
+                pid, _, started = rest.partition(" ")
                 groups[int(pid)] = started
+            elif what == b"@":
+                path, _, name = rest.rpartition(" ")
+                containers[name] = path
+            elif what == b"!":
+                containers.pop(rest, None)
             else:
-                groups.pop(int(pid), None)
+                groups.pop(int(rest), None)
+    asked = ask_to_remove(containers)
     _end_all(groups, sys.argv[1])
+    _see_to(containers, asked)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from maitred.catalog.mending import Mender, remending, with_mendings
 from maitred.catalog.placing import Placer, replacement, with_placements
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sync import CountTokens, Discovery, failure, plan, removal
-from maitred.errors import MaitredError, StoreError
+from maitred.errors import MaitredError, ServerUnavailableError, StoreError
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolKey
 
@@ -243,7 +243,7 @@ class Keeper:
                 withheld = await self._admitter.admit(spec, published)
                 change = await self._catalog.change(planned)
         except MaitredError as error:
-            return await self._failed(spec, str(error))
+            return await self._failed(spec, error)
         changed = len([tool for tool in change.tools if tool.server == server])
         if changed or change.removed_tools:
             self.on_synced(server)
@@ -307,7 +307,9 @@ class Keeper:
         finally:
             self._busy.discard(spec.name)
 
-    async def _failed(self, spec: ServerSpec, reason: str) -> Report:
+    async def _failed(self, spec: ServerSpec, error: MaitredError) -> Report:
+        # what else such an error says is for whoever calls, and for that moment
+        reason = error.reason if isinstance(error, ServerUnavailableError) else str(error)
         log.info("discovery failed", server=spec.name, reason=reason)
 
         async def record(snapshot: Snapshot) -> Change:
@@ -315,8 +317,8 @@ class Keeper:
 
         try:
             await self._catalog.change(record)
-        except StoreError as error:
-            log.warning("the failure cannot be recorded", server=spec.name, reason=error.reason)
+        except StoreError as fault:
+            log.warning("the failure cannot be recorded", server=spec.name, reason=fault.reason)
         return Report(server=spec.name, error=reason)
 
     async def _arrange(self, placer: Placer, mender: Mender, done: anyio.Event) -> None:

@@ -19,6 +19,7 @@ from maitred.config.auth import AuthEntry, auth_faults, auth_of_client
 from maitred.config.document import Document, Keys, read_document, read_text
 from maitred.config.http import http_faults
 from maitred.config.mediation import mediation_faults
+from maitred.config.places import state_folder
 from maitred.config.saved import saved_spec
 from maitred.config.settings import (
     SAVED,
@@ -37,7 +38,7 @@ from maitred.config.tags import check_tags
 from maitred.config.vocabulary import check_categories, merged
 from maitred.errors import ConfigError
 from maitred.model.categories import Category, ToolChoice
-from maitred.model.servers import EraChoice, ServerSpec, Timeouts, Transport
+from maitred.model.servers import EraChoice, ServerSpec, StartChoice, Timeouts, Transport
 from maitred.model.tools import ToolKey, content_hash
 
 _TRANSPORTS: Mapping[str, Transport] = {
@@ -71,6 +72,7 @@ class ServerEntry:
     era: EraChoice = "auto"
     enabled: bool = True
     disabled: bool = False
+    start: StartChoice = "on_demand"
     start_timeout_s: Seconds | None = None
     list_timeout_s: Seconds | None = None
     call_timeout_s: Seconds | None = None
@@ -102,26 +104,14 @@ _PLAIN: Mapping[str, str] = {
 }
 
 
-def default_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the configuration is looked for when no `--config` is given.
-
-    Never the working directory: a file found there could start any program.
-    """
-    if chosen := environ.get("MAITRED_CONFIG"):
-        return Path(chosen).expanduser()
-    home = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(home) / "maitred" / "maitred.yaml"
-
-
 def catalog_path(settings: Settings, environ: Mapping[str, str] = os.environ) -> Path:
     """The catalog's file: as configured, else one for each configuration file, in the user's state folder."""
     if settings.catalog.path:
         return settings.source.parent / Path(settings.catalog.path).expanduser()
-    home = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     source = settings.source.absolute()
     name = "-".join(part for part in source.with_suffix("").parts[-2:] if part != os.sep)
     digest = content_hash(str(source).encode())[:8]
-    return Path(home) / "maitred" / f"{name}-{digest}.db"
+    return state_folder(environ) / f"{name}-{digest}.db"
 
 
 def load(path: Path) -> Settings:
@@ -365,6 +355,7 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         auth=entry.auth.to_model() if entry.auth else None,
         era=entry.era,
         enabled=entry.enabled and not entry.disabled,
+        start=entry.start,
         cache_s=entry.cache_s,
         result_tools=entry.result_tools,
         visibility=entry.visibility,

@@ -189,6 +189,47 @@ class Admission:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Isolation:
+    """In what servers run that came by a manifest.
+
+    `jail` is for programs: `auto` and `bwrap` start none without bubblewrap, `none` starts them as they are.
+    `engine` is the address of Docker or Podman, found by itself if it is empty; `pull` says when images are
+    fetched, and `scan` what known faults in an image lead to where Trivy is installed. `disk` is how many
+    bytes a server may write into its own temporary files, which are kept in memory.
+    """
+
+    jail: Literal["auto", "bwrap", "none"] = "auto"
+    engine: str = ""
+    pull: Literal["missing", "never", "always"] = "missing"
+    scan: Literal["off", "warn", "block"] = "off"
+    disk: Annotated[int, Ge(1_048_576)] = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supervision:
+    """How servers are kept well; times in seconds.
+
+    A server that runs is asked every `check_every_s` whether it answers; one that fails to do so `failures`
+    times in a row, each time within `check_timeout_s`, is started again. One that had to be started again
+    `restarts` times within `window_s` is suspended until somebody resumes it; 0 restarts is no limit.
+    """
+
+    check_every_s: Annotated[float, Ge(0)] = 30.0
+    check_timeout_s: Seconds = 10.0
+    failures: Annotated[int, Ge(1)] = 3
+    restarts: Annotated[int, Ge(0)] = 5
+    window_s: Seconds = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """The gateway in the background that clients on stdio share; `idle_timeout` in seconds."""
+
+    enabled: bool = True
+    idle_timeout: Seconds = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Audit:
     """What is written down of who did what. Lines older than `keep_days` are dropped; 0 keeps them for ever.
 
@@ -301,6 +342,9 @@ class Settings:
     visibility: Visibility = field(default_factory=Visibility)
     admission: Admission = field(default_factory=Admission)
     audit: Audit = field(default_factory=Audit)
+    isolation: Isolation = field(default_factory=Isolation)
+    supervision: Supervision = field(default_factory=Supervision)
+    daemon: Daemon = field(default_factory=Daemon)
     categories: Mapping[str, Category] = field(default_factory=dict)
     tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)
     chains: Mapping[str, SavedEntry] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maitred.disclosure.budget import pack
-from maitred.model.servers import Health, ServerFacts, ServerSpec
+from maitred.model.servers import Health, ServerFacts, ServerSpec, State
 from maitred.model.tools import Band, Tool
 
 SEARCH_TOKENS = 1_500
@@ -119,6 +119,17 @@ class ServerStatus:
         """Its name in the configuration."""
         return self.spec.name
 
+    @property
+    def unwell(self) -> str:
+        """Why it cannot be used now; empty if it can, or could be as far as is known: it need not run.
+
+        One that failed and is started for the next call is well; one that should run always is not.
+        """
+        failed = self.health.state is State.FAILED and self.spec.start == "always"
+        if self.withheld or failed or self.health.retry_in_s is not None:
+            return self.withheld or self.health.error
+        return "" if self.facts.era else self.error  # it never let itself be listed
+
     def to_json(self) -> dict[str, Any]:
         """What a program may want to know; no value of the environment or of a header is in it."""
         return {
@@ -131,6 +142,12 @@ class ServerStatus:
             "protocol_version": self.facts.protocol_version,
             "version": self.facts.version,
             "state": self.health.state.value,
+            "since": self.health.since,
+            "desired": self.spec.start,
+            "cage": self.health.cage,
+            "restarts": self.health.restarts,
+            "ended": self.health.ended,
+            "last_error": self.health.last_error,
             "synced_at": self.synced_at,
             "error": self.error or self.health.error,
             "notes": list(self.notes),

@@ -61,13 +61,14 @@ def built_in(
     """The facts that are always there, as they are now; texts too long for a fact are cut.
 
     `client` is the name that the client gave itself (a claim, no proof), `state` what the server's backend is
-    doing; it counts as healthy unless it failed. `now` is in the time zone that the operator lives by.
+    doing; it counts as healthy unless it failed or is suspended. `now` is in the time zone that the operator
+    lives by.
     """
     return {
         "client": client[:MAX_TEXT],
         "era": era,
         "roles": tuple(sorted(role[:MAX_TEXT] for role in roles)[:MAX_ITEMS]),
-        "server.healthy": state is not State.FAILED,
+        "server.healthy": state not in (State.FAILED, State.SUSPENDED),
         "server.state": state.value,
         "time.hour": now.hour,
         "time.weekday": now.isoweekday(),

@@ -55,11 +55,20 @@ class Labelled:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """A tool, or the instructions, of a recorded server; `sampled` ones count as honest definitions."""
+    """A tool, or the instructions, of a recorded server; `sampled` ones count as honest definitions.
+
+    `fresh` ones are in the unseen half whatever the name of their server, since nothing was made by them.
+    """
 
     server: str
     definition: Object
     sampled: bool = False
+    fresh: bool = False
+
+    @property
+    def unseen(self) -> bool:
+        """In which half it is."""
+        return self.fresh or is_unseen(self.server)
 
     @property
     def name(self) -> str:
@@ -230,8 +239,10 @@ def _labelled(entry: Object) -> Labelled:
     )
 
 
-def read_recorded(path: Path) -> list[Recorded]:
+def read_recorded(path: Path, *, fresh: bool = False) -> list[Recorded]:
     """What recorded servers say: one JSON object a line with `server`, `tools` and perhaps `instructions`.
+
+    `fresh` puts all of them in the unseen half.
 
     Raises:
         ConfigError: The file cannot be read, or a line is no such object.
@@ -239,7 +250,7 @@ def read_recorded(path: Path) -> list[Recorded]:
     try:
         with path.open(encoding="utf-8") as file:
             servers = [json.loads(line) for line in file]
-        said = [recorded for server in servers for recorded in _said(server)]
+        said = [recorded for server in servers for recorded in _said(server, fresh=fresh)]
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -247,15 +258,16 @@ def read_recorded(path: Path) -> list[Recorded]:
     return said
 
 
-def _said(server: Object) -> list[Recorded]:
+def _said(server: Object, *, fresh: bool) -> list[Recorded]:
     name, tools = server["server"], server["tools"]
     places = sorted((_place(name, tool), number) for number, tool in enumerate(tools))
     sampled = {number for _, number in places[:OF_A_SERVER]}
     found = [
-        Recorded(server=name, definition=tool, sampled=number in sampled) for number, tool in enumerate(tools)
+        Recorded(server=name, definition=tool, sampled=number in sampled, fresh=fresh)
+        for number, tool in enumerate(tools)
     ]
     if text := server.get("instructions"):
-        found.append(Recorded(server=name, definition={"instructions": text}, sampled=True))
+        found.append(Recorded(server=name, definition={"instructions": text}, sampled=True, fresh=fresh))
     return found
 
 
@@ -270,7 +282,7 @@ def evaluate(development: Corpus, unseen: Corpus, recorded: Sequence[Recorded] =
         names.setdefault(one.server, []).append(one.name)
     scan = PoisonScan(names)
     found = [(one, _levels(scan, one.server, one.definition)) for one in recorded]
-    seen, others = ([pair for pair in found if is_unseen(pair[0].server) is half] for half in (False, True))
+    seen, others = ([pair for pair in found if pair[0].unseen is half] for half in (False, True))
     return PoisonResult(
         development=_half(development, seen, named=True), unseen=_half(unseen, others, named=False)
     )

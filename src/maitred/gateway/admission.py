@@ -26,6 +26,7 @@ from maitred.gateway.cases import Case, Registered, awaits_decision, digest_of
 from maitred.gateway.context import Context
 from maitred.gateway.gatekeeper import CONFIGURATION, Gatekeeper, event, listed_as, now, taken
 from maitred.gateway.registered import Registered as RegisteredServers
+from maitred.model.access import Grant
 from maitred.model.approvals import Binding, Event, EventKind, Registration
 from maitred.model.principals import Viewer
 from maitred.model.servers import ServerRecord, ServerSpec
@@ -43,6 +44,9 @@ VERDICTS: Final[Mapping[Verdict, EventKind]] = {
     "resume": "resumed",
     "withdraw": "withdrawn",
 }
+SUPERVISOR: Final = "supervisor"
+"""Who suspends servers that had to be started again too often."""
+_SUPERVISOR: Final = Viewer(grant=Grant(principal=SUPERVISOR, role="operator"))
 _POLL_S: Final = 2.0
 _UNKNOWN: Final = -1
 _NAMES: Final = "schema"
@@ -285,6 +289,19 @@ class Admission:
             if await self._append(server, verdict, seen, who=viewer.principal, why=why):
                 await self._settle(viewer, verdict, server, detail=why)
         return before or await self.case(server)
+
+    async def suspend(self, server: str, why: str) -> None:
+        """Suspend a server that supervision gave up, if it is used still.
+
+        Raises:
+            AdmissionError: Its log was altered.
+            StoreError: It cannot be written down.
+        """
+        spec = self._context.settings.servers.get(server)
+        if spec is not None and spec.usable:
+            with anyio.CancelScope(shield=True):
+                if await self._gatekeeper.suspend(spec, who=SUPERVISOR, why=why):
+                    await self._settle(_SUPERVISOR, "suspend", server, detail=why)
 
     async def _append(self, server: str, verdict: Verdict, seen: str, *, who: str, why: str) -> bool:
         """Write a decision down; false where it changes nothing."""

@@ -70,7 +70,7 @@ class Configuring:
         self._parts.auditing.use(settings.audit)
         self._visibility.use(tables)
         may_run = {name: spec for name, spec in settings.servers.items() if not spec.withheld}
-        await self._parts.pool.configure(may_run, self._eras(settings))
+        await self._parts.pool.configure(may_run, self._eras(settings), settings.supervision)
         withheld = _withheld(self._context.snapshot)
         await self.admission.catch_up()
         await self._parts.keeper.configure(settings.servers, placer, mender)

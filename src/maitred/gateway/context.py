@@ -17,7 +17,7 @@ from maitred.disclosure.budget import within
 from maitred.errors import ServerUnavailableError
 from maitred.gateway.saved import why_not_saved
 from maitred.model.categories import Category
-from maitred.model.servers import Health, ServerRecord, ServerSpec
+from maitred.model.servers import Health, ServerRecord, ServerSpec, State
 from maitred.model.tools import Tool
 
 HIDDEN: Final = "is hidden by an override of the operator"
@@ -82,9 +82,11 @@ class Context:
     def _status(self, spec: ServerSpec, health: Health, snapshot: Snapshot) -> ServerStatus:
         record = snapshot.servers.get(spec.name) or ServerRecord(name=spec.name, fingerprint="")
         tools = [tool for tool in snapshot.by_server.get(spec.name, ()) if not is_hidden(tool)]
+        if spec.withheld and not spec.suspended:
+            health = Health()  # what is known may be of another one that had its name
         return ServerStatus(
             spec=spec,
-            health=health,
+            health=replace(health, state=State.SUSPENDED) if spec.suspended else health,
             facts=record.facts,
             tools=len(tools),
             cost_tokens=sum(tool.cost_tokens for tool in tools),
@@ -201,6 +203,8 @@ def _why_withheld(spec: ServerSpec, health: Health) -> str:
         return spec.withheld
     if not spec.enabled:
         return "disabled in the configuration"
+    if health.state is State.SUSPENDED:
+        return f"suspended: {health.error}"[:_REASON]
     if health.retry_in_s is not None:
         again = f"tried again in {health.retry_in_s:.0f} s"
         return f"failed {health.failures} times, {again}: {health.error}"[:_REASON]

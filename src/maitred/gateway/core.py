@@ -30,6 +30,7 @@ from maitred.gateway.menu import Detail
 from maitred.gateway.offers import Offers
 from maitred.gateway.parts import Parts
 from maitred.gateway.result_tools import ResultTools
+from maitred.gateway.supervising import Supervising
 from maitred.gateway.use_cases import UseCaseWriting
 from maitred.gateway.visibility import Visibility
 from maitred.model.offers import Offer, OfferKind
@@ -46,7 +47,7 @@ class Gateway:
     `ledger` writes down what principals are given; `figures` tells how tools were used, and computes tiers;
     `use_cases` has a language model write some; `chains` runs programs that call tools; `visibility` knows
     which tools make sense now; `expansion` what lists show; `mediation` makes tools better; `admission` lets
-    servers in.
+    servers in; `supervising` writes down what became of them.
     """
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
@@ -82,11 +83,13 @@ class Gateway:
         self.use_cases = UseCaseWriting(self._context, parts.open_writer)
         self._configuring = Configuring(self._context, parts, self.visibility, self.auditing)
         self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
+        self.supervising = Supervising(self._context, self.admission, self.auditing)
         self._calls.watchers.append(lambda server, *_: self.mediation.needed([server]))
         self.visibility.changed = changed
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
         parts.events.on_started = self.visibility.restarted
         parts.events.on_health = self.visibility.health_changed
+        parts.events.supervised = self.supervising.heard
 
     def _make_chains(self) -> Chains:
         parts = self._parts
@@ -157,7 +160,7 @@ class Gateway:
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines that a server wrote to its standard error."""
         spec = self.settings.servers.get(server)
-        return () if spec and spec.withheld else self._parts.pool.last_output(server)
+        return () if spec and spec.withheld and not spec.suspended else self._parts.pool.last_output(server)
 
     async def sync(self, names: Sequence[str] = ()) -> list[Report]:
         """List the tools of servers (all enabled ones by default) and bring the catalog in step."""

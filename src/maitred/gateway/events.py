@@ -2,13 +2,14 @@
 
 `Events` is the pool's listener. Surfaces hear that lists may have changed, that single resources may have,
 and that other tools may make sense now. They must not block. `on_started` hears of every new connection,
-and `on_health` of every change of state before surfaces do.
+`on_health` of every change of state before surfaces do, and `supervised` of what supervision did.
 """
 
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
+from maitred.backends.base import Supervised
 from maitred.catalog.keeper import Keeper
 from maitred.catalog.names import resource_uri
 
@@ -35,6 +36,7 @@ class Events:
         self._on_resource: list[Callable[[str], None]] = []
         self.on_started: Callable[[str], None] = lambda _: None
         self.on_health: Callable[[str], None] = lambda _: None
+        self.supervised: Callable[[str, Supervised], None] = lambda _, __: None
         keeper.on_settled = self.lists_changed
 
     def listen(

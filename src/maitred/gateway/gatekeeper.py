@@ -146,6 +146,21 @@ class Gatekeeper:
 
     # --- when somebody decided ----------------------------------------------------------------------------
 
+    async def suspend(self, spec: ServerSpec, *, who: str, why: str) -> bool:
+        """Write down that a server is not to run until somebody resumes it; false where that is so already.
+
+        The log of a server of the configuration begins here if it was never listed.
+        """
+        while True:
+            events, state = await self.standing(spec.name)
+            state, made = _opened(state, spec)
+            _, suspended = taken(state, [event("suspended", who=who, why=why)])
+            if not suspended:
+                return False
+            last = events[-1] if events else None
+            if await self.registry.append(spec.name, [*made, *suspended], after=len(events), last=last):
+                return True
+
     async def rejudge(self, server: str, *, registered: bool) -> None:
         """Judge anew what is known of a server, and have the catalog withhold what follows.
 
@@ -240,18 +255,24 @@ def taken(state: Approval | None, events: Sequence[Event]) -> tuple[Approval | N
     return state, done
 
 
+def _opened(state: Approval | None, spec: ServerSpec) -> tuple[Approval | None, list[Event]]:
+    """What has to be written down first of a server of the configuration: that it stands there."""
+    if spec.registered:
+        return state, []
+    source = Binding(manifest=spec.fingerprint)
+    fresh = state is None or state.withdrawn
+    kind: EventKind = "registered" if fresh else "manifest_changed"
+    state, made = taken(state, [event(kind, source, who=CONFIGURATION)])
+    if state is not None:
+        approved = event("auto_approved", state.seen, who=CONFIGURATION)
+        state, more = taken(state, [approved])
+        made += more
+    return state, made
+
+
 def _fresh(state: Approval | None, spec: ServerSpec, digest: str) -> list[Event]:
     """What has to be written down before a server's definition can be judged."""
-    made: list[Event] = []
-    if not spec.registered:
-        source = Binding(manifest=spec.fingerprint)
-        fresh = state is None or state.withdrawn
-        kind: EventKind = "registered" if fresh else "manifest_changed"
-        state, made = taken(state, [event(kind, source, who=CONFIGURATION)])
-        if state is not None:
-            approved = event("auto_approved", state.seen, who=CONFIGURATION)
-            state, more = taken(state, [approved])
-            made += more
+    state, made = _opened(state, spec)
     _, more = taken(state, [event("definition_changed", Binding(definition=digest), who=spec.name)])
     return made + more
 

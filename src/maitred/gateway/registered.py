@@ -22,8 +22,8 @@ from maitred.model.tools import ToolKey
 log = structlog.get_logger(__name__)
 
 PENDING: Final = "waits for a person's approval: `maitred approvals` shows it"
-_CONTAINER: Final = "is a container, and this version starts none"
 _ALTERED: Final = "has a log of approvals that was altered"
+_REASON: Final = 300
 
 
 class Specs(Protocol):
@@ -63,29 +63,37 @@ class Registered:
 
 def _judged(spec: ServerSpec, events: Sequence[Event]) -> ServerSpec:
     """A server of the configuration: it is approved by standing there, unless somebody decided otherwise."""
-    state = _state(events)
+    state, spec = _state(events), _counted(spec, events)
     if state is None:
         return spec
     if isinstance(state, str):
         return replace(spec, withheld=state)
     refused = state.rejected is not None and state.rejected.manifest == spec.fingerprint
     if state.suspended or (refused and state.state == "rejected"):
-        return replace(spec, withheld=_why(state, events))
+        return _kept_out(spec, state, events)
     return spec
 
 
 def _made(one: Registration, events: Sequence[Event], specs: Specs, limits: Limits) -> ServerSpec:
     try:
-        spec = specs.spec(one.manifest, limits)
+        spec = _counted(specs.spec(one.manifest, limits), events)
     except ValueError:
         why = "has a manifest that this version cannot read; register it again"
         return ServerSpec(name=one.server, registered=True, withheld=why)
     state = _state(events)
     if state is None or isinstance(state, str):
         return replace(spec, withheld=state or PENDING)
-    if state.state != "approved":
-        return replace(spec, withheld=_why(state, events))
-    return replace(spec, withheld=_CONTAINER) if spec.transport == "container" else spec
+    return spec if state.state == "approved" else _kept_out(spec, state, events)
+
+
+def _counted(spec: ServerSpec, events: Sequence[Event]) -> ServerSpec:
+    """With the number of times that somebody resumed it: each of them makes a server run anew."""
+    resumed = sum(event.kind == "resumed" for event in events)
+    return replace(spec, resumed=resumed) if resumed else spec
+
+
+def _kept_out(spec: ServerSpec, state: Approval, events: Sequence[Event]) -> ServerSpec:
+    return replace(spec, withheld=_why(spec.name, state, events), suspended=state.state == "suspended")
 
 
 def _state(events: Sequence[Event]) -> Approval | str | None:
@@ -96,16 +104,17 @@ def _state(events: Sequence[Event]) -> Approval | str | None:
         return _ALTERED
 
 
-def _why(state: Approval, events: Sequence[Event]) -> str:
-    """Why a server that is not approved is withheld."""
-    kinds = {"suspended": "suspended", "rejected": "rejected"}
-    if (kind := kinds.get(state.state)) is None:
+def _why(server: str, state: Approval, events: Sequence[Event]) -> str:
+    """Why a server that is not approved is withheld; what to do comes first, since long reasons are cut."""
+    kind = state.state
+    if kind not in ("suspended", "rejected"):
         return PENDING
     last = next((one for one in reversed(events) if one.kind == kind), None)
     said = "was suspended" if kind == "suspended" else "was refused"
     by = f" by {last.who}" if last and last.who else ""
+    todo = f" (`maitred resume {server}` ends that)" if kind == "suspended" else ""
     why = f": {last.why}" if last and last.why else ""
-    return f"{said}{by}{why}"[:300]
+    return f"{said}{by}{todo}{why}"[:_REASON]
 
 
 def _hints(one: Registration) -> Mapping[ToolKey, ToolChoice]:

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from maitred.backends.base import Connection, ConnectOptions, Listing, Offers, Progress
+from maitred.backends.base import Connection, ConnectOptions, Ending, Listing, Offers, Progress
 from maitred.config.saved import SavedFile, files_of
 from maitred.errors import ConfigError, ServerUnavailableError, ToolWithheldError
 from maitred.execution.chain.saved import SavedChain, parse_saved
@@ -74,6 +74,7 @@ class SavedBackend:
     """Offers saved chains as the tools of a server; nothing is started."""
 
     pid = None
+    cage = ""
 
     def __init__(self, spec: ServerSpec) -> None:
         self.spec = spec
@@ -81,6 +82,10 @@ class SavedBackend:
     def last_output(self) -> Sequence[str]:
         """It writes to no stream of its own."""
         return ()
+
+    def ending(self, reason: str) -> Ending:
+        """Nothing more is known of it than the reason."""
+        return Ending(kind="lost", reason=reason)
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
@@ -97,6 +102,8 @@ class _Connection:
     completes = False
     subscribes = False
     alive = True
+    heard_at = float("inf")
+    waiting_since = None
 
     def __init__(self, spec: ServerSpec) -> None:
         self._spec = spec
@@ -114,6 +121,12 @@ class _Connection:
             else:
                 tools.append(_tool(self._spec.name, chain))
         return Listing(tools=tools, notes=tuple(notes))
+
+    async def ping(self, timeout_s: float) -> None:
+        """It is there."""
+
+    def end(self, reason: str) -> None:
+        """It never ends."""
 
     async def list_offers(self) -> Offers:
         return Offers()

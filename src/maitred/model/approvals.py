@@ -24,12 +24,31 @@ EventKind = Literal[
 class Binding:
     """What somebody decides on: the hashes of the manifest, the image, and all that the server publishes.
 
-    `image` is empty for a server that is no container, `definition` while the server was never asked.
+    `image` is empty for a server that is no container, `definition` while the server was never asked. An
+    image that its manifest names without a digest is here by its name alone until it was first started, and
+    then with what told it apart: see `identified`.
     """
 
     manifest: str = ""
     image: str = ""
     definition: str = ""
+
+
+def identified(name: str, identity: str) -> str:
+    """An image that is named without a digest, as it is bound once it is known which one that is.
+
+    `identity` is a hash of its content, by which the engine knows it.
+    """
+    return f"{name}@{identity}"
+
+
+def name_and_identity(image: str) -> tuple[str, str]:
+    """The two parts of what `identified` made; the second is empty where that made it not.
+
+    A name that holds a digest itself has no tag, by which the two are told apart.
+    """
+    name, _, identity = image.rpartition("@")
+    return (name, identity) if ":" in name.rpartition("/")[2] else (image, "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,9 +13,10 @@ Surface = Literal["", "mcp", "http", "cli"]
 class Viewer:
     """A principal as one look at the tools finds them, with what they may do.
 
-    In the handshake era a connection has a state of its own, and `connection` tells it from others; in the
-    stateless era, where it is empty, all that a principal does counts together. `client` is the name that the
-    client gives itself, a claim and no proof; `surface` is where it came in, empty for a program's own calls.
+    In the handshake era a connection has a state of its own, and `connection` tells it from others, as it
+    does for a client that has a wire of its own; in the stateless era it is empty otherwise, and all that a
+    principal does counts together. `client` is the name that the client gives itself, a claim and no proof;
+    `surface` is where it came in, empty for a program's own calls.
     """
 
     grant: Grant

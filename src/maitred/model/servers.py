@@ -1,7 +1,7 @@
 """Servers as values: how to reach one, what it said of itself, and how it is doing."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -10,21 +10,16 @@ from maitred.model.tools import canonical, content_hash
 
 Transport = Literal["stdio", "http", "sse", "memory", "chain", "container"]
 EraChoice = Literal["auto", "handshake", "stateless"]
-_NOT_REACH: Final = frozenset(
-    [
-        "enabled",
-        "timeouts",
-        "era",
-        "cache_s",
-        "visibility",
-        "result_tools",
-        "overrides",
-        "allowed_origins",
-        "withheld",
-        "registered",
-        "exempted",
-    ]
+StartChoice = Literal["on_demand", "always"]
+_NOT_RUN: Final = frozenset(
+    ["cache_s", "visibility", "result_tools", "overrides", "allowed_origins", "start"]
 )
+"""Keys that do not decide how a server runs: when they change, its connection stays."""
+
+_NOT_REACH: Final = _NOT_RUN | frozenset(
+    ["enabled", "timeouts", "era", "withheld", "suspended", "resumed", "registered", "exempted", "cage"]
+)
+"""Keys that do not decide which server it is: when they change, what is known of it and approved stays."""
 
 _NEWER: Final = ("image", "auth")
 """Keys that count only where they are set, so that what older versions knew is known still."""
@@ -57,6 +52,33 @@ class OAuth:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Mount:
+    """A folder or file of this machine that a caged server sees at `at`; an absolute path, as `path` is."""
+
+    path: str
+    at: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cage:
+    """What the processes of a registered server may use of this machine, as its manifest was approved.
+
+    `memory` and `disk` in bytes, `nano_cpus` in billionths of a core, `output` in bytes a second. Without
+    `network` they reach nothing but themselves. `cpu_shares` of 0 leaves the weight as it is.
+    """
+
+    memory: int = 512 * 2**20
+    nano_cpus: int = 1_000_000_000
+    cpu_shares: int = 0
+    pids: int = 128
+    output: int = 8 * 2**20
+    disk: int = 64 * 2**20
+    network: bool = False
+    mounts: tuple[Mount, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerSpec:
     """How to reach one server, as the operator wrote it; references such as `${TOKEN}` are not resolved.
 
@@ -65,10 +87,13 @@ class ServerSpec:
     `overrides`, which a manifest may have, are those of one server in a file of overrides; with
     `allowed_origins` links in its results may lead nowhere else.
 
-    The operator did not write the last three; admission sets them. `withheld` is why it may not be used now,
-    in words that go on from its name; empty if it may. `registered` tells a server that came by a manifest
-    from one in the operator's own configuration; `exempted` are the networks, else forbidden, that a
-    registered http server may reach.
+    The operator did not write the last six; admission sets them. `withheld` is why it may not be used now,
+    in words that go on from its name; empty if it may; `suspended` whether that is for a suspension, which
+    `maitred resume` ends, and `resumed` how often that was done. `registered` tells a server that came by a
+    manifest from one in the operator's own configuration; `exempted` are the networks, else forbidden, that
+    a registered http server may reach. `cage` is what a registered server's processes may use.
+
+    A server with `start: always` is started with the gateway and again whenever it ends.
     """
 
     name: str
@@ -83,6 +108,7 @@ class ServerSpec:
     image: str = ""
     era: EraChoice = "auto"
     enabled: bool = True
+    start: StartChoice = "on_demand"
     cache_s: float = 0.0
     result_tools: bool = False
     visibility: Mapping[str, Any] = field(default_factory=dict)
@@ -90,8 +116,11 @@ class ServerSpec:
     allowed_origins: tuple[str, ...] = ()
     timeouts: Timeouts = field(default_factory=Timeouts)
     withheld: str = ""
+    suspended: bool = False
+    resumed: int = 0
     registered: bool = False
     exempted: tuple[str, ...] = ()
+    cage: Cage | None = None
 
     @property
     def usable(self) -> bool:
@@ -105,9 +134,9 @@ class ServerSpec:
         return content_hash(canonical(reach))
 
     @cached_property
-    def run(self) -> "ServerSpec":
+    def run(self) -> Mapping[str, Any]:
         """What of it decides how the server runs; what else changes needs no other connection."""
-        return replace(self, cache_s=0.0, result_tools=False, visibility={}, overrides={}, allowed_origins=())
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_RUN}
 
     @property
     def target(self) -> str:
@@ -127,11 +156,17 @@ class State(StrEnum):
     READY = "ready"
     STOPPING = "stopping"
     FAILED = "failed"
+    SUSPENDED = "suspended"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """How a backend is doing now. `retry_in_s` is set while its circuit breaker is open."""
+    """How a backend is doing now. `retry_in_s` is set while its circuit breaker is open.
+
+    `error` is what is wrong now; `ended` is the kind of its last end by a fault (see `backends.base.Ending`),
+    and `last_error` the reason. `restarts` is how often it was started again after a fault, within the window
+    of the budget; `cage` is what it runs in, `since` the UTC time at which it came into its state.
+    """
 
     state: State = State.IDLE
     error: str = ""
@@ -140,6 +175,11 @@ class Health:
     pid: int | None = None
     in_flight: int = 0
     starts: int = 0
+    restarts: int = 0
+    ended: str = ""
+    last_error: str = ""
+    cage: str = ""
+    since: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

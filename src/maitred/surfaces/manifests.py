@@ -17,6 +17,7 @@ import structlog
 from maitred.errors import MaitredError, StoreError
 from maitred.model.access import Grant
 from maitred.model.principals import Viewer
+from maitred.wiring.watching import until_cancelled
 
 if TYPE_CHECKING:  # nothing of it is needed where no folder is watched
     from maitred.gateway import Gateway
@@ -54,10 +55,18 @@ async def _watch(manifests: "Manifests", folder: Path, look_s: float) -> None:
     from watchfiles import awatch  # noqa: PLC0415  # where no folder is watched, it is not needed
 
     timeout_ms = int(look_s * 1_000)
-    async for _ in awatch(folder, recursive=False, step=100, rust_timeout=timeout_ms, yield_on_timeout=True):
-        if manifests.folder != folder or not await anyio.Path(folder).is_dir():
-            return
-        await manifests.look()
+    async with until_cancelled() as stop:
+        async for _ in awatch(
+            folder,
+            recursive=False,
+            step=100,
+            rust_timeout=timeout_ms,
+            yield_on_timeout=True,
+            stop_event=stop,
+        ):
+            if manifests.folder != folder or not await anyio.Path(folder).is_dir():
+                return
+            await manifests.look()
 
 
 class Manifests:

@@ -4,6 +4,7 @@ What is slow to import is imported here when it is needed, so that `maitred --he
 """
 
 from maitred.wiring.admission import audit_key, make_grants, open_auditing, open_tokens
+from maitred.wiring.cages import look_at_cages
 from maitred.wiring.gateway import open_gateway
 from maitred.wiring.plain import plainly
 from maitred.wiring.reloading import follow_settings
@@ -15,6 +16,7 @@ __all__ = [
     "audit_key",
     "bundled",
     "follow_settings",
+    "look_at_cages",
     "make_access",
     "make_grants",
     "make_guarded",

@@ -18,6 +18,7 @@ from maitred.wiring.admission import (
     make_screen,
     open_trail,
 )
+from maitred.wiring.orphans import remove_containers
 from maitred.wiring.plain import plainly
 from maitred.wiring.servers import make_pool
 from maitred.wiring.stores import open_store
@@ -59,6 +60,7 @@ async def open_gateway(
     tool_middleware: "Middleware | None" = None,
     asks_models: bool = True,
     discovers: bool = True,
+    serves: bool = False,
 ) -> "AsyncIterator[Gateway]":
     """Open a gateway: its catalog is loaded, its servers are started when they are needed.
 
@@ -70,6 +72,8 @@ async def open_gateway(
             tools -> tools, that changes names, titles, descriptions or schemas and drops or moves nothing.
         asks_models: Whether a language model that mediation is to ask is asked in the background.
         discovers: Whether servers that are not known yet are started in the background.
+        serves: Whether it is there to stay: servers with `start: always` are then kept running, and what a
+            gateway of the same catalog left that was killed is ended first.
 
     Raises:
         ConfigError: The catalog cannot be opened, or what the settings refer to has faults.
@@ -77,10 +81,11 @@ async def open_gateway(
     from maitred.gateway import Gateway
 
     async with plainly(), AsyncExitStack() as stack:
+        pool, containers = make_pool(settings, in_process or {}, serves=serves)
         parts = await _make_parts(
             stack,
             settings,
-            in_process or {},
+            pool,
             discovers=discovers,
             make_mender=make_menders(settings, tool_middleware).make,
             make_tables=partial(make_tables, rules=rules or {}),
@@ -96,6 +101,9 @@ async def open_gateway(
         tasks.start_soon(gateway.visibility.keep_time)
         tasks.start_soon(gateway.auditing.keep_up)
         tasks.start_soon(gateway.admission.follow)
+        tasks.start_soon(gateway.supervising.keep_up)
+        if serves:
+            tasks.start_soon(remove_containers, gateway, containers)
         yield gateway
         tasks.cancel_scope.cancel()
 
@@ -103,7 +111,7 @@ async def open_gateway(
 async def _make_parts(
     stack: AsyncExitStack,
     settings: Settings,
-    in_process: "Mapping[str, Server]",
+    pool: "BackendPool",
     *,
     discovers: bool,
     **made: Any,
@@ -114,7 +122,6 @@ async def _make_parts(
     from maitred.execution.subscriptions import Subscriptions
     from maitred.gateway.parts import Parts
 
-    pool = make_pool(settings, in_process)
     catalog = await _load_catalog(await stack.enter_async_context(open_store(catalog_path(settings))))
     usage = await stack.enter_async_context(UsageRecorder(catalog_path(settings)))
     auditing = await stack.enter_async_context(open_trail(settings))

@@ -9,6 +9,7 @@ import structlog
 from maitred.config.load import load
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, StoreError
+from maitred.wiring.watching import until_cancelled
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.gateway import Gateway
@@ -26,16 +27,22 @@ async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
     from maitred.gateway.menders import overrides_path
 
     source = settings.source.absolute()
-    applied = settings
-    while True:
-        overrides = overrides_path(applied)
-        folders = {path.parent for path in (source, overrides) if path and path.parent.is_dir()}
-        async for changes in awatch(*folders, recursive=False, step=100):
-            changed = {Path(path) for _, path in changes}
-            if source in changed or overrides in changed:
-                applied = await _reloaded(gateway, applied, again=overrides in changed)
-            if overrides_path(applied) != overrides:
-                break
+    applied, real = settings, source.resolve()  # a link may lead to where somebody writes, and then elsewhere
+    async with until_cancelled() as stop:
+        while not stop.is_set():
+            while (now := source.resolve()) != real:  # since it was last read, and nothing was watched
+                real = now
+                applied = await _reloaded(gateway, applied, again=False)
+            overrides = overrides_path(applied)
+            folders = {path.parent for path in (source, real, overrides) if path and path.parent.is_dir()}
+            async for changes in awatch(*folders, recursive=False, step=100, stop_event=stop):
+                if source.resolve() != real:
+                    break
+                changed = {Path(path) for _, path in changes}
+                if changed & {source, real, overrides}:
+                    applied = await _reloaded(gateway, applied, again=overrides in changed)
+                if overrides_path(applied) != overrides:
+                    break
 
 
 async def _reloaded(gateway: "Gateway", applied: Settings, *, again: bool) -> Settings:

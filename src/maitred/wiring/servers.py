@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
+from maitred.wiring.containers import Containers
+from maitred.wiring.orphans import ending_processes
+from maitred.wiring.programs import Programs
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from mcp.server import Server
@@ -15,41 +18,61 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.backends.base import Backend
     from maitred.backends.oauth_client import Access
     from maitred.backends.pool import BackendPool
-    from maitred.backends.process import Warden
     from maitred.model.servers import ServerSpec
 
 
-def make_pool(settings: Settings, in_process: "Mapping[str, Server]") -> "BackendPool":
-    """All backends of a gateway; what they start is ended even if the gateway is killed."""
+def make_pool(
+    settings: Settings, in_process: "Mapping[str, Server]", *, serves: bool
+) -> "tuple[BackendPool, Containers]":
+    """All backends of a gateway; what they start is ended even if the gateway is killed.
+
+    One that `serves` keeps servers running that are to run always, and ends what others left before it.
+    """
+    from maitred.backends.marks import catalog_of
     from maitred.backends.pool import BackendPool
     from maitred.backends.process import Warden
 
-    warden = Warden()
-    return BackendPool(
-        lambda spec: make_backend(spec, settings, warden, in_process),
+    catalog = catalog_path(settings)
+    warden = Warden(catalog_of(catalog), path=catalog)
+    containers = Containers(settings, warden)
+    programs = Programs(settings, warden, containers.others)
+
+    def close() -> None:
+        containers.close()
+        warden.close()
+
+    pool = BackendPool(
+        lambda spec: make_backend(spec, settings, in_process, containers, programs),
         max_starting=settings.limits.max_starting,
-        on_close=warden.close,
+        on_close=close,
+        supervision=settings.supervision,
+        keeps_running=serves,
+        prepare=ending_processes(catalog) if serves else None,
     )
+    return pool, containers
 
 
 def make_backend(
-    spec: "ServerSpec", settings: Settings, warden: "Warden", in_process: "Mapping[str, Server]"
+    spec: "ServerSpec",
+    settings: Settings,
+    in_process: "Mapping[str, Server]",
+    containers: Containers,
+    programs: Programs,
 ) -> "Backend":
     """The backend of a specification, by its transport."""
+    if spec.transport == "container":
+        return containers.backend(spec)
     if spec.transport == "chain":
         from maitred.gateway.saved import SavedBackend
 
         return SavedBackend(spec)
 
-    from maitred.backends.memory import MemoryBackend
-    from maitred.backends.stdio import StdioBackend
-    from maitred.config.interpolate import resolver
-
-    resolve = resolver(os.environ)
-    if spec.transport == "memory":
-        return MemoryBackend(spec, in_process[spec.name], limits=settings.limits)
     if spec.transport == "stdio":
-        return StdioBackend(spec, resolve=resolve, limits=settings.limits, warden=warden)
+        return containers.beside(programs.backend(spec))
+    if spec.transport == "memory":
+        from maitred.backends.memory import MemoryBackend
+
+        return MemoryBackend(spec, in_process[spec.name], limits=settings.limits)
     return _make_http(spec, settings)
 
 

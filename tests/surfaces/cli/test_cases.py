@@ -123,6 +123,25 @@ def test_what_a_server_published_first_is_no_change() -> None:
     assert said == ["definition first seen", "definition changed by mail", "definition first seen"]
 
 
+def test_what_an_image_was_first_is_no_change() -> None:
+    """A manifest that names another one changes it, and what that is comes first again."""
+
+    def image(bound: str, why: str = "") -> Event:
+        return Event(kind="image_changed", who="mail", binding=Binding(image=bound), why=why)
+
+    one, other = image("a/b:1@sha256:1", "it is sha256:1 now"), image("a/b:1@sha256:2", "it is sha256:2 now")
+    log = (*PENDING.log, one, other, image("a/c:1"), *PENDING.log, one)
+    found = lines(explanation(replace(PENDING, log=log)))
+
+    said = [line.strip() for line in found if "image " in line]
+    assert said == [
+        "image first seen: it is sha256:1 now",
+        "image changed by mail: it is sha256:2 now",
+        "image changed by mail",
+        "image first seen: it is sha256:1 now",
+    ]
+
+
 def test_what_cannot_be_seen_is_shown_and_not_obeyed() -> None:
     """Wherever it stands: in a manifest, in a change, in a finding, in a reason."""
     evil = "\x1b[2J\u202e\u200b\n"

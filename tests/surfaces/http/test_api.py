@@ -238,6 +238,18 @@ def test_a_gateway_that_knows_its_servers_is_ready(http: httpx2.Client) -> None:
     assert read(http, "/readyz") == {"status": "ok"}
 
 
+def test_each_server_has_a_probe_that_says_whether_it_can_be_used(http: httpx2.Client) -> None:
+    """One that need not run is well; one that cannot be used now is 503 with the reason, any other 404."""
+    well = read(http, "/healthz/team%2Fcounter")
+    assert (well["status"], well["server"], well["desired"]) == ("ok", "team/counter", "on_demand")
+    assert well["state"] in {"idle", "ready"}
+    off = http.get("/healthz/off")
+    assert (off.status_code, off.json()["error"]) == (503, "server_unavailable")
+    assert off.json()["reason"] == "disabled in the configuration"
+    nowhere = http.get("/healthz/of")
+    assert (nowhere.status_code, nowhere.json()["nearest"]) == (404, ["server/off"])
+
+
 def test_the_mcp_endpoint_is_served_beside_the_api(http: httpx2.Client) -> None:
     """One port for both; a GET without a session is for MCP to refuse."""
     answer = http.get("/mcp", headers={"Accept": "application/json"})

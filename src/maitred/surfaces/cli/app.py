@@ -12,6 +12,8 @@ from maitred.errors import MaitredError
 
 _MODULES = {
     "serve": "serve",
+    "status": "status",
+    "stop": "status",
     "add": "servers",
     "remove": "servers",
     "list": "servers",

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
+from maitred.model.approvals import name_and_identity
+
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.admission.findings import Finding
     from maitred.gateway.admission import Case
+    from maitred.model.approvals import Event
 
 _FIRST: Final = ("transport", "command", "image", "url", "args", "cwd", "env", "headers", "network")
 _SEVERITIES: Final = {"refuse": ("refused", "red"), "ask": ("to decide", "yellow"), "warn": ("note", "")}
@@ -27,6 +30,7 @@ _EVENTS: Final = {
     "manifest_changed": "manifest changed",
     "image_changed": "image changed",
 }
+_FIRST_SEEN: Final = {"definition_changed": "definition first seen", "image_changed": "image first seen"}
 
 
 def visible(text: str) -> str:
@@ -55,6 +59,8 @@ def summary(case: "Case") -> Iterator[Text]:
     yield headline(case)
     yield Text(f"  from {visible(case.source)}")
     yield from _manifest(case.manifest)
+    if changed := _other_image(case):
+        yield Text.assemble("  image: ", ("changed", "yellow"), f": {visible(changed)}")
     for layer in case.record.get("layers", ()):
         for finding in layer["findings"]:
             yield _finding(finding["severity"], finding["layer"], _told(finding))
@@ -92,16 +98,32 @@ def explanation(case: "Case") -> Iterator[Text]:
     yield Text("definition", style="bold")
     yield from said or [Text("  nothing of it is withheld, changed or suspicious")]
     yield Text("log", style="bold")
-    known = ""
+    known: set[str] = set()
     for event in case.log:
-        first = event.kind == "definition_changed" and not known
-        known = "" if event.kind == "registered" else event.binding.definition or known
-        kind = "definition first seen" if first else _EVENTS.get(event.kind, event.kind)
+        told = _told_by(event)
+        first = event.kind in told - known and event.kind in _FIRST_SEEN
+        kind = _FIRST_SEEN[event.kind] if first else _EVENTS.get(event.kind, event.kind)
         by = f" by {visible(event.who)}" if event.who and not first else ""
         why = f": {visible(event.why)}" if event.why else ""
         yield Text(f"  {visible(event.at)}  {kind}{by}{why}")
+        known = told if event.kind == "registered" else known | told
     if not case.log:
         yield Text("  nothing was ever decided about it")
+
+
+def _told_by(event: "Event") -> set[str]:
+    """By the kind of event that first tells it: what of a server is known as of an event."""
+    if event.kind == "registered":
+        return set()
+    _, image = name_and_identity(event.binding.image)
+    parts = {"definition_changed": event.binding.definition, "image_changed": image}
+    return {kind for kind, known in parts.items() if known}
+
+
+def _other_image(case: "Case") -> str:
+    """What is to be said of an image that is not the one that was approved."""
+    last = next((one for one in reversed(case.log) if one.kind in ("image_changed", "approved")), None)
+    return last.why if last and last.kind == "image_changed" and case.state == "pending" else ""
 
 
 def next_steps(case: "Case") -> Iterator[Text]:

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from maitred.config.load import default_path, load
+from maitred.config.load import load
+from maitred.config.places import default_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import Ability, Grant, refusal
@@ -82,7 +83,7 @@ def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
         NotAllowedError: An ability is missing.
     """
     viewer = LOCAL_USER
-    if token := token or _token_of_environment():
+    if token := token or token_of_environment():
         grant = anyio.run(make_grants(settings).grant_of, token)
         if not isinstance(grant, Grant):
             raise ConfigError(AS_TOKEN, [grant.reason])
@@ -93,7 +94,7 @@ def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
     return replace(viewer, surface="cli")
 
 
-def _token_of_environment() -> str:
+def token_of_environment() -> str:
     """The token that a command is to be for; one that is set and empty was meant to be one.
 
     Raises:
@@ -112,7 +113,7 @@ def may_configure(given: Path | None) -> None:
         ConfigError: A token is set that is not valid.
         NotAllowedError: Its bearer may not change the configuration.
     """
-    if _token_of_environment():
+    if token_of_environment():
         acting(settings_of(given), "configure")
 
 

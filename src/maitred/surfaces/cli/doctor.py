@@ -10,6 +10,7 @@ from rich.text import Text
 
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
+from maitred.model.cages import Aspect
 from maitred.search.found import Semantics
 from maitred.surfaces.cli.common import (
     ConfigOption,
@@ -23,17 +24,24 @@ from maitred.surfaces.cli.common import (
     settings_of,
     warmed,
 )
-from maitred.wiring import open_gateway
+from maitred.wiring import look_at_cages, open_gateway
 
 _SHOWN_LINES = 10
 _ADVICE = (
     ("'npx' is not on PATH", "install Node.js, which brings npx"),
     ("'uvx' is not on PATH", "install uv, which brings uvx"),
     ("'docker' is not on PATH", "install Docker, or run the server without a container"),
+    ("may only run in a jail", "install bubblewrap, as by `apt-get install bubblewrap`"),
+    ("not to be seen in its jail", "add that to the manifest, and register it again"),
+    ("was granted no network", "install its package, as by `uv tool install` or `npm install --global`"),
     ("is not on PATH", "install the program, or give its full path in `command`"),
     ("is not set; export", "set the variable where maitred is started, for instance in your client's env"),
     ("ModuleNotFoundError", "the server's Python package is not installed for the interpreter in `command`"),
     ("was not ready within", "raise `start_timeout_s` of the server if it is slow the first time"),
+    ("it needed more memory than", "raise `memory` in its manifest, and register it again"),
+    ("which it was granted, cannot be used", "correct `filesystem` in its manifest, or put it there"),
+    ("cannot be fetched", "fetch or make the image by hand, or correct its name in the manifest"),
+    ("was suspended", "see `maitred explain NAME`; `maitred resume NAME` ends it"),
     ("exited with code", "its last words stand above; run its command by hand to see more"),
     ("answered HTTP 401", "set `headers: {Authorization: Bearer ${TOKEN}}`"),
     ("run `maitred login", "log in as it says; docs/oauth.md tells more"),
@@ -54,6 +62,7 @@ def doctor(
     settings = settings_of(config)
     acting(settings, "watch")
     findings, semantics, cage, elapsed_s = run(lambda: _examine(settings, servers or []))
+    cages = run(lambda: look_at_cages(settings))
     if as_json:
         print_json(
             {
@@ -61,6 +70,7 @@ def doctor(
                 "servers": findings,
                 "search": dataclasses.asdict(semantics),
                 "chains": {"jailed": not cage, "why_not": cage},
+                "cages": {one.name: {"works": one.works, "told": one.told} for one in cages},
             }
         )
     else:
@@ -69,6 +79,7 @@ def doctor(
         out.print(Text(f"search: {_about(semantics)}"))
         jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
         out.print(Text(f"chains: {jail}"))
+        _show_cages(cages)
         _show(findings, elapsed_s)
     if not all(finding["ok"] for finding in findings):
         raise typer.Exit(1)
@@ -117,6 +128,12 @@ def _advice(error: str, lines: Sequence[str]) -> str:
         return ""
     text = "\n".join([error, *lines])
     return next((advice for sign, advice in _ADVICE if sign in text), "see docs/troubleshooting.md")
+
+
+def _show_cages(cages: Sequence[Aspect]) -> None:
+    """What registered servers run in."""
+    for one in cages:
+        out.print(Text(f"{one.name}: {one.told}"))
 
 
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:

@@ -33,26 +33,27 @@ def poison(
     recorded: Annotated[
         Path | None, typer.Option(help="Recorded tools of real servers, one JSON object a server and line.")
     ] = None,
+    fresh: Annotated[
+        Path | None, typer.Option(help="More of them that nothing was made by; all are in the unseen half.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the scan for poisoned definitions, on what its rules were written by and on an unseen half."""
     from maitred.evaluation.poison import evaluate, read_corpora, read_recorded  # noqa: PLC0415  # as above
 
-    found = evaluate(*read_corpora(folder), read_recorded(recorded) if recorded else ())
+    said = [
+        *(read_recorded(recorded) if recorded else ()),
+        *(read_recorded(fresh, fresh=True) if fresh else ()),
+    ]
+    found = evaluate(*read_corpora(folder), said)
     if as_json:
         print_json(found.to_json())
         return
     halves = (found.development, found.unseen)
     rows = [(name, *(_of(part) for part in parts)) for name, parts in _parts(halves)]
     print_table(make_table("held by the poisoning scan", ("", *_NUMBERS), rows, numbers=_NUMBERS))
-    print_table(
-        make_table(
-            f"evil, by pattern (of those that {_SEVERAL} or more of a half have)",
-            ("pattern", *_NUMBERS),
-            _patterns(found),
-            numbers=_NUMBERS,
-        )
-    )
+    title = f"evil, by pattern (of those that {_SEVERAL} or more of a half have)"
+    print_table(make_table(title, ("pattern", *_NUMBERS), _patterns(found), numbers=_NUMBERS))
     for name, ids in (
         ("missed", found.development.missed),
         ("held though honest", found.development.mistaken),

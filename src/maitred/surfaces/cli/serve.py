@@ -1,9 +1,10 @@
-"""`maitred serve`: the gateway itself."""
+"""`maitred serve`: the gateway itself, or the way to the one that clients share."""
 
 import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import anyio
@@ -14,8 +15,19 @@ from maitred.config.interpolate import UnresolvedReferenceError, resolve
 from maitred.config.load import with_http
 from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
-from maitred.model.principals import Viewer
-from maitred.surfaces.cli.common import AS_TOKEN, ConfigOption, acting, err, run, settings_of
+from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.surfaces.cli.common import (
+    AS_TOKEN,
+    ConfigOption,
+    acting,
+    config_path,
+    err,
+    run,
+    settings_of,
+)
+from maitred.surfaces.daemon.address import address_of
+from maitred.surfaces.daemon.entry import serve_shared
+from maitred.surfaces.daemon.starting import Beginning, beginning
 from maitred.surfaces.manifests import follow_manifests
 from maitred.wiring import follow_settings, open_gateway
 
@@ -23,7 +35,7 @@ if TYPE_CHECKING:  # the SDK takes a second to import, which `--help` need not w
     from maitred.gateway import Gateway
     from maitred.surfaces.mcp.server import McpSurface
 
-Transport = Literal["stdio", "http"]
+Transport = Literal["stdio", "http", "daemon"]
 
 _WARM_AFTER_S = 1.0
 
@@ -34,6 +46,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
+    context: typer.Context,
     config: ConfigOption = None,
     transport: Annotated[Transport, typer.Option(help="How clients reach the gateway.")] = "stdio",
     host: Annotated[str | None, typer.Option(help="Address to listen on (http).")] = None,
@@ -47,8 +60,14 @@ def serve(
             help="Token of `maitred tokens`, whose bearer the client is then (stdio).", envvar=AS_TOKEN
         ),
     ] = None,
+    no_daemon: Annotated[
+        bool, typer.Option("--no-daemon", help="Share no gateway with other clients (stdio).")
+    ] = False,
 ) -> None:
     """Serve all configured servers to MCP clients as one."""
+    if transport == "daemon":
+        _serve_in_background(config_path(config))
+        return
     settings = with_http(settings_of(config), host=host, port=port, token=token)
     if as_token == "":
         raise ConfigError("--as-token", ["is empty; leave it out, or give a token"])
@@ -57,7 +76,23 @@ def serve(
         if token is None:
             settings = with_http(settings, token=_resolved(settings))
         check_address(settings.http)
+    elif settings.daemon.enabled and not no_daemon:
+        options = ["--verbose"] if context.find_root().params.get("verbose") else []
+        code = serve_shared(config_path(config), token=as_token or "", options=options)
+        if code is not None:
+            raise typer.Exit(code)
     run(lambda: _serve(settings, transport, viewer))
+
+
+def _serve_in_background(config: Path) -> None:
+    """Be the gateway that clients share."""
+    with beginning(address_of(config)) as begin:
+        settings = settings_of(begin.address.config)
+        if not settings.daemon.enabled and begin.is_asked:
+            begin.say(alone=True)
+            return
+        begin.settle(settings)
+        run(lambda: _serve(settings, "daemon", LOCAL_USER, begin))
 
 
 def _resolved(settings: Settings) -> str:
@@ -68,25 +103,33 @@ def _resolved(settings: Settings) -> str:
         raise ConfigError(str(settings.source), [f"http.token: {error}"]) from error
 
 
-async def _serve(settings: Settings, transport: Transport, viewer: Viewer) -> None:
+async def _serve(
+    settings: Settings, transport: Transport, viewer: Viewer, begin: Beginning | None = None
+) -> None:
     gc.disable()  # until all is loaded
-    from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415  # the SDK takes a second to import
+    from maitred.surfaces.daemon import serving  # noqa: PLC0415  # the SDK takes a second to import
+    from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415
     from maitred.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
 
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
         await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
-        async with open_gateway(settings) as gateway:
-            tasks.start_soon(follow_settings, gateway, settings)
-            tasks.start_soon(follow_manifests, gateway)
-            gc.freeze()  # what was loaded stays; it need not be looked through again and again
-            gc.enable()
-            tasks.start_soon(_warm, gateway.warm)
-            surface = McpSurface(gateway, viewer=viewer)
-            if transport == "stdio":
-                await serve_stdio(surface)
-            else:
-                await _serve_http(gateway, surface, settings.http, stop)
+        with serving.seated(transport, settings.source) as held:
+            async with open_gateway(settings, serves=True) as gateway:
+                tasks.start_soon(follow_settings, gateway, settings)
+                tasks.start_soon(follow_manifests, gateway)
+                gc.freeze()  # what was loaded stays; it need not be looked through again and again
+                gc.enable()
+                tasks.start_soon(_warm, gateway.warm)
+                surface = McpSurface(gateway, viewer=viewer)
+                async with serving.answering(held, gateway, transport, surface, stop) as door:
+                    if begin is not None and held is not None:
+                        idle_s = settings.daemon.idle_timeout
+                        await serving.serve_clients(begin, held, door, surface, stop=stop, idle_s=idle_s)
+                    elif transport == "stdio":
+                        await serve_stdio(surface)
+                    else:
+                        await _serve_http(gateway, surface, settings.http, stop)
         tasks.cancel_scope.cancel()
 
 

@@ -79,7 +79,9 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     async def servers(request: Request) -> Response:
         """All configured servers with their state; values of their environment and headers are not told."""
         found = gateway.access.servers(viewer_of(request))
-        lasting = all(status.health.retry_in_s is None for status in found)  # else the text counts seconds
+        lasting = all(  # else the text counts seconds, or what was within a window of them
+            status.health.retry_in_s is None and not status.health.restarts for status in found
+        )
         return pages.answer(
             request,
             lambda: {"servers": [status.to_json() for status in found]},

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Band = Literal["strong", "fair", "weak", "none"]
+State = Literal["idle", "starting", "ready", "stopping", "failed", "suspended"]
 
 
 class Error(BaseModel):
@@ -185,13 +186,21 @@ class Server(BaseModel):
 
     name: str
     target: str = Field(description="Its command line or address.")
-    transport: Literal["stdio", "http", "sse", "memory", "chain"]
+    transport: Literal["stdio", "http", "sse", "memory", "chain", "container"]
     enabled: bool
     tools: Count
     tokens: Count
     protocol_version: str
     version: str
-    state: Literal["idle", "starting", "ready", "stopping", "failed"]
+    state: State
+    since: str = Field(description="When it came into this state; empty if it was never used.")
+    desired: Literal["on_demand", "always"] = Field(description="Whether it is to run at all times.")
+    cage: str = Field(description="`jail`, `container`, or empty where it runs as it is.")
+    restarts: Count = Field(description="How often it was started again after a fault of late.")
+    ended: str = Field(
+        description="How it ended last by a fault: `exit`, `memory`, `killed`, `hang` or `lost`."
+    )
+    last_error: str = Field(description="Why it ended last by a fault.")
     synced_at: str
     error: str
     notes: list[str]
@@ -262,3 +271,13 @@ class Alive(BaseModel):
     """The process answers."""
 
     status: Literal["ok"]
+
+
+class Well(BaseModel):
+    """A server that runs, or is started when it is needed."""
+
+    status: Literal["ok"]
+    server: str
+    state: State
+    desired: Literal["on_demand", "always"]
+    since: str

@@ -1,8 +1,9 @@
 """Who is behind a request: a principal with what it may do, and in the handshake era one of its connections.
 
-Over HTTP the guard in front of the endpoint found out who asks, and left it in the scope of the request; over
-standard streams everybody is the one for whom the gateway serves. A connection is known by the SDK's object
-of it, which has no public name (see `maitred.surfaces.mcp.server`).
+Over HTTP the guard in front of the endpoint found out who asks, and left it in the scope of the request. Over
+standard streams it is the one for whom the gateway serves, and where clients share a gateway, whoever they
+showed to be when they came. A connection is known by the SDK's object of it, which has no public name (see
+`maitred.surfaces.mcp.server`).
 """
 
 from collections.abc import Callable
@@ -37,6 +38,19 @@ class Viewers:
         self._ended = ended
         self._numbers = count(1)
         self._connected: WeakKeyDictionary[Connection, Viewer] = WeakKeyDictionary()
+        self._admitted: WeakKeyDictionary[Connection, Viewer] = WeakKeyDictionary()
+
+    def guest(self, grant: Grant) -> Viewer:
+        """A client that has a wire of its own, and so in either era a state of its own; see `left`."""
+        return Viewer(grant=grant, connection=f"wire {next(self._numbers)}", surface="mcp")
+
+    def left(self, guest: Viewer) -> None:
+        """A guest has closed its wire."""
+        self._ended(guest)
+
+    def admit(self, connection: Connection, guest: Viewer) -> None:
+        """Have a connection's requests be of a guest; none of its requests says so by itself."""
+        self._admitted[connection] = guest
 
     def of(self, ctx: Context) -> Viewer:
         """Who asks.
@@ -47,14 +61,20 @@ class Viewers:
         connection = ctx.session._connection  # noqa: SLF001  # see the module's docstring
         scope = getattr(ctx.request, "scope", None) or {}
         found = scope.get(VIEWER)
-        grant = found.grant if isinstance(found, Viewer) else self.stateless.grant
+        guest = found if isinstance(found, Viewer) else self._admitted.get(connection)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return self.named(_client(connection), grant)
-        return self.behind(connection, grant)
+            return self.named(_client(connection), guest)
+        return self.behind(connection, guest.grant if guest else None)
 
-    def named(self, client: str, grant: Grant | None = None) -> Viewer:
-        """A client of the stateless era, by the name that it gives itself."""
-        return Viewer(grant=grant or self.stateless.grant, client=client[:_CLIENT_CHARACTERS], surface="mcp")
+    def named(self, client: str, guest: Viewer | None = None) -> Viewer:
+        """A client of the stateless era, by the name that it gives itself, and who it is known to be."""
+        known = guest or self.stateless
+        return Viewer(
+            grant=known.grant,
+            connection=known.connection,
+            client=client[:_CLIENT_CHARACTERS],
+            surface="mcp",
+        )
 
     def behind(self, connection: Connection, grant: Grant | None = None) -> Viewer:
         """The client of a connection of the handshake era, with what it may do by its present request.
@@ -65,7 +85,8 @@ class Viewers:
         viewer = self._connected.get(connection)
         if viewer is None:
             number = str(next(self._numbers))
-            viewer = replace(self.named(_client(connection), grant), era="handshake", connection=number)
+            viewer = replace(self.named(_client(connection)), era="handshake", connection=number)
+            viewer = replace(viewer, grant=grant or viewer.grant)
             self._connected[connection] = viewer
             connection.exit_stack.callback(self._ended, viewer)
         if grant is None or grant == viewer.grant:

@@ -1,0 +1,70 @@
+"""How a program is started, and what its end means: values that know neither asyncio nor the jail."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from maitred.backends.base import ConnectError, Ending
+
+_SIGNALLED: Final = 128
+_FROM_OUTSIDE: Final = frozenset(
+    {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+)
+"""Signals that somebody sends; others, such as that of a fault in memory, are a program's own."""
+
+
+def ended(code: int | None) -> Ending:
+    """How a process ended, by its exit code: below zero it is a signal, and with `None` it still runs."""
+    if code is None:
+        return Ending(kind="lost", reason="it closed its standard output")
+    if code >= 0:
+        return Ending(kind="exit", reason=f"it exited with code {code}")
+    try:
+        number = signal.Signals(-code)
+    except ValueError:
+        return Ending(kind="exit", reason=f"it was ended by signal {-code}")
+    kind: Final = "killed" if number in _FROM_OUTSIDE else "exit"
+    return Ending(kind=kind, reason=f"it was ended by {number.name}")
+
+
+def of_first(code: int) -> int:
+    """The exit code of a program by that of its cage's first process, which tells signal N as 128 + N."""
+    is_signal = _SIGNALLED < code <= _SIGNALLED + max(signal.valid_signals())
+    return _SIGNALLED - code if is_signal else code
+
+
+def find_program(name: str, search: str, cwd: str | None) -> str:
+    """The path of a program: by its name on the path `search`, or by its own path, maybe below `cwd`.
+
+    Raises:
+        ConnectError: It is not there.
+    """
+    found = shutil.which(name, path=search)
+    if found is None and cwd is not None and os.sep in name:
+        found = shutil.which(str(Path(cwd) / name))
+    if found is None:
+        where = "does not exist or is not executable" if os.sep in name else "is not on PATH"
+        raise ConnectError(f"its program {name!r} {where}; install it or correct `command`")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What to start and with what environment.
+
+    `files` are descriptors that it inherits. `rate` bounds what it may write, in bytes a second; 0 is no
+    bound. Of a program that is `wrapped`, the first process only waits for the others, and is not asked to
+    end. `ending` tells by the exit code of that process how it ended.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str | None = None
+    files: Sequence[int] = ()
+    rate: int = 0
+    wrapped: bool = False
+    ending: Callable[[int | None], Ending] = ended

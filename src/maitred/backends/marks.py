@@ -1,0 +1,97 @@
+"""Marks: by them what a gateway started is known, also when that gateway and its warden were both killed.
+
+A mark is `CATALOG-PID-START-RANDOM`: 8 hexadecimal digits of the catalog's path, the gateway's process with
+the time it started at, so that a number that was given away again is told apart, and a part that no two have.
+All that a server starts inherits it with its environment. Whoever serves the same catalog next ends what
+carries the mark of a gateway that is gone, which is for `claims` to say, since other catalogs may have the
+same path. Without /proc nothing is found, and nothing is ended.
+"""
+
+import os
+import re
+import secrets
+import signal
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from maitred.backends import warden
+from maitred.model.tools import content_hash
+
+NO_CATALOG: Final = "0" * 8
+_FORM: Final = re.compile(r"[0-9a-f]{8}-\d+-\d*-[0-9a-f]+")
+_GRACE_S: Final = 1.0
+_LEAVE_S: Final = 2.0
+_POLL_S: Final = 0.02
+
+
+def catalog_of(path: Path) -> str:
+    """What stands for a catalog in marks, by whatever links it is reached."""
+    return content_hash(str(path.resolve()).encode())[:8]
+
+
+def new_mark(catalog: str) -> str:
+    """The mark of this process as a gateway of a catalog."""
+    pid = os.getpid()
+    return f"{catalog}-{pid}-{warden.start_time(pid)}-{secrets.token_hex(4)}"
+
+
+def is_mark(text: str) -> bool:
+    """Whether a text has the form of a mark."""
+    return _FORM.fullmatch(text) is not None
+
+
+def orphans(gone: Collection[str]) -> dict[int, str]:
+    """Every process with one of the marks of gateways that are gone, and what such ones started.
+
+    With its start time. Neither this process is among them nor those that it descends from or has started,
+    whatever they inherited.
+    """
+    if isinstance(gone, str) or not all(map(is_mark, gone)):  # anything else might mean every process
+        raise ValueError(f"these are no marks: {gone!r}")
+    if not gone:
+        return {}
+    table = warden.parents()
+    spared = _line(table) | warden.descendants(os.getpid()).keys()
+    found: dict[int, str] = {}
+    for pid, (_, started) in table.items():
+        if pid not in spared and _mark_of(pid) in gone:
+            found |= {pid: started} | warden.descendants(pid)
+    return {pid: started for pid, started in found.items() if pid not in spared}
+
+
+def end_orphans(gone: Collection[str]) -> int:
+    """End the orphans of gateways, by SIGTERM, and SIGKILL where that is not enough; how many there were.
+
+    Blocks for three seconds at most, and only if there are some.
+    """
+    left = found = orphans(gone)
+    number: int = signal.SIGTERM
+    begun = time.monotonic()
+    while left and time.monotonic() - begun < _GRACE_S + _LEAVE_S:
+        left = warden.signal_each(left, number)
+        number = 0 if time.monotonic() - begun < _GRACE_S else signal.SIGKILL
+        if left:
+            time.sleep(_POLL_S)  # the kernel tells nobody when processes end that are no children of ours
+    return len(found)
+
+
+def _mark_of(pid: int) -> str:
+    """The mark that a process carries; empty if it has none, or is not ours to look at."""
+    wanted = f"{warden.MARK}=".encode()
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    found = next((one for one in entries if one.startswith(wanted)), wanted)
+    return found[len(wanted) :].decode("ascii", "replace")
+
+
+def _line(table: dict[int, tuple[int, str]]) -> set[int]:
+    """This process, and all that it descends from."""
+    found, pid = set(), os.getpid()
+    while pid in table and pid not in found:
+        found.add(pid)
+        pid = table[pid][0]
+    return found

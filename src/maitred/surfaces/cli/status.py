@@ -1,0 +1,137 @@
+"""`maitred status` and `stop`: which gateways serve now, how their servers are, and how to end them."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from maitred.surfaces.cli.common import (
+    ConfigOption,
+    JsonOption,
+    config_path,
+    out,
+    print_json,
+    token_of_environment,
+)
+from maitred.surfaces.cli.tables import make_table, print_table
+from maitred.surfaces.daemon.control import Found, gateways, stopped
+
+_EVERY_S: Final = 1.0
+_GATEWAY: Final = ("gateway", "serves", "since", "clients", "version")
+_SERVER: Final = ("server", "state", "wanted", "cage", "pid", "starts", "calls now", "last end", "remark")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(status)
+    app.command()(stop)
+
+
+def status(
+    config: ConfigOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the gateways that serve this configuration now, with their servers."""
+    path, token = config_path(config), token_of_environment()
+
+    def look() -> Sequence[Found]:
+        return gateways(path, token)
+
+    if watch:
+        _watch(look, as_json=as_json)
+        return
+    found = look()
+    if as_json:
+        print_json([one.to_json() for one in found])
+    elif not found:
+        out.print(Text(f"No gateway serves {path.absolute()} now."))
+    else:
+        for number, table in enumerate(_tables(found)):
+            if number:
+                out.print()
+            print_table(table)
+
+
+def stop(
+    config: ConfigOption = None,
+    all_of_them: Annotated[
+        bool, typer.Option("--all", help="Those of all configurations and versions, too.")
+    ] = False,
+) -> None:
+    """End the gateway in the background that clients share; their next request starts another."""
+    path = config_path(config)
+    ended = stopped(path, token_of_environment(), all_of_them=all_of_them)
+    if not ended:
+        whose = "" if all_of_them else f" for {path.absolute()}"
+        out.print(Text(f"No gateway runs in the background{whose}."))
+        raise typer.Exit(1)
+    for pid in ended:
+        out.print(f"Stopped the gateway in the background (process {pid}).")
+
+
+def _watch(look: Any, *, as_json: bool) -> None:
+    try:
+        if as_json:
+            while True:
+                typer.echo(json.dumps([one.to_json() for one in look()], ensure_ascii=False))
+                time.sleep(_EVERY_S)
+        while not out.is_terminal:  # a file, or another program
+            out.print(_seen(look()))
+            time.sleep(_EVERY_S)
+        with Live(console=out, auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(_seen(look()), refresh=True)
+                time.sleep(_EVERY_S)
+    except KeyboardInterrupt:
+        return
+
+
+def _seen(found: Sequence[Found]) -> Group:
+    return Group(*_tables(found)) if found else Group("No gateway serves this configuration now.")
+
+
+def _tables(found: Sequence[Found]) -> list[Table]:
+    """One table of all gateways, and one of the servers of each."""
+    tables = [make_table("", _GATEWAY, [_gateway_row(one) for one in found], numbers={"clients"})]
+    for one in found:
+        if one.status is not None:
+            rows = [_server_row(server) for server in one.status["servers"]]
+            title = f"servers of process {one.pid}" if len(found) > 1 else ""
+            tables.append(make_table(title, _SERVER, rows, numbers={"pid", "starts", "calls now"}))
+    return tables
+
+
+def _gateway_row(one: Found) -> Sequence[str]:
+    if one.status is None:
+        return f"process {one.pid}", one.fault, "", "", ""
+    told = one.status
+    serves = {"daemon": "clients on stdio", "stdio": "one client on stdio"}.get(told["transport"], "HTTP")
+    clients = "" if told["clients"] is None else str(told["clients"])
+    return f"process {one.pid}", serves, told["since"], clients, told["version"]
+
+
+def _server_row(server: Mapping[str, Any]) -> Sequence[str]:
+    """A row of what a gateway tells, which may be of another version and not tell everything."""
+    retry, withheld = server.get("retry_in_s"), server.get("withheld", "")
+    remark = withheld or server.get("error", "")
+    if retry is not None and not withheld:
+        remark = f"{remark}; tried again in {retry:.0f} s".removeprefix("; ")
+    told = [
+        str(server.get(key) or "") for key in ("name", "state", "cage", "pid", "starts", "in_flight", "ended")
+    ]
+    return [*told[:2], _wanted(server), *told[2:], remark]
+
+
+def _wanted(server: Mapping[str, Any]) -> str:
+    """What is to be the case, whatever is: one that is only tried again later is wanted still."""
+    paused = server.get("retry_in_s") is not None
+    if (server.get("withheld") and not paused) or not server.get("enabled"):
+        return "off"
+    return str(server.get("desired", "")).replace("_", " ")

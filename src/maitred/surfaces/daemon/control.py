@@ -1,0 +1,96 @@
+"""Ask gateways how they are, and have those of the background end."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from maitred.errors import DaemonError
+from maitred.surfaces.daemon.address import Address, Seat, address_of, every_seat
+from maitred.surfaces.daemon.hello import Talk
+
+_ANSWER_S: Final = 5.0
+_END_S: Final = 30.0
+_LOOK_S: Final = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A gateway that lives: what it tells of itself, or why it does not."""
+
+    pid: int
+    status: Mapping[str, Any] | None = None
+    fault: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """What a program may want to know."""
+        return dict(self.status) if self.status is not None else {"pid": self.pid, "fault": self.fault}
+
+
+def gateways(config: Path, token: str) -> Sequence[Found]:
+    """All gateways that serve a configuration now, the longest first.
+
+    Raises:
+        DaemonError: Where they are found cannot be used, or one does not tell who asks.
+    """
+    found = []
+    for seat in _address(config).seats():
+        if seat.lives():
+            answer = _asked(seat, "status", token)
+            if answer.get("maitred") == "refused":
+                raise DaemonError(str(answer.get("why")))
+            status = {key: value for key, value in answer.items() if key != "maitred"}
+            if status:
+                found.append(Found(pid=status["pid"], status=status))
+            elif seat.lives():
+                found.append(
+                    Found(pid=seat.pid(), fault="does not answer: it is starting, ending or hanging")
+                )
+    return sorted(found, key=lambda one: str((one.status or {}).get("since")))
+
+
+def stopped(config: Path, token: str, *, all_of_them: bool) -> Sequence[int]:
+    """End the gateways in the background of a configuration, or all of this user; their process ids.
+
+    Raises:
+        DaemonError: One refuses, or does not end, or where they are found cannot be used.
+    """
+    address = _address(config)
+    seats = every_seat(address.folder) if all_of_them else address.seats()
+    ending = []
+    for seat in seats:
+        if seat.is_daemon and seat.lives():
+            pid = seat.pid()
+            answer = _asked(seat, "stop", token)
+            if answer.get("maitred") == "refused":
+                raise DaemonError(str(answer.get("why")))
+            ending.append((seat, pid))
+    until = time.monotonic() + _END_S
+    for seat, pid in ending:
+        while seat.lives():
+            if time.monotonic() > until:
+                raise DaemonError(f"the gateway of process {pid} does not end; `kill -9 {pid}` ends it")
+            time.sleep(_LOOK_S)
+    return [pid for _, pid in ending]
+
+
+def _address(config: Path) -> Address:
+    try:
+        return address_of(config)
+    except OSError as error:
+        raise DaemonError(f"gateways cannot be looked for: {error}") from error
+
+
+def _asked(seat: Seat, wants: str, token: str) -> Mapping[str, Any]:
+    """A gateway's answer; empty if it gives none."""
+    try:
+        talk = Talk(seat.socket, _ANSWER_S)
+    except OSError:
+        return {}
+    try:
+        return talk.ask({"maitred": wants, "token": token})
+    except TimeoutError:
+        return {}
+    finally:
+        talk.close()

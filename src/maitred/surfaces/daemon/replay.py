@@ -1,0 +1,265 @@
+"""What a client has said that the next gateway has to hear, should this one end.
+
+It follows the messages both ways, and keeps the requests that wait for an answer, the client's handshake and
+what it subscribed to. Lines pass as they are; of what the gateway writes only the beginning is looked at.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+Id = str | int
+
+_LISTEN: Final = "subscriptions/listen"
+_SAFE: Final = frozenset(
+    [
+        "initialize",
+        "ping",
+        "server/discover",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "prompts/list",
+        "prompts/get",
+        "completion/complete",
+        "logging/setLevel",
+        _LISTEN,
+    ]
+)
+SAFE_TOOLS: Final = frozenset({"search_tools", "list_tools_meta", "tool_info", "call_read_only_tool"})
+"""The tools of the menu that change nothing, whatever they are given."""
+
+LOST: Final = (
+    "The background gateway of maitred ended while this was under way; it may or may not have been carried"
+    " out. Look at what it would have changed before you try again."
+)
+_CONNECTION_CLOSED: Final = -32000
+_MOST_TRIES: Final = 3
+_MODERN: Final = "io.modelcontextprotocol/protocolVersion"
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_OURS: Final = "maitred-again-"
+_ANSWER: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":(-?\d{1,40}|"[^"\\]*"),"(result|error)":')
+_NOTICE: Final = b'{"jsonrpc":"2.0","method":'
+_LISTS: Final = ("tools", "resources", "prompts")
+
+
+class Request(NamedTuple):
+    """A request that waits for its answer.
+
+    `uri` is what it subscribes to, `tries` how often it was sent; `unsent` that no gateway has read it.
+    """
+
+    line: bytes
+    method: str
+    is_safe: bool
+    is_modern: bool
+    uri: str = ""
+    tries: int = 1
+    unsent: bool = False
+
+
+class Replay:
+    """The state of one client's connection, to be brought to another gateway."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Id, Request] = {}
+        self._opening: bytes = b""
+        self._initialized: bytes = b""
+        self._level: bytes = b""
+        self._subscribed: dict[str, bytes] = {}
+        self._again = 0
+        self._swallowed: set[Id] = set()
+        self._reopened: set[Id] = set()
+
+    @property
+    def is_pressing(self) -> bool:
+        """Whether the client waits for something that another gateway can do now."""
+        return any(one.method != _LISTEN for one in self._waiting.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._waiting)
+
+    # --- what the client says -----------------------------------------------------------------------------
+
+    def sent(self, line: bytes) -> Id | None:
+        """Take note of a line of the client's; the id if it is a request that will be answered."""
+        message = _parsed(line)
+        method, number = message.get("method"), message.get("id")
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        if not isinstance(method, str):
+            return None
+        if "id" not in message:
+            self._noticed(method, params, line)
+            return None
+        if not isinstance(number, str | int) or isinstance(number, bool):
+            return None
+        meta, uri = params.get("_meta"), params.get("uri")
+        tool = params.get("name") if method == "tools/call" else None
+        self._waiting[number] = Request(
+            line,
+            method,
+            is_safe=method in _SAFE or (isinstance(tool, str) and tool in SAFE_TOOLS),
+            is_modern=isinstance(meta, dict) and _MODERN in meta,
+            uri=uri if isinstance(uri, str) else "",
+        )
+        self._requested(method, line, self._waiting[number].uri)
+        return number
+
+    def _requested(self, method: str, line: bytes, uri: str) -> None:
+        if method == "initialize":
+            self._opening = line
+        elif method == "logging/setLevel":
+            self._level = line
+        elif method == "resources/subscribe":
+            self._subscribed[uri] = line
+        elif method == "resources/unsubscribe":
+            self._subscribed.pop(uri, None)
+
+    def _noticed(self, method: str, params: Mapping[str, Any], line: bytes) -> None:
+        number = params.get("requestId")
+        if method == "notifications/cancelled" and isinstance(number, str | int):
+            self._waiting.pop(number, None)
+            self._reopened.discard(number)
+        elif method == "notifications/initialized":
+            self._initialized = line
+
+    def unsent(self, number: Id) -> None:
+        """A request has certainly not reached the gateway."""
+        if (one := self._waiting.get(number)) is not None:
+            self._waiting[number] = one._replace(unsent=True)
+
+    # --- what the gateway says ----------------------------------------------------------------------------
+
+    def received(self, line: bytes) -> bytes:
+        """Take note of a line of the gateway's; what the client is to get instead, mostly the same."""
+        if (answer := _ANSWER.match(line)) is not None:
+            return self._answered(json.loads(answer[1]), line, failed=answer[2] == b"error")
+        if line.startswith(_NOTICE):
+            return self._news(line) if self._reopened else line
+        message = _parsed(line)
+        number = message.get("id")
+        if "method" in message or not isinstance(number, str | int):
+            return line
+        return self._answered(number, line, failed="error" in message)
+
+    def _answered(self, number: Id, line: bytes, *, failed: bool) -> bytes:
+        if number in self._swallowed:
+            self._swallowed.discard(number)
+            return b""
+        one = self._waiting.pop(number, None)
+        self._reopened.discard(number)
+        if failed and one is not None:
+            if one.method == "initialize":
+                self._opening = b""
+            elif one.method == "resources/subscribe":
+                self._subscribed.pop(one.uri, None)
+        return line
+
+    def _news(self, line: bytes) -> bytes:
+        """For the acknowledgement of a stream that was opened again, what the client may have missed."""
+        message = _parsed(line)
+        if message.get("method") != _ACKNOWLEDGED:
+            return line
+        params = message["params"]
+        number = params["_meta"][_SUBSCRIPTION]
+        if number not in self._reopened:
+            return line
+        self._reopened.discard(number)
+        if (one := self._waiting.get(number)) is not None:  # what gateways end of is not this
+            self._waiting[number] = one._replace(tries=1)
+        meta, honored = {_SUBSCRIPTION: number}, params.get("notifications", {})
+        kinds = [kind for kind in _LISTS if honored.get(f"{kind}ListChanged")]
+        return b"".join(_changes(kinds, honored.get("resourceSubscriptions") or (), meta))
+
+    # --- when the gateway has ended -----------------------------------------------------------------------
+
+    def lost(self) -> Iterator[bytes]:
+        """Answers to the requests that cannot be sent again; they wait no more."""
+        self._swallowed.clear()
+        for number, one in list(self._waiting.items()):
+            if not (one.is_safe or one.unsent) or one.tries >= _MOST_TRIES:
+                del self._waiting[number]
+                yield _refused(number, one, LOST)
+
+    def failed(self, why: str, *, all_of_them: bool = False) -> Iterator[bytes]:
+        """Answers to the requests that cannot be carried out, since there is no other gateway now.
+
+        Streams of changes that a gateway knew are kept for a later one, unless there will be none.
+        """
+        for number, one in list(self._waiting.items()):
+            if all_of_them or one.unsent or one.method != _LISTEN:
+                self._answered(number, b"", failed=True)
+                yield _refused(number, one, why)
+
+    def again(self) -> Iterator[tuple[Id | None, bytes]]:
+        """What the next gateway has to hear, in order, each with the id of the request if it is the client's.
+
+        What the client's handshake is answered is not for the client, if it has had an answer.
+        """
+        waiting = {one.line for one in self._waiting.values()}
+        if self._opening and self._opening not in waiting:
+            yield None, self._renumbered(self._opening)
+        if self._initialized and self._opening:
+            yield None, self._initialized
+        for line in (self._level, *self._subscribed.values()):
+            if line and line not in waiting:
+                yield None, self._renumbered(line)
+        for number, one in self._waiting.items():
+            self._waiting[number] = one._replace(tries=one.tries + (not one.unsent), unsent=False)
+            if one.method == _LISTEN and not one.unsent:
+                self._reopened.add(number)
+            yield number, one.line
+
+    def news(self) -> Iterator[bytes]:
+        """What the client of a handshake has to hear, since it may have missed it or it may have changed."""
+        if self._initialized:
+            yield from _changes(_LISTS, self._subscribed, {})
+
+    def _renumbered(self, line: bytes) -> bytes:
+        """The same request under an id of ours, whose answer is swallowed."""
+        self._again += 1
+        number = f"{_OURS}{self._again}"
+        self._swallowed.add(number)
+        return json.dumps({**_parsed(line), "id": number}).encode() + b"\n"
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """The message of a line; empty if it is none."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        try:
+            message = json.loads(line.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return {}
+    return message if isinstance(message, dict) else {}
+
+
+def _refused(number: Id, one: Request, why: str) -> bytes:
+    """The answer that says why there is no other; that of a call is for the model to read."""
+    if one.method != "tools/call":
+        return _line({"id": number, "error": {"code": _CONNECTION_CLOSED, "message": why}})
+    result: dict[str, Any] = {"content": [{"type": "text", "text": why}], "isError": True}
+    if one.is_modern:
+        result["resultType"] = "complete"
+    return _line({"id": number, "result": result})
+
+
+def _changes(kinds: Any, uris: Any, meta: Mapping[str, Any]) -> Iterator[bytes]:
+    stamp = {"_meta": dict(meta)} if meta else {}
+    for kind in kinds:
+        yield _line({"method": f"notifications/{kind}/list_changed"} | ({"params": stamp} if stamp else {}))
+    for uri in uris:
+        yield _line({"method": "notifications/resources/updated", "params": {"uri": uri, **stamp}})
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"

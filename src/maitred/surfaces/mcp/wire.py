@@ -1,0 +1,122 @@
+"""The two directions of one client's stream as the event loop sees them: a socket, or a pair of pipes.
+
+What arrives is kept until somebody takes it, first by lines and then all of it. Nothing here knows messages.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+
+
+class Wire(asyncio.Protocol):
+    """Hands what arrives to whoever is attached; what came before that is kept.
+
+    `opened` is called once the stream is there. A pair of pipes has the same wire as protocol of both.
+    """
+
+    def __init__(self, opened: Callable[["Wire"], None] | None = None) -> None:
+        self._opened = opened
+        self._feed: Callable[[bytes], None] | None = None
+        self._end: Callable[[], None] | None = None
+        self._early = b""
+        self._news = anyio.Event()
+        self._sink: asyncio.WriteTransport | None = None
+        self._writable = anyio.Event()
+        self._writable.set()
+        self.ended = False
+        self.check: Callable[[], None] | None = None
+        """Called before what arrives is handed on; it may close the wire, and then nothing is."""
+
+    # --- what asyncio calls -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A direction, or both, can be used."""
+        if isinstance(transport, asyncio.WriteTransport):
+            self._sink = transport
+            if self._opened is not None:
+                self._opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Something arrived."""
+        if self.check is not None:
+            self.check()
+            if self._sink is not None and self._sink.is_closing():
+                return
+        if self._feed is None:
+            self._early += data
+            self._news.set()
+        else:
+            self._feed(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The other side is gone, or we have closed."""
+        self.ended = True
+        self._news.set()
+        self._writable.set()
+        if self._end is not None:
+            self._end()
+
+    def pause_writing(self) -> None:
+        """The other side does not read as fast as we write."""
+        if not self.ended:
+            self._writable = anyio.Event()
+
+    def resume_writing(self) -> None:
+        """It caught up."""
+        self._writable.set()
+
+    # --- what we call -------------------------------------------------------------------------------------
+
+    def socket_option(self, level: int, option: int, length: int) -> bytes:
+        """An option of the socket beneath."""
+        found: bytes = self._get_sink().get_extra_info("socket").getsockopt(level, option, length)
+        return found
+
+    async def line(self, most: int) -> bytes:
+        """The next line of at most `most` bytes, without its end; only before anybody is attached.
+
+        Raises:
+            EOFError: The other side ended before, or sent a longer one.
+        """
+        while b"\n" not in self._early:
+            if self.ended or len(self._early) > most:
+                raise EOFError
+            self._news = anyio.Event()
+            await self._news.wait()
+        line, _, self._early = self._early.partition(b"\n")
+        return line
+
+    def attach(self, feed: Callable[[bytes], None], end: Callable[[], None]) -> None:
+        """From here on `feed` gets what arrives, and `end` is called when no more will."""
+        self._feed, self._end = feed, end
+        early, self._early = self._early, b""
+        if early:
+            feed(early)
+        if self.ended:
+            end()
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes, waiting while the other side is behind.
+
+        Raises:
+            BrokenPipeError: It takes nothing any more.
+        """
+        sink = self._get_sink()
+        if self.ended or sink.is_closing():
+            raise BrokenPipeError
+        sink.write(data)
+        if not self._writable.is_set():
+            await self._writable.wait()
+
+    def close(self, last: bytes = b"") -> None:
+        """Close, after what was written is sent, and `last` after it."""
+        if self._sink is not None and not self._sink.is_closing():
+            if last:
+                self._sink.write(last)
+            self._sink.close()
+
+    def _get_sink(self) -> asyncio.WriteTransport:
+        if self._sink is None:
+            raise BrokenPipeError
+        return self._sink

@@ -1,0 +1,266 @@
+"""How a client's program starts: what it loads, which words it takes, and what it says where it cannot."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.daemon.home import WAIT_S, Home, at_home
+from tests.interaction.harness import cli, faulty
+
+from maitred.config.load import parse
+from maitred.config.settings import Settings
+from maitred.errors import DaemonError
+from maitred.surfaces.daemon import entry
+from maitred.surfaces.daemon.address import Held, address_of
+from maitred.surfaces.daemon.control import gateways, stopped
+from maitred.surfaces.daemon.finding import Wanted, found_now
+from maitred.surfaces.daemon.hello import HERE, PLACE, Talk, unpacked, values
+from maitred.surfaces.daemon.replay import Replay
+from maitred.surfaces.daemon.sameness import Sameness, runs_here
+
+_INTERRUPTIBLE = (
+    "import runpy, signal;"
+    "signal.signal(signal.SIGINT, signal.default_int_handler);"  # a shell's background job ignores it
+    "runpy.run_module('maitred', run_name='__main__')"
+)
+HEAVY = (
+    "anyio",
+    "asyncio",
+    "mcp",
+    "numpy",
+    "pydantic",
+    "pydantic_core",
+    "rich",
+    "ruamel",
+    "structlog",
+    "typer",
+)
+
+
+@pytest.fixture
+async def home(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Home]:
+    async with at_home(tmp_path) as made:
+        yield made
+
+
+def test_a_clients_program_loads_nothing_that_is_slow() -> None:
+    """It is started by each client, and what it needs is started once."""
+    code = "import sys, maitred.__main__; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "config"),
+    [
+        ("serve", ""),
+        ("serve --config a.yaml", "a.yaml"),
+        ("serve -c a.yaml --transport stdio", "a.yaml"),
+        ("serve --transport=stdio --config=a.yaml", "a.yaml"),
+        ("serve --transport http", None),
+        ("serve --no-daemon", None),
+        ("serve --help", None),
+        ("serve --config", None),
+        ("serve -c=a.yaml", None),
+        ("-v serve", None),
+        ("list", None),
+        ("", None),
+    ],
+)
+def test_only_the_usual_words_are_taken_before_the_command_line(words: str, config: str | None) -> None:
+    """Whatever else is there is left to it."""
+    assert entry._config_of(words.split()) == config
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("text", ["servers: {a: {comand: x}}\n", "catalog: {path: /dev/null/c.db}\n"])
+async def test_a_configuration_that_cannot_be_served_is_told_as_without_sharing(
+    home: Home, text: str
+) -> None:
+    """The same words on standard error, the same code, and nothing on standard output."""
+    home.config.write_text(text)
+    with anyio.fail_after(WAIT_S):
+        shared, alone = [
+            await anyio.run_process(home.command(*options), stdin=subprocess.DEVNULL, check=False)
+            for options in ((), ("--no-daemon",))
+        ]
+    assert (shared.returncode, shared.stdout) == (2, b"")
+    assert shared.stderr == alone.stderr
+    assert shared.stderr.startswith(b"error: ")
+    assert home.seats() == []
+
+
+@pytest.mark.anyio
+async def test_a_gateway_by_hand_is_refused_where_one_runs(home: Home) -> None:
+    """There is one for those who have the same environment."""
+    home.write({"counter": faulty("count")})
+    async with home.client():
+        done = cli(home.config, "serve", "--transport", "daemon")
+    assert done.returncode == 2
+    assert "serves this configuration already" in done.stderr
+
+
+def test_a_gateway_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds its place; another one is not started beside it."""
+    monkeypatch.setattr("maitred.surfaces.daemon.finding._ANSWER_S", 0.05)
+    held = Held(address_of(tmp_path / "maitred.yaml"), "daemon")
+    try:
+        with held.listen(), pytest.raises(DaemonError, match=rf"process {held.seat.pid()}\) does not answer"):
+            found_now(Wanted(address_of(tmp_path / "maitred.yaml"), {}))
+    finally:
+        held.leave()
+
+
+def test_a_gateway_to_which_many_come_at_once_is_waited_for(tmp_path: Path) -> None:
+    """The system turns away who comes while others stand there; that is no sign that the gateway ends."""
+    with socket.socket(socket.AF_UNIX) as listening, ExitStack() as crowd:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen(0)
+        with suppress(BlockingIOError):
+            while True:
+                one = crowd.enter_context(socket.socket(socket.AF_UNIX))
+                one.setblocking(False)
+                one.connect(str(tmp_path / "s"))
+        talks: list[Talk] = []
+        coming = threading.Thread(target=lambda: talks.append(Talk(tmp_path / "s", WAIT_S)))
+        coming.start()
+        crowd.enter_context(listening.accept()[0])
+        coming.join(WAIT_S)
+        talks.pop().close()
+
+
+def test_a_folder_that_cannot_be_made_is_told_once_and_who_looks_for_gateways_is_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The client's program serves alone then, and `maitred status` and `stop` say why they cannot."""
+    config = tmp_path / "maitred.yaml"
+    config.write_text("servers: {}\n")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", os.devnull)
+    monkeypatch.setattr(entry, "end_when_told", lambda: None)
+    assert entry.served(["serve", "--config", str(config)], {}) is None
+    assert capsys.readouterr().err == ""
+    assert entry.serve_shared(config) is None
+    assert capsys.readouterr().err.startswith("no gateway is shared: ")
+    for ask in (lambda: gateways(config, ""), lambda: stopped(config, "", all_of_them=True)):
+        with pytest.raises(DaemonError, match="cannot be looked for"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("option", "line"), [(["--json"], "[]"), ([], "No gateway serves this configuration now.")]
+)
+def test_the_status_is_watched_until_somebody_interrupts_it(
+    option: list[str], line: str, tmp_path: Path
+) -> None:
+    """Also where nobody sits before it: a line each time; it ends well."""
+    command = [
+        sys.executable,
+        "-c",
+        _INTERRUPTIBLE,
+        "status",
+        "--watch",
+        *option,
+        "-c",
+        str(tmp_path / "a.yaml"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline().strip() for _ in range(2)] == [line, line]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_S) == 0
+
+
+def test_a_request_that_no_gateway_has_read_is_sent_to_the_next_whatever_it_is() -> None:
+    """Once: when that one has read it and ends, it may have been carried out."""
+    replay = Replay()
+    line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"call_tool"}}\n'
+    number = replay.sent(line)
+    assert number == 1
+    replay.unsent(number)
+    assert list(replay.lost()) == []
+    assert list(replay.again()) == [(1, line)]
+    assert len(list(replay.lost())) == 1
+    assert list(replay.again()) == []
+
+
+# --- what may differ --------------------------------------------------------------------------------------
+
+
+def settings(text: str) -> Settings:
+    return parse(Path("/x/maitred.yaml"), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "servers: {a: {command: x, env: {A: '${TOKEN}'}}}",
+        "servers: {a: {command: x, args: ['--key=${env:TOKEN}']}}",
+        "servers: {a: {url: 'http://x', headers: {K: 'Bearer ${NONE:-${TOKEN}}'}}}",
+        "search: {embedder_key: '${TOKEN}'}\nservers: {}",
+        "use_cases: {key: '$${not} ${TOKEN}'}\nservers: {}",
+    ],
+)
+def test_a_variable_matters_wherever_the_configuration_refers_to_it(text: str) -> None:
+    own = values({"TOKEN": "a", "TERM": "a"})
+    other = values({"TOKEN": "b", "TERM": "b"})
+    assert Sameness(own).differing(other, settings(text)) == ["TOKEN"]
+    assert Sameness(own).differing(values({"TERM": "b"}), settings(text)) == ["TOKEN"]
+    assert Sameness(own).differing(other, settings("servers: {}")) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "matters"),
+    [
+        ("{command: x}", False),
+        ("{command: /bin/x, args: [/data, --flag]}", False),
+        ("{command: x, args: [.]}", True),
+        ("{command: x, args: [../data]}", True),
+        ("{command: bin/x}", True),
+        ("{command: x, cwd: data}", True),
+        ("{command: bin/x, cwd: /data}", False),
+        ("{command: x, env: {A: '${file:token}'}}", True),
+        ("{command: x, env: {A: '${file:~/token}'}}", False),
+        ("{url: 'http://x'}", False),
+    ],
+)
+def test_the_folder_matters_where_a_server_is_started_by_it(entry: str, *, matters: bool) -> None:
+    """Else clients in different folders share."""
+    found = settings(f"servers: {{a: {entry}}}")
+    assert runs_here(found) is matters
+    own, other = values(), {**values(), HERE: "other"}
+    assert Sameness(own).differing(other, found) == ([HERE] if matters else [])
+
+
+@pytest.mark.parametrize("line", [b"", b"no", b"\xff", b"[]", b'{"maitred": 1}', b"[" * 200_000], ids=len)
+def test_a_first_line_that_is_none_of_ours_is_empty(line: bytes) -> None:
+    """Whatever it is: a fault would be logged, with what else was sent."""
+    assert unpacked(line) == {}
+
+
+def test_values_are_told_as_digests_and_a_token_not_at_all() -> None:
+    told = values({"SECRET": "swordfish", "MAITRED_AS_TOKEN": "swordfish"})
+    assert "swordfish" not in str(told)
+    assert "MAITRED_AS_TOKEN" not in told
+    assert told["SECRET"] == values({"SECRET": "swordfish"})["SECRET"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not tell")
+def test_who_may_less_by_the_system_is_in_another_place() -> None:
+    """So a program in a sandbox without namespaces shares no gateway that was started outside."""
+    code = "from maitred.surfaces.daemon.hello import PLACE, values; print(values()[PLACE])"
+    limit = "import ctypes; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); "  # no new privileges
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for text in (code, limit + code)
+    ]
+    assert told[0] == values()[PLACE] != told[1]
