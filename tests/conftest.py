@@ -48,17 +48,25 @@ def _private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
 
 
+async def _count(_: TokenWorker, texts: Sequence[str]) -> Sequence[int]:
+    return count_tokens(texts)
+
+
 @pytest.fixture(autouse=True)
 def count_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count tokens in this process: a worker for each gateway would load the vocabulary again each time.
 
     Gateways in processes of their own have their workers, and `tests/catalog/test_tokens.py` has.
     """
+    monkeypatch.setattr(TokenWorker, "count", _count)
 
-    async def count(_: TokenWorker, texts: Sequence[str]) -> Sequence[int]:
-        return count_tokens(texts)
 
-    monkeypatch.setattr(TokenWorker, "count", count)
+@pytest.fixture(scope="module")
+def counted_here() -> Iterator[None]:
+    """As `count_here`, which comes too late for a gateway that outlives a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TokenWorker, "count", _count)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,30 +1,15 @@
 """One running gateway for all tests of a module, and one event loop for it."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 from tests.access.house import House, living
-
-from maitred.catalog.counting import count_tokens
-from maitred.catalog.tokens import TokenWorker
 
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     """As for all tests, and wide enough for the gateway that they share."""
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def counted_here() -> Iterator[None]:
-    """As `count_here`, which comes too late for a gateway that outlives a test."""
-
-    async def count(_: TokenWorker, texts: Sequence[str]) -> Sequence[int]:
-        return count_tokens(texts)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TokenWorker, "count", count)
-        yield
 
 
 @pytest.fixture(scope="module")

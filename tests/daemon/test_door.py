@@ -1,7 +1,7 @@
 """Who comes to a gateway's socket is served, or shown out, and never gets what is another's."""
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +11,6 @@ from tests.daemon.visitors import Place, place_of, stateless
 from tests.gateway.debugging import debugging, gateway_of
 from tests.support.debugger_server import DebuggerServer
 
-from maitred.catalog.counting import count_tokens
-from maitred.catalog.tokens import TokenWorker
 from maitred.config.settings import Disclosure
 from maitred.gateway.tokens import Wanted
 from maitred.model.access import Role, Scope
@@ -27,18 +25,6 @@ CONNECTED = "debugger__query_elements"
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def counted_here() -> Iterator[None]:
-    """As `count_here`, which comes too late for a gateway that outlives a test."""
-
-    async def count(_: TokenWorker, texts: Sequence[str]) -> Sequence[int]:
-        return count_tokens(texts)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TokenWorker, "count", count)
-        yield
 
 
 @pytest.fixture(scope="module")
