@@ -12,6 +12,7 @@ from tests.support.podman import Podman, podman_service
 from maitred.catalog import migrate
 from maitred.catalog.counting import count_tokens
 from maitred.catalog.tokens import TokenWorker
+from maitred.config.redaction import SECRETS
 
 _MIGRATE = migrate.migrate
 _MADE: list[tuple[str, tuple[object, ...]]] = []
@@ -46,6 +47,13 @@ def _private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets() -> Iterator[None]:
+    """What a test gave a server is no credential for the next."""
+    yield
+    SECRETS.forget()
 
 
 async def _count(_: TokenWorker, texts: Sequence[str]) -> Sequence[int]:

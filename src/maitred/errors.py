@@ -31,8 +31,42 @@ Each carries a stable `code`, and its text says what is wrong, where, and what t
 *tool* is not an error but a result; an unexpected exception is a bug and is never one of these.
 """
 
+import errno
+import sys
 from collections.abc import Sequence
 from typing import ClassVar
+
+from maitred.wording import counted, either
+
+if sys.platform != "win32":
+    import resource
+
+
+def os_reason(error: OSError) -> str:
+    """What the system says of a failure; for want of file descriptors, with the limit and how to raise it."""
+    if error.errno == errno.EMFILE and sys.platform != "win32":
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return (
+            f"this process may have no more than {limit} open files; `ulimit -n` raises that before a start"
+        )
+    if error.errno == errno.ENFILE:
+        return "the whole system has too many open files; `sysctl fs.file-max` raises that"
+    return error.strerror or str(error) or type(error).__name__
+
+
+def for_want_of_files(error: BaseException) -> str:
+    """Why something failed, if that was for want of file descriptors, whatever was made of it; else empty."""
+    todo, seen = [error], set[int]()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, OSError) and one.errno in (errno.EMFILE, errno.ENFILE):
+            return os_reason(one)
+        todo += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
+        todo += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+    return ""
 
 
 class MaitredError(Exception):
@@ -51,21 +85,23 @@ class ConfigError(MaitredError):
     def __init__(self, source: str, faults: Sequence[str]) -> None:
         self.source = source
         self.faults = tuple(faults)
-        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
-        super().__init__("\n".join([f"{source}: {count}", *(f"  {f}" for f in self.faults)]))
+        head = f"{source}: {counted(len(self.faults), 'fault')}"
+        super().__init__("\n".join([head, *(f"  {f}" for f in self.faults)]))
 
 
 class StoreError(MaitredError):
-    """The catalog cannot be read or written now; what is in memory is served on."""
+    """The catalog cannot be read or written now; what is in memory is served on.
+
+    `advice` is a sentence on what to do, where that is known.
+    """
 
     code: ClassVar[str] = "store_failed"
 
-    def __init__(self, path: str, reason: str) -> None:
+    def __init__(self, path: str, reason: str, *, advice: str = "") -> None:
         self.path = path
         self.reason = reason
-        super().__init__(
-            f"The catalog {path} cannot be used: {reason}. Is its disk full, or the file read-only?"
-        )
+        self.advice = advice
+        super().__init__(f"The catalog {path} cannot be used: {reason}. {advice}".rstrip())
 
 
 class VaultError(MaitredError):
@@ -180,24 +216,30 @@ class ToolNotFoundError(NotFoundError):
     def __init__(self, name: str, *, nearest: Sequence[str] = ()) -> None:
         self.name = name
         self.nearest = tuple(nearest)
-        hint = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+        hint = f" Did you mean {either(self.nearest)}?" if self.nearest else ""
         super().__init__(
             f"There is no tool named {name!r}.{hint} `search_tools` finds tools by what they do."
         )
 
 
 class PathNotFoundError(NotFoundError):
-    """No page of the menu has this path."""
+    """No page of the menu has this path; where it names a server or a category, there is none of that name.
+
+    `nearest` are paths that may have been meant.
+    """
 
     code: ClassVar[str] = "path_not_found"
 
     def __init__(self, path: str, *, nearest: Sequence[str] = ()) -> None:
         self.path = path
         self.nearest = tuple(nearest)
-        hint = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
-        super().__init__(
-            f"There is no page {path!r}.{hint} Without a path, `list_tools_meta` lists all categories."
-        )
+        kind, _, name = path.strip("/").partition("/")
+        names = [near.removeprefix(f"{kind}/") for near in self.nearest]
+        is_named = bool(name) and kind in ("server", "category")
+        what, called = (kind, name) if is_named else ("page", path)
+        hint = f" Did you mean {either(names if is_named else self.nearest, repr)}?" if self.nearest else ""
+        lists = "`list_tools_meta` lists all categories, with path servers all servers."
+        super().__init__(f"There is no {what} {called!r}.{hint} {lists}")
 
 
 class ResourceNotFoundError(NotFoundError):
@@ -242,7 +284,7 @@ class ServerNotFoundError(NotFoundError):
     def __init__(self, name: str, *, nearest: Sequence[str] = ()) -> None:
         self.name = name
         self.nearest = tuple(nearest)
-        hint = f" Did you mean {' or '.join(map(repr, self.nearest))}?" if self.nearest else ""
+        hint = f" Did you mean {either(self.nearest, repr)}?" if self.nearest else ""
         lists = "`maitred list` and `maitred approvals --all` name all."
         super().__init__(f"There is no server {name!r}.{hint} {lists}")
 
@@ -297,11 +339,12 @@ class AuditError(MaitredError):
 
     code: ClassVar[str] = "audit_failed"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, advice: str = "") -> None:
         self.reason = reason
         super().__init__(
             f"The call was not made: the audit trail cannot be written ({reason}), and what may change"
-            " something is written down first. Make room on its disk, or set `audit.enabled: false`."
+            f" something is written down first. {advice or 'See why.'} Without the trail, by"
+            " `audit.enabled: false`, it would be made."
         )
 
 

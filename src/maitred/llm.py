@@ -23,6 +23,7 @@ from anyio import to_thread
 
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.errors import ConfigError, MaitredError
+from maitred.extras import install_command
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
@@ -226,7 +227,7 @@ def require_vendor(setting: str, vendor: str) -> None:
     """Refuse a vendor whose SDK is not installed.
 
     Raises:
-        ConfigError: It names the extra that brings the SDK.
+        ConfigError: It says how to install the SDK.
     """
     require(f"{setting}: {vendor}", [_VENDORS[vendor].package], extra="llm")
 
@@ -240,11 +241,11 @@ def require(setting: str, packages: Sequence[str], *, extra: str) -> None:
     """Refuse a setting whose packages are not installed.
 
     Raises:
-        ConfigError: It names the extra that brings them.
+        ConfigError: It says how to install the packages of the extra that brings them.
     """
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
-        fault = f"{setting} needs the package {' and '.join(missing)}; install it with `maitred[{extra}]`"
+        fault = f"{setting} needs the package {' and '.join(missing)}; `{install_command(extra)}` installs it"
         raise ConfigError(_SOURCE, [fault])
 
 

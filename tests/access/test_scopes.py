@@ -51,7 +51,14 @@ def complete(kind: str) -> Way:
 
 
 TASKS = types.PromptReference(type="ref/prompt", name="find_tool")
+
+
+async def introduced(client: Any) -> Any:
+    return client.instructions
+
+
 WAYS: Mapping[str, Way] = {
+    "instructions": introduced,
     "tools": lambda client: client.list_tools(),
     "resources": lambda client: client.list_resources(),
     "templates": lambda client: client.list_resource_templates(),

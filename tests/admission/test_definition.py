@@ -1,12 +1,12 @@
 """The live definition: what changes its hash, what does not, and what a person is told of a change."""
 
-import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.cpu import cpu_within
 
 from maitred.admission.definition import (
     Definition,
@@ -135,13 +135,26 @@ def test_the_order_of_keys_and_of_required_names_makes_no_difference() -> None:
     assert define([before]).digest == define([replace(TOOL, input_schema=turned)]).digest
 
 
-def test_order_of_parts_and_icons_make_no_difference() -> None:
-    """What no agent is given to read needs no approval."""
-    other = replace(TOOL, key=ToolKey(server="s", name="b"), extra={"icons": [1], "_meta": {"v": 2}})
-    plain = replace(other, extra={})
+def test_the_order_of_parts_makes_no_difference() -> None:
+    """Resources are data of the server, and no part of its definition."""
+    other = replace(TOOL, key=ToolKey(server="s", name="b"))
 
-    assert define([TOOL, other], [PROMPT]).digest == define([plain, TOOL], [PROMPT]).digest
+    assert define([TOOL, other], [PROMPT]).digest == define([other, TOOL], [PROMPT]).digest
     assert define([TOOL], [offer("resource", "file:///a", name="a")]).digest == define([TOOL]).digest
+
+
+def test_icons_and_meta_are_told_as_changed_and_large_ones_are_kept_as_a_hash() -> None:
+    """They go out where tools are listed as registered, so they are approved like all else."""
+    icons, other = ([{"src": f"data:image/png;base64,{letter * 300_000}"}] for letter in "ab")
+    before, after = (
+        replace(TOOL, extra={"icons": i, "_meta": {"v": v}}) for i, v in ((icons, 1), (other, 2))
+    )
+    plain = define([TOOL])
+
+    told = {change.text for change in diff(define([before]), define([after]))}
+    assert told == {"tool 'send': its icons changed", "tool 'send': its `_meta` changed"}
+    assert {change.weight for change in diff(plain, define([before]))} == {"wording"}
+    assert len(define([before]).to_bytes()) < len(plain.to_bytes()) + 500
 
 
 def test_every_part_of_a_definition_changes_the_whole() -> None:
@@ -229,16 +242,15 @@ def test_huge_and_deep_schemas_are_known_by_hash_and_do_not_stall() -> None:
         deep = {"items": deep}
     wide = {"type": "object", "properties": {f"p{n}": {"description": "x" * 100} for n in range(30_000)}}
     loop = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
-    started = time.perf_counter()
-    for monster in (deep, wide, loop):
-        before, after = define([replace(TOOL, input_schema=monster)]), define([TOOL])
-        again = define([replace(TOOL, input_schema=monster)])
-        found = diff(before, after)
-        assert before.digest == again.digest != after.digest
-        assert found
-        assert Definition.from_bytes(before.to_bytes()).digest == before.digest
-        assert len(before.to_bytes()) < 1_000
-    assert time.perf_counter() - started < 10  # minutes where something is not linear
+    with cpu_within(10):  # minutes where something is not linear
+        for monster in (deep, wide, loop):
+            before, after = define([replace(TOOL, input_schema=monster)]), define([TOOL])
+            again = define([replace(TOOL, input_schema=monster)])
+            found = diff(before, after)
+            assert before.digest == again.digest != after.digest
+            assert found
+            assert Definition.from_bytes(before.to_bytes()).digest == before.digest
+            assert len(before.to_bytes()) < 1_000
 
     [change] = changes(replace(TOOL, input_schema=wide), replace(TOOL, input_schema=deep))
     assert change.weight == "power"

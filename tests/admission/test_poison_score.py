@@ -1,13 +1,13 @@
 """The trained scorer of the poisoning scan: what it adds to rules, what it takes from them, and odd texts."""
 
 import hashlib
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.cpu import cpu_within
 
 from maitred.admission.definition import define
 from maitred.admission.judgement import Memory, Rules
@@ -163,7 +163,5 @@ def test_where_the_scan_cannot_look_nothing_is_let_in(tmp_path: Path) -> None:
 )
 def test_odd_texts_are_scored_without_fault_or_delay(text: str) -> None:
     """A server may send anything."""
-    started = time.perf_counter()
-    bundled().score({"name": "odd", "description": text, "inputSchema": {"properties": {text[:50]: {}}}})
-
-    assert time.perf_counter() - started < 3
+    with cpu_within(3):
+        bundled().score({"name": "odd", "description": text, "inputSchema": {"properties": {text[:50]: {}}}})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.backends.container_rig import PODMAN, SOON_S, Rig, options, probing
+from tests.backends.container_rig import CAGE, PODMAN, SOON_S, Rig, options, probing
 from tests.support.podman import IMAGE, Podman
 
 from maitred.backends.base import ConnectError
@@ -64,6 +64,15 @@ async def test_a_kill_is_told_from_an_exit_and_from_want_of_memory(
     assert re.search(said, reason)
     assert backend.ending(reason).kind == "killed"
     assert podman.containers() == []
+
+
+async def test_want_of_memory_leaves_nothing_where_the_tests_run(rig: Rig) -> None:
+    """The monitor of a container writes the file `oom` into the folder in which its engine was started."""
+    trace = Path("oom")
+    async with probing(rig.backend()) as probe:
+        await probe.last_call("memory", bytes=CAGE.memory * 4)
+
+    assert not await anyio.to_thread.run_sync(trace.exists)
 
 
 async def test_one_that_answers_no_more_is_removed_all_the_same(rig: Rig, podman: Podman) -> None:

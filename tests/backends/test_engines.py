@@ -28,6 +28,7 @@ from maitred.backends.cages.engines import (
 from maitred.backends.claims import Claims
 from maitred.backends.warden import is_gone, start_time
 from maitred.config.settings import Isolation
+from maitred.extras import install_command
 from maitred.model.cages import Aspect
 from maitred.model.servers import Cage, Mount, ServerSpec
 from maitred.wiring.containers import open_engine
@@ -71,7 +72,7 @@ async def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytes
     monkeypatch.delitem(sys.modules, "maitred.backends.cages.engine", raising=False)
     monkeypatch.setitem(sys.modules, "docker", None)
 
-    with pytest.raises(ConnectError, match=r"pip install 'maitred\[containers\]'"):
+    with pytest.raises(ConnectError, match=re.escape(install_command("containers"))):
         await open_engine(Isolation(engine="unix:///nowhere"))
 
 

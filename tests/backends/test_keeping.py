@@ -125,8 +125,8 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, "_CHECK_IDLE_S", 0.05)
 
 
-async def touch(pool: BackendPool) -> None:
-    async with pool.connection(NAME):
+async def touch(pool: BackendPool, server: str = NAME) -> None:
+    async with pool.connection(server):
         pass
 
 

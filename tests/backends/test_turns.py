@@ -1,7 +1,7 @@
 """Starts of a pool that stand in each other's way, are of no use, or come when it is not open."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import anyio
@@ -105,8 +105,41 @@ async def test_a_call_that_waits_too_long_for_the_starts_of_others_is_told_so() 
             await pool.configure({"first": replace(SPEC, name="first"), NAME: hasty}, {})
             tasks.start_soon(pool.connection("first").__aenter__)
             await ear.heard.until(State.STARTING)
-            with pytest.raises(ServerUnavailableError, match="it has waited for other servers to start"):
+            with pytest.raises(ServerUnavailableError, match="it waits for other servers to start"):
                 await touch(pool)
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_discovery_waits_for_its_turn_however_long_others_take() -> None:
+    """Its time to start begins with its turn: of hundreds that wait for each other none has failed."""
+    program = Program(honest())
+    pool = BackendPool(
+        lambda spec: program if spec.name == NAME else Slow(spec), max_starting=1, on_close=lambda: None
+    )
+    ear = Ear(pool)
+    discovered = anyio.Event()
+
+    async def begin_first() -> None:
+        with suppress(ServerUnavailableError):  # it never gets ready
+            await touch(pool, "first")
+
+    async def discover() -> None:
+        async with pool.connection(NAME, patient=True):
+            discovered.set()
+
+    with anyio.fail_after(LONG_S):
+        async with pool, anyio.create_task_group() as tasks:
+            hasty = replace(SPEC, timeouts=Timeouts(start_s=0.5))
+            await pool.configure({"first": replace(SPEC, name="first"), NAME: hasty}, {})
+            tasks.start_soon(begin_first)
+            await ear.heard.until(State.STARTING)
+            tasks.start_soon(discover)
+            with pytest.raises(ServerUnavailableError, match="it waits for other servers to start"):
+                await touch(pool)  # so long has the discovery waited, too
+            assert not discovered.is_set()
+            assert pool.health()[NAME].state is not State.FAILED
+            await pool.configure({NAME: hasty}, {})  # the first is ended
+            await discovered.wait()
             tasks.cancel_scope.cancel()
 
 

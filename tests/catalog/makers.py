@@ -144,4 +144,4 @@ def open_full_store(path: Path | str) -> SqlStore:
 
 
 def open_store(path: Path | str) -> SqliteStore:
-    return SqliteStore(Path(path), lambda: open_full_store(path))
+    return SqliteStore(Path(path), open_full_store)

@@ -8,9 +8,10 @@ import anyio
 import pytest
 from tests.catalog.makers import Counter, found, open_store, raw
 
-from maitred.catalog.live import LiveCatalog, Planner
+from maitred.catalog.live import CheckedStore, LiveCatalog, Planner
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sync import Discovery, failure, plan
+from maitred.errors import StoreError
 
 pytestmark = pytest.mark.anyio
 
@@ -174,3 +175,57 @@ async def test_two_processes_that_write_at_once_lose_nothing_and_share_no_name(t
         assert mine.snapshot.servers == other.snapshot.servers
         assert len(mine.snapshot.servers) == len(mine.snapshot.tools) == 16
         assert all(len(snapshot.by_name) == len(snapshot.tools) for snapshot in seen)
+
+
+class FullDisk:
+    """A store that can be read, and written only while there is `room`."""
+
+    def __init__(self, store: CheckedStore) -> None:
+        self._store = store
+        self.room = False
+
+    @property
+    def faults(self) -> int:
+        return 1
+
+    async def check(self) -> str:
+        return "" if self.room else "its disk is full"
+
+    async def load(self) -> Snapshot:
+        return await self._store.load()
+
+    async def generation(self) -> int:
+        return await self._store.generation()
+
+    async def write(self, change: Change, *, planned_on: int) -> int | None:
+        if not self.room:
+            raise StoreError("c.db", await self.check())
+        return await self._store.write(change, planned_on=planned_on)
+
+
+async def test_what_a_start_takes_over_is_served_though_it_cannot_be_written(tmp_path: Path) -> None:
+    """It holds when another process wrote, and when there is room again; all else is refused meanwhile."""
+    async with opened(tmp_path / "c.db") as other, open_store(tmp_path / "c.db") as store:
+        await other.change(finds(found("s", raw("s", "a"))))
+        disk = FullDisk(store)
+        catalog = LiveCatalog(disk)
+        await catalog.refresh()
+        heard: list[int] = []
+        catalog.subscribe(lambda snapshot: heard.append(snapshot.generation))
+
+        with catalog.serving_unwritten():
+            await catalog.change(finds(found("t", raw("t", "b"))))
+        assert list(catalog.snapshot.by_name) == ["s__a", "t__b"]
+        with pytest.raises(StoreError, match="its disk is full"):
+            await catalog.change(finds(found("u", raw("u", "c"))))
+
+        await other.change(finds(found("v", raw("v", "d"))))
+        await catalog.refresh()
+        assert list(catalog.snapshot.by_name) == ["s__a", "t__b", "v__d"]
+
+        disk.room = True
+        await catalog.change(finds(found("u", raw("u", "c"))))
+        assert list(catalog.snapshot.by_name) == ["s__a", "t__b", "u__c", "v__d"]
+        assert heard == sorted(set(heard))
+        await other.refresh()
+        assert list(other.snapshot.by_name) == ["s__a", "u__c", "v__d"]

@@ -192,7 +192,7 @@ async def test_a_store_is_read_alike_with_and_without_sqlalchemy(tmp_path: Path)
     assert content(read) == content(written)
 
 
-def unneeded() -> SqlStore:
+def unneeded(_: str) -> SqlStore:
     raise AssertionError("the full store was opened to read")
 
 
@@ -215,21 +215,25 @@ async def test_a_catalog_of_a_newer_maitred_is_refused_with_advice(tmp_path: Pat
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     database.close()
 
-    with pytest.raises(ConfigError, match=r"newer maitred .revision 9999.; upgrade maitred, or move it away"):
+    with pytest.raises(
+        ConfigError, match=r"newer maitred .revision 9999.; upgrade maitred, or set `catalog.path`"
+    ):
         async with open_store(tmp_path / "c.db"):
             pass
 
 
 async def test_a_corrupt_catalog_is_refused_with_advice(tmp_path: Path) -> None:
-    """The message names the file and how to go on; the file stays as it is."""
+    """The message names the file, what it holds, and how to go on; the file stays as it is."""
     path = tmp_path / "c.db"
     path.write_bytes(b"this is no database " * 400)
 
-    with pytest.raises(ConfigError, match="move it away to have it made anew") as caught:
+    with pytest.raises(ConfigError) as caught:
         async with open_store(path):
             pass
 
-    assert caught.value.source == str(path)
+    told = str(caught.value)
+    assert told.startswith(f"{path}: 1 fault\n  the catalog cannot be opened: its file is damaged")
+    assert "approvals, access tokens, logins to servers and the audit trail: copy it first" in told
     assert path.read_bytes().startswith(b"this is no database")
 
 

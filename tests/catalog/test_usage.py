@@ -289,7 +289,7 @@ async def test_without_a_file_a_gateway_counts_in_memory_and_says_what_is_wrong(
             recorder.called(A, ok=True, elapsed_ms=1)
             recorder.spent("p", list_tokens=5)
             assert recorder.today("p").spent == 5
-            with pytest.raises(StoreError, match="unable to open"):
+            with pytest.raises(StoreError, match="its file is not there"):
                 await recorder.usage()
     assert not path.with_name("c.db-wal").exists()
 

@@ -111,7 +111,7 @@ def test_only_the_clients_that_are_asked_for_are_looked_at(home: Path, look: Loo
     discovery = look(clients=["cursor"])
     assert (only(discovery).name, only(discovery).entry) == ("time", TIME)
     assert all(".cursor" in str(path) for path in discovery.looked_at)
-    with pytest.raises(ConfigError, match="'curser' is not a client that is known; use cursor"):
+    with pytest.raises(ConfigError, match="'curser' is not a client that is known; did you mean 'cursor'"):
         look(clients=["curser"])
 
 

@@ -84,7 +84,7 @@ NO_NAME = "a category's name begins with a letter and has at most 40 of a-z, 0-9
         ),
         (
             SERVER + "tools:\n  s:\n    t:\n      pinned: true\n      category: dta\n",
-            ["line 6: tools.s.t.category: 'dta' is no category; did you mean data?"],
+            ["line 6: tools.s.t.category: 'dta' is no category; did you mean 'data'?"],
         ),
         (
             SERVER + "tools:\n  s:\n    t:\n      tags: [langage:python, sql]\n",
@@ -111,7 +111,7 @@ NO_NAME = "a category's name begins with a letter and has at most 40 of a-z, 0-9
             "tools:\n  s:\n    t: {category: dta}\n",
             [
                 "line 2: tools.s: there is no server of this name",
-                "line 3: tools.s.t.category: 'dta' is no category; did you mean data?",
+                "line 3: tools.s.t.category: 'dta' is no category; did you mean 'data'?",
             ],
         ),
         (

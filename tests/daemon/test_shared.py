@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -180,11 +179,9 @@ async def test_a_gateway_may_serve_one_client_alone_and_is_seen_all_the_same(hom
         assert home.daemons() == []
         [told] = await home.told()
         assert (told["pid"], told["clients"]) == (client.process.pid, 1)
-        began = time.monotonic()
         client.signal(signal.SIGTERM)
-        with anyio.fail_after(WAIT_S):
+        with anyio.fail_after(WAIT_S):  # its input stays open, and no thread waits for that
             assert await client.process.wait() == 0
-        assert time.monotonic() - began < 2  # with nothing to wait for, not even in a thread
     assert home.seats() == []
 
 

@@ -14,7 +14,9 @@ import pytest
 import typer.main
 
 from maitred import errors
+from maitred.catalog.counting import count_tokens
 from maitred.config.load import parse
+from maitred.disclosure.budget import for_model
 from maitred.surfaces.cli.app import app
 from maitred.surfaces.mcp.metatools import DEFINITIONS
 
@@ -129,6 +131,23 @@ def test_every_meta_tool_is_described() -> None:
         signature = ", ".join(p if p in required else f"{p}?" for p in parameters)
         assert f"`{definition['name']}({signature.replace('arguments?', 'arguments')})`" in page
         assert f"`{definition['name']}`" in readme
+
+
+def test_the_readme_gives_the_price_of_the_menu() -> None:
+    """To the next hundred tokens, as the demonstration prints it."""
+    [said] = re.findall(r"about (\d+) tokens", (ROOT / "README.md").read_text(encoding="utf-8"))
+
+    assert int(said) == round(count_tokens([for_model(DEFINITIONS)])[0], -2)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_entry_for_a_client_can_be_pasted(page: Path) -> None:
+    """It has a full path, since clients expand no `~`, and keeps the menu loaded."""
+    for text in _blocks(page, "json"):
+        if '"maitred"' in text and "mcpServers" in text:
+            entry = json.loads(text)["mcpServers"]["maitred"]
+            assert Path(entry["command"]).is_absolute()
+            assert entry["alwaysLoad"] is True
 
 
 def test_every_error_code_is_described() -> None:

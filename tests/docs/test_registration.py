@@ -149,7 +149,7 @@ def test_a_script_is_seen_when_it_is_granted(maitred: Run, tmp_path: Path) -> No
     write(tmp_path, {"notes.yml": granted})
     maitred("register", "notes.yml")
     maitred("approve", "notes", "--yes")
-    assert "notes: 1 tools" in maitred("doctor", "notes").fine
+    assert "notes: 1 tool," in maitred("doctor", "notes").fine
 
 
 def takes(*names: str) -> Mapping[str, Any]:
@@ -174,7 +174,7 @@ def test_a_change_is_shown_and_withheld_until_it_is_approved(
 
     prints(maitred, CHANGE)
     maitred("call", "notes__find", "text=tea", "folder=all")
-    assert "1 tools" not in maitred("doctor", "notes").fine
+    assert "1 tool," not in maitred("doctor", "notes").fine
 
 
 def test_the_way_from_a_file_to_a_call_by_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

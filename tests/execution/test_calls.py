@@ -79,7 +79,7 @@ async def made(
     """A call as the gateway makes it: checked, then relayed."""
     calls = caller(server)
     calls.check(snapshot, tool, call.arguments, read_only=read_only)
-    return await calls.call(tool, call, progress=progress)
+    return await calls.call(tool, call, recheck=lambda: None, progress=progress)
 
 
 def call_of(tool: Tool, **arguments: Any) -> ToolCall:

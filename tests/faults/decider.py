@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
+from tests.gateway.allowed import parts_of
 from tests.gateway.rig import settings_of
 from tests.gateway.shifting import Shifting, tool
 
@@ -88,9 +89,22 @@ class Decider:
             logs=_plain(logs),
             registered={name: [one.manifest_hash, one.source] for name, one in registered.items()},
             tools=tools,
+            definitions=await self._definitions(logs.get("notes", ())),
+            publishes={one.name: one.description for one in self._notes.tools},
             to_be_listed=[name for name, one in snapshot.servers.items() if not one.fingerprint],
             called=[one.name for one in snapshot.tools if await self._called(one, one.name in visible)],
         )
+
+    async def _definitions(self, log: Sequence[Event]) -> Mapping[str, Mapping[str, object]]:
+        """What each definition that the log names says of each tool, now: a later one may take its place."""
+        said = {}
+        for digest in {event.binding.definition for event in log} - {""}:
+            if body := await self._registry.definition(digest):
+                parts = parts_of(body).items()
+                said[digest] = {
+                    n: p["description"] for (k, n), p in parts if k == "tool" and isinstance(p, dict)
+                }
+        return said
 
     async def _called(self, one: Tool, visible: bool) -> bool:
         if visible and one.server != "notes":

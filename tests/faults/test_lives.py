@@ -112,10 +112,10 @@ async def test_after_several_failures_calls_fail_at_once_and_the_server_is_tried
         for _ in range(2):
             with pytest.raises(ServerUnavailableError):
                 await house.call("s__echo", text="x")
-        before = time.monotonic()
+        attempts = house.status().health.failures
         with pytest.raises(ServerUnavailableError) as caught:
             await house.call("s__echo", text="x")
-        assert time.monotonic() - before < 0.1
+        assert house.status().health.failures == attempts  # nothing was started for it
         assert "does not exist or is not executable" in str(caught.value)
         assert "tried again in 1 s" in str(caught.value)
         assert "failed 3 times" in house.status().withheld
@@ -158,7 +158,7 @@ async def test_a_server_that_ignores_the_end_of_its_input_is_ended_all_the_same(
         pid = house.status().health.pid or 0
         started = time.monotonic()
     assert is_gone(pid)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20  # it would never end by itself
 
 
 async def test_a_removed_server_is_stopped_and_a_changed_one_is_started_anew(tmp_path: Path) -> None:

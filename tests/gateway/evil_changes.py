@@ -28,6 +28,9 @@ BEFORE: Json = {
         "idempotentHint": True,
         "openWorldHint": False,
     },
+    "icons": [{"src": "https://notes.example/read.png"}],
+    "_meta": {"team": {"name": "notes"}},
+    "execution": {"taskSupport": "forbidden"},
 }
 PATH = "inputSchema.properties.path"
 MODE = "inputSchema.properties.mode"
@@ -70,11 +73,16 @@ TOOLS: dict[str, tuple[str, Any, bool]] = {
     "reaches the outside": ("annotations.openWorldHint", True, True),
     "an annotation nobody knows": ("annotations.trusted", True, False),
     "no annotations": ("annotations", None, True),
+    "another icon": ("icons", [{"src": "https://other.example/read.png"}], False),
+    "no icon": ("icons", None, False),
+    "a word of its `_meta`": ("_meta.team.name", "Notes", False),
+    "another way to run": ("execution.taskSupport", "required", False),
 }
 PROMPT: Json = {
     "title": "Sum up",
     "description": "Sums up the notes.",
     "arguments": [{"name": "day", "description": "Which day."}],
+    "_meta": {"team": "notes"},
 }
 PROMPTS: dict[str, tuple[str, Any, bool]] = {
     "a prompt by one character": ("description", "Sums up the notes!", False),
@@ -90,14 +98,23 @@ PROMPTS: dict[str, tuple[str, Any, bool]] = {
         [{"name": "day", "description": "Which day.", "required": True}],
         True,
     ),
+    "a word of a prompt's `_meta`": ("_meta.team", "Notes", False),
+    "an icon of a prompt": ("icons", [{"src": "https://other.example/read.png"}], False),
     "another argument of a prompt": ("arguments", [{"name": "key", "required": True}], True),
 }
-TEMPLATE: Json = {"name": "note", "description": "A note.", "mimeType": "text/plain"}
+TEMPLATE: Json = {
+    "name": "note",
+    "description": "A note.",
+    "mimeType": "text/plain",
+    "annotations": {"audience": ["user"]},
+}
 TEMPLATES: dict[str, tuple[str, Any, bool]] = {
     "a template by one character": ("description", "A note!", False),
     "another template": ("description", "All that there is.", False),
     "a template's type": ("mimeType", "text/html", False),
     "a template's name": ("name", "notes", False),
+    "a template's readers": ("annotations.audience", ["assistant"], False),
+    "a template's `_meta`": ("_meta", {"team": "notes"}, False),
 }
 INSTRUCTIONS = {
     "instructions by one character": ("Notes of a team.", "Notes of a team!"),

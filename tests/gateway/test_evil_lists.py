@@ -72,7 +72,7 @@ async def _found(gateway: Gateway, name: str) -> Found:
     status = gateway.snapshot.servers[name]
     tools = gateway.snapshot.by_server[name]
     gateway.browse(f"server/{name}")
-    for one in tools[:1]:
+    for one in [known for known in tools if not known.withheld][:1]:
         assert one.name.isprintable()
         await call(gateway, one.name)
     return Found(tools=len(tools), said="\n".join([status.error, *status.notes]))
@@ -104,7 +104,7 @@ PLACES = {threat: f"tool 't{at}'" for at, threat in enumerate(POISON)} | {
 
 @pytest.fixture(scope="module")
 def cases() -> Iterator[dict[str, Case]]:
-    """The server as it stands where such texts are blocked, and where they are only told."""
+    """The server as it stands where all such texts are blocked, and where only plain attacks are."""
     with TemporaryDirectory() as folder:
         yield anyio.run(_cases, Path(folder))
 
@@ -117,10 +117,9 @@ async def _cases(folder: Path) -> dict[str, Case]:
         async with opened(settings, *poisoned()) as gateway:  # type: ignore[arg-type]
             await gateway.sync(["evil"])  # when the names of the others' tools are known
             found[scan] = await gateway.admission.case("evil")
-            shown = {t.key.name for t in gateway.visible_tools() if t.server == "evil"}
-            assert shown == (
-                {"steady"} if scan == "block" else {"steady", *(f"t{n}" for n in range(len(POISON)))}
-            )
+            shown = {f"tool {t.key.name!r}" for t in gateway.visible_tools() if t.server == "evil"}
+            withheld = {str(part) for part in found[scan].parts}
+            assert shown == {f"tool 't{n}'" for n in range(len(POISON))} - withheld | {"tool 'steady'"}
             assert bool(gateway.snapshot.servers["evil"].facts.instructions) == (scan == "warn")
             await goes_on(gateway)
     return found
@@ -130,11 +129,11 @@ async def _cases(folder: Path) -> dict[str, Case]:
 def test_an_order_to_the_model_is_blocked_or_told_wherever_it_stands(
     cases: dict[str, Case], threat: str
 ) -> None:
-    """By policy; where it is blocked, so is that part alone. Source: issue 7, poisoning."""
+    """By policy and by how plain it is, that part alone. Source: issue 7, poisoning; "What broke", 7."""
     assert PLACES[threat] in {str(part) for part in cases["block"].parts}
-    assert not cases["warn"].parts
-    told = [one for one in cases["warn"].findings if one.key.startswith(PLACES[threat])]
-    assert [one for one in told if one.severity != "warn"]
+    told = {one.severity for one in cases["warn"].findings if one.key.startswith(PLACES[threat])}
+    assert told & {"refuse", "ask"}
+    assert ("refuse" in told) == (PLACES[threat] in {str(part) for part in cases["warn"].parts})
     assert cases["warn"].awaits
 
 
@@ -187,7 +186,7 @@ def shadowing() -> Iterator[Case]:
 
 async def _shadowing(folder: Path) -> Case:
     evil, honest = Evil("evil", raw("steady")), Shifting("honest")
-    settings = settings_of(folder, "evil", "honest")
+    settings = settings_of(folder, "evil", "honest", admission=Admission(scan="off"))
     async with opened(settings, evil, honest) as gateway:  # type: ignore[arg-type]
         evil.tools += [raw("other"), *map(raw, SHADOWS.values())]
         await gateway.sync(["evil"])

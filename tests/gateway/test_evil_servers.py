@@ -83,7 +83,7 @@ async def _pull(folder: Path) -> Pulled:
     other = folder / "warned"
     other.mkdir()
     put_on(evil, changed=False)
-    async with opened(settings(other, "warn"), evil, honest) as gateway:  # type: ignore[arg-type]
+    async with opened(settings(other, "warn", scan="off"), evil, honest) as gateway:  # type: ignore[arg-type]
         put_on(evil, changed=True)
         await gateway.sync(["evil"])
         found.warned = withheld(gateway)

@@ -148,7 +148,7 @@ async def test_asking_without_a_model_says_what_to_configure(model: OpenAiServer
         assert await gateway.mediation.estimate() is None
         with pytest.raises(ConfigError, match="set `auto_enhance: true` and `llm_provider`"):
             await gateway.mediation.ask()
-        with pytest.raises(PathNotFoundError, match="server/poor"):
+        with pytest.raises(PathNotFoundError, match="Did you mean 'poor'"):
             await gateway.mediation.diff(["poo"])
         await gateway.configure(poor(tmp_path, **asking(model, auto_enhance=False)))
         with pytest.raises(ConfigError, match="set `auto_enhance: true`"):

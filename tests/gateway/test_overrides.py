@@ -157,7 +157,7 @@ async def test_unknown_categories_and_tags_are_told_with_their_lines(tmp_path: P
             pass
     category, tag = caught.value.faults
     assert category == (
-        "line 4: overrides.poor.gt_usr.category: 'securty' is no category; did you mean security?"
+        "line 4: overrides.poor.gt_usr.category: 'securty' is no category; did you mean 'security'?"
     )
     assert tag.startswith("line 5: overrides.poor.gt_usr.tags: tag 'delet' is not in the vocabulary; near it")
 

@@ -19,10 +19,11 @@ POOR = {"gt_usr": "gets user", "del_ord": "", "weather": "Tell the weather of a 
 OVERRIDES = "overrides: {poor: {weather: {title: Weather, use_cases: [I want to know whether it rains]}}}\n"
 
 
-def write(folder: Path, **mediation: Any) -> Path:
+def write(folder: Path, scan: str = "warn", **mediation: Any) -> Path:
     """A configuration with the poor server."""
     command, *args = replayed(folder, "poor", POOR)
-    return write_settings(folder, {"poor": {"command": command, "args": args}}, mediation=mediation)
+    sections = {"mediation": mediation, "admission": {"scan": scan}}
+    return write_settings(folder, {"poor": {"command": command, "args": args}}, **sections)
 
 
 @pytest.fixture
@@ -131,8 +132,9 @@ def test_where_nothing_is_switched_on_it_says_what_to_set(tmp_path: Path) -> Non
 
 
 @requirement("mediate:plain")
-def test_what_a_terminal_obeys_is_not_printed(own: Path) -> None:
+def test_what_a_terminal_obeys_is_not_printed(tmp_path: Path) -> None:
     """Names of parameters and tools are as a server wrote them."""
+    own = write(tmp_path, scan="off", auto_enhance=True)
     recorded = own.parent / "poor.jsonl"
     odd = recorded.read_text().replace(
         '"usr_id": {"type": "string"}', '"usr\\u001b]0;pwn\\u0007\\u009b_id": {}'
@@ -141,5 +143,5 @@ def test_what_a_terminal_obeys_is_not_printed(own: Path) -> None:
 
     said = fine(cli(own, "mediate", "--diff"))
 
-    assert "  parameter usr ]0;pwn _id: " in said
+    assert r"  parameter usr\x1b]0;pwn\x07\x9b_id: " in said
     assert not {"\x1b", "\x07"} & set(said)

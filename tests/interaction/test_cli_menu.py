@@ -173,7 +173,7 @@ def test_search_is_kept_to_a_category_and_to_tags(own: Path) -> None:
     nothing = read_json(cli(own, "search", "counter tool", "--tag", "language:python", "--json"))
     assert nothing["results"] == []
     assert "language:python" in refused(cli(own, "search", "add", "--tag", "pyton"))
-    assert "category/none" in refused(cli(own, "search", "add", "--category", "none"))
+    assert "no category 'none'" in refused(cli(own, "search", "add", "--category", "none"))
 
 
 # --- stats and tiers --------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from tests.interaction.requirements import requirement
 from tests.support.corpus import tokens
 from tests.support.real_servers import SERVERS, Place, RealServer, require, serving_page, write_config
 
+from maitred.wording import counted
+
 pytestmark = [pytest.mark.real, pytest.mark.anyio, pytest.mark.xdist_group("real-servers")]
 
 MENU = [
@@ -46,6 +48,8 @@ async def test_a_client_gets_the_revision_of_its_era(front: Front, client: Clien
     assert client.server_info.name == "maitred"
     assert client.instructions is not None
     assert "search_tools" in client.instructions
+    assert all(name in client.instructions for name in SERVERS)
+    assert len(client.instructions) <= 512
 
 
 @requirement("menu:tools", "menu:annotations", "menu:budget")
@@ -62,7 +66,8 @@ async def test_the_menu_is_six_annotated_tools_of_500_tokens(client: Client) -> 
         assert tool.annotations is not None
         assert tool.annotations.open_world_hint is not None
         assert tool.annotations.read_only_hint or tool.annotations.destructive_hint
-    listed = [tool.model_dump(by_alias=True, exclude_none=True) for tool in page.tools]
+        assert tool.meta == {"anthropic/alwaysLoad": True}  # for the client, which shows it to no model
+    listed = [tool.model_dump(by_alias=True, exclude_none=True, exclude={"meta"}) for tool in page.tools]
     index = "".join(listed[0]["description"].partition(" Categories: ")[1:])
     assert index
     assert tokens({"index": index}) <= 200
@@ -100,7 +105,7 @@ async def test_search_can_be_kept_to_one_server(client: Client) -> None:
     assert lines
     assert all(line.lstrip("~").startswith("filesystem__") for line in lines)
     assert unknown.is_error
-    assert "server/filesystem" in text_of(unknown)
+    assert "Did you mean 'filesystem'?" in text_of(unknown)
 
 
 @requirement("browse:servers", "browse:pages")
@@ -124,9 +129,9 @@ async def test_browsing_lists_all_servers_and_all_tools_of_one(client: Client) -
     assert hot.startswith(("For example:\n", "Often used:\n"))
     assert len(tool_lines(hot)) == len(hot.splitlines()) - 1 > 1
     assert categories.startswith("Categories:\n")
-    assert f"{total} tools on {len(SERVERS)} servers. Next: list_tools_meta" in categories
+    assert f"{counted(total, 'tool')} on {len(SERVERS)} servers. Next: list_tools_meta" in categories
     for server in SERVERS.values():
-        assert f"server/{server.name}: {server.tools} tools" in servers
+        assert f"server/{server.name}: {counted(server.tools, 'tool')}" in servers
     assert len(servers.splitlines()) == len(SERVERS)
     assert len({line.partition("(")[0].lstrip("~") for line in excel}) == len(excel) == SERVERS["excel"].tools
     assert nowhere.is_error

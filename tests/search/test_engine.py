@@ -3,7 +3,6 @@
 import resource
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from tests.backends.rig import eventually
 from tests.catalog.makers import open_store, raw, snapshot_of
+from tests.support.cpu import cpu_within
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.vectors import SqliteVectors
@@ -192,7 +192,7 @@ async def test_a_full_disk_stops_no_search(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    assert "full" in told or "I/O" in told
+    assert told == "it may not grow any more"
 
 
 class Reversed:
@@ -338,9 +338,8 @@ async def test_an_answer_names_no_path_of_the_machine() -> None:
 
 def test_a_phrase_of_dots_is_cut_quickly() -> None:
     """A pattern that looks back at every mark would take minutes, in which nobody is served."""
-    started = time.monotonic()
-    assert clauses("." * 100_000 + "x") == []
-    assert time.monotonic() - started < 1.0
+    with cpu_within(1):
+        assert clauses("." * 100_000 + "x") == []
 
 
 async def test_a_tool_that_must_not_be_shown_is_told_of_also_when_found_by_meaning() -> None:

@@ -14,6 +14,7 @@ from tests.support.openai_server import OpenAiServer, Vendor, free_port
 from maitred.config.interpolate import resolver
 from maitred.config.settings import Search
 from maitred.errors import ConfigError
+from maitred.extras import install_command
 from maitred.search.base import Candidate
 from maitred.search.llm import LlmReranker, make_reranker
 from maitred.search.rerank import Reranked, RerankError, RerankStage
@@ -277,7 +278,7 @@ def test_a_wrong_setting_is_named_with_what_to_do(
     assert fault in _faults(reranker=vendor, reranker_model="some-model", **settings)
 
 
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
     vendor: Vendor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default install has no SDK; whoever chooses a model is told what to install."""
@@ -285,7 +286,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
 
     text = _faults(reranker=vendor, reranker_model="some-model", reranker_key="${KEY}")
 
-    assert f"search.reranker: {vendor} needs the package {vendor}; install it with `maitred[llm]`" in text
+    assert f"search.reranker: {vendor} needs the package {vendor}; `{install_command('llm')}`" in text
 
 
 def test_nothing_of_the_extras_is_loaded_before_it_is_needed() -> None:

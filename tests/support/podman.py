@@ -72,6 +72,7 @@ class Podman:
             self._process = subprocess.Popen(
                 [*self._command, "system", "service", "--time=0", self.address],
                 env=self._environment,
+                cwd=self._folder,  # where the monitor of a container that needs too much memory leaves a file
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -100,7 +101,12 @@ class Podman:
     def run(self, *arguments: str, check: bool = True) -> str:
         """Run `podman` on the same storage, and return what it printed."""
         done = subprocess.run(
-            [*self._command, *arguments], env=self._environment, capture_output=True, text=True, check=False
+            [*self._command, *arguments],
+            env=self._environment,
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if check and done.returncode != 0:
             raise RuntimeError(f"podman {' '.join(arguments)}: {done.stderr[-500:]}")

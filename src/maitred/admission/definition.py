@@ -2,7 +2,7 @@
 
 A definition holds the tools, prompts, resource templates and instructions of a server, normalised so that
 the order of keys makes no difference, with a hash for each part and one for the whole. Resources are left
-out: they are a server's data and come and go. So are icons and `_meta`, which no agent is given to read.
+out: they are a server's data and come and go.
 
 `diff` says in words what differs. Quarantine does not depend on those words but on the hashes alone.
 """
@@ -16,13 +16,16 @@ from typing import Any, Final, Literal
 
 from maitred.admission.confusables import latin
 from maitred.admission.shape import Found, Weight, differences, reworded, short
+from maitred.backends.definitions import extra_fields
 from maitred.model.offers import Offer
 from maitred.model.tools import RawTool, ToolKey, canonical
+from maitred.wording import counted
 
 PartKind = Literal["tool", "prompt", "template", "instructions"]
 
 MAX_SCHEMA_BYTES: Final = 200_000
 """Schemas larger than this, or nested deeper than any honest one, are kept as a hash only."""
+_MORE: Final = {"icons": "its icons", "_meta": "its `_meta`", "execution": "whether it runs as a task"}
 _MAX_DEPTH: Final = 100
 _MAX_TOLD: Final = 20
 _HINTS: Final = {
@@ -141,13 +144,15 @@ def define(
             **_schema("annotations", dict(tool.annotations)),
             **_schema("input", tool.input_schema),
             **_schema("output", tool.output_schema),
+            **_more(tool.extra),
         }
     for offer in offers:
         if offer.key.kind == "prompt":
             contents[PartKey(kind="prompt", name=offer.key.key)] = _prompt(offer.definition)
         elif offer.key.kind == "template":
-            content = _texts(offer.definition, "name", "title", "description", "mimeType")
-            contents[PartKey(kind="template", name=offer.key.key)] = content
+            texts = _texts(offer.definition, "name", "title", "description", "mimeType")
+            more = _more(offer.definition) | _schema("annotations", offer.definition.get("annotations"))
+            contents[PartKey(kind="template", name=offer.key.key)] = {**texts, **more}
     if title or instructions:
         contents[PartKey(kind="instructions")] = {"title": title, "description": instructions}
     return _of(contents)
@@ -168,7 +173,13 @@ def _prompt(definition: Mapping[str, Any]) -> dict[str, Any]:
         "properties": {a["name"]: _texts(a, "title", "description") for a in arguments},
         "required": [a["name"] for a in arguments if a.get("required") is True],
     }
-    return {**_texts(definition, "title", "description"), **_schema("input", schema)}
+    return {**_texts(definition, "title", "description"), **_schema("input", schema), **_more(definition)}
+
+
+def _more(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What is neither a text nor a schema: icons, `_meta`, and whether it runs as a task."""
+    found = extra_fields(fields)
+    return {name: kept for key in _MORE for name, kept in _schema(key, found.get(key)).items()}
 
 
 def _texts(definition: Mapping[str, Any], *names: str) -> dict[str, str]:
@@ -272,7 +283,7 @@ def _told(key: PartKey, found: Iterable[Found]) -> Iterator[DefinitionChange]:
     for one in ordered[:_MAX_TOLD]:
         yield DefinitionChange(part=key, kind=one.kind, weight=one.weight, text=f"{key}: {one.text}")
     if (more := len(ordered) - _MAX_TOLD) > 0:
-        weight, text = ordered[_MAX_TOLD].weight, f"{key}: {more} more changes"
+        weight, text = ordered[_MAX_TOLD].weight, f"{key}: {counted(more, 'more change')}"
         yield DefinitionChange(part=key, kind="more", weight=weight, text=text)
     if not ordered:  # the hashes differ in a way that has no words: the worst is assumed
         yield DefinitionChange(part=key, kind="changed", weight="power", text=f"{key} has changed")
@@ -287,6 +298,10 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Fo
         if before.get(key) != after.get(key):
             text = f"its {key} is {short(str(after.get(key)))!r} instead of {short(str(before.get(key)))!r}"
             yield Found(kind="renamed", weight="wording", text=text)
+    for key, what in _MORE.items():
+        names = (key, f"{key}_hash")
+        if [before.get(name) for name in names] != [after.get(name) for name in names]:
+            yield Found(kind=key.strip("_"), weight="wording", text=f"{what} changed")
     yield from _annotations(before.get("annotations", {}), after.get("annotations", {}))
     yield from _schemas("input", before, after)
     yield from _schemas("output", before, after)

@@ -95,6 +95,8 @@ _SCHEME: Final = re.compile(r"(?i)^\s*(bearer|basic|token|apikey|digest|key)\b[\
 _USERINFO: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://([^/?#\s@]{0,2048})@")
 _QUERY: Final = re.compile(r"[?&#;]([^=&#;?\s]{1,128})=([^&#;\s]*)")
 _REFERENCE: Final = re.compile(r"\$\{((?:[^{}$]|\$(?!\{)|\{[^{}$]*\})*)\}")
+_OPTION: Final = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
+_PAIR: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,127})\s*[=:]\s*(?!//)(.*)", re.DOTALL)
 _LONG_NAME = 20
 _LONG_KEY = 16
 
@@ -155,6 +157,39 @@ def is_literal_secret(name: str, literal: str) -> bool:
     is_long = len(bare) >= _LONG_KEY and any(map(str.isdigit, bare))
     is_key = is_long and [word.lower() for word in _WORD.findall(name)][-1:] == ["key"]
     return is_key or is_secret_name(name)
+
+
+def secret_arguments(args: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The places of arguments with a credential by its name, each with what stands before the credential.
+
+    They are `--token abc`, `--token=abc`, `TOKEN=abc` and `X-Api-Key: abc`.
+    """
+    before = ""
+    for at, argument in enumerate(args):
+        option, pair = _OPTION.fullmatch(argument), _PAIR.fullmatch(argument)
+        named = [(found[1], found[2] or "") for found in (option, pair) if found]
+        named += [(before, argument)] if before and not option else []
+        for name, value in named:
+            if is_literal_secret(name, take_apart(value).literal):
+                yield at, argument.removesuffix(value)
+                break
+        before = option[1] if option and option[2] is None else ""
+
+
+def masked_url(url: str, mask: str = "***") -> str:
+    """A URL with a mask in place of a password before the host, and of credentials among its parameters."""
+
+    def user(match: re.Match[str]) -> str:
+        name, colon, _ = match[1].partition(":")
+        shown = f"{name}:{mask}" if colon else mask if len(name) >= _LONG_NAME else name
+        return match[0].replace(f"://{match[1]}@", f"://{shown}@")
+
+    def parameter(match: re.Match[str]) -> str:
+        name, value = unquote_plus(match[1]), match[2]
+        is_secret = is_literal_secret(name, take_apart(value).literal) or name.lower() in _IN_QUERY
+        return match[0].removesuffix(value) + mask if value and is_secret else match[0]
+
+    return _QUERY.sub(parameter, _USERINFO.sub(user, url))
 
 
 def secrets_in_url(literal: str) -> Iterator[str]:

@@ -5,13 +5,13 @@ resolves to is judged at each connection by `guard`, since it may be another add
 """
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 
 from maitred.admission.addresses import Target, networks, parse_url, why_forbidden
 from maitred.admission.allowlist import fits_host
 from maitred.admission.base import Exemption, Policy
 from maitred.admission.findings import Finding, Severity
 from maitred.admission.manifest import Manifest
+from maitred.wording import as_code, did_you_mean
 
 _NO_EXEMPTION = Exemption()
 _NAMES = ("host", "bridge", "default", "open", "all", "any", "filtered", "true")
@@ -31,9 +31,9 @@ class NetworkCheck:
         if name == "none":
             return
         if name not in policy.exemptions:
-            near = get_close_matches(name, policy.exemptions, n=1)
             known = ", ".join(sorted(policy.exemptions)) or "none"
-            fix = f"did you mean `{near[0]}`?" if near else f"the operator's policy has {known}"
+            there = f"the operator's policy has {known}"
+            fix = did_you_mean(name, policy.exemptions, quoted=as_code, otherwise=there)
             what = "is a kind of network, not an exemption" if name in _NAMES else "is no exemption"
             yield self._find("refuse", "network", what, fix)
             return

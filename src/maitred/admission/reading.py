@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from maitred.admission.findings import Finding
 from maitred.admission.manifest import ADAPTER, FORMS, NAME, REACH, SHOWN, Manifest
 from maitred.config.document import Document, read_document
 from maitred.errors import ConfigError
+from maitred.wording import as_code, did_you_mean
 
 MAX_CHARS = 32 * 1024
 """How long a manifest may be."""
@@ -175,8 +175,8 @@ class _Reader:
         key = _path([part for part in fault["loc"] if part != "[key]"])
         kind, context = fault["type"], fault.get("ctx", {})
         if kind == "unexpected_keyword_argument":
-            near = get_close_matches(key, _names_at(fault["loc"]), n=1)
-            fix = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(_names_at(fault['loc']))}"
+            names = _names_at(fault["loc"])
+            fix = did_you_mean(key, names, quoted=as_code, otherwise=f"there are {', '.join(names)}")
             self._refuse(key, "is not a known key", fix)
         elif kind == "string_pattern_mismatch":
             self._refuse(key, *_missed(context["pattern"], str(fault["input"])))

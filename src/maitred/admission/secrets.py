@@ -11,15 +11,20 @@ from typing import Any
 
 from maitred.admission.base import Policy
 from maitred.admission.findings import Finding, Severity
-from maitred.admission.literals import Parts, is_literal_secret, kind_of, secrets_in_url, take_apart
+from maitred.admission.literals import (
+    Parts,
+    is_literal_secret,
+    kind_of,
+    secret_arguments,
+    secrets_in_url,
+    take_apart,
+)
 from maitred.admission.manifest import Manifest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FILE = re.compile(r"file:(/[^\x00-\x1f]+)")
 _NOT_SECRETS = ("name", "transport", "image", "tags", "category")
 _REFERRING = ("command", "args", "env", "url", "headers")
-_OPTION = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
-_PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,127})\s*[=:]\s*(?!//)(.*)", re.DOTALL)
 _OPEN = ("/proc", "/sys", "/dev")
 _FIX = "write a reference such as ${MY_TOKEN} or ${file:/run/secrets/my_token}"
 
@@ -52,14 +57,8 @@ class SecretsCheck:
     def _arguments(self, args: Sequence[str]) -> Iterator[Finding]:
         """Credentials as `--token abc`, `--token=abc`, `TOKEN=abc` or `X-Api-Key: abc`."""
         reason = "is a credential by the name in front of it, and it is written out"
-        before = ""
-        for at, arg in enumerate(args):
-            option, pair = _OPTION.fullmatch(arg), _PAIR.fullmatch(arg)
-            named = [(found[1], found[2] or "") for found in (option, pair) if found]
-            named += [(before, arg)] if before and not option else []
-            if any(is_literal_secret(name, take_apart(value).literal) for name, value in named):
-                yield self._find("refuse", f"args[{at}]", reason, _FIX)
-            before = option[1] if option and option[2] is None else ""
+        for at, _ in secret_arguments(args):
+            yield self._find("refuse", f"args[{at}]", reason, _FIX)
 
     def _references(self, key: str, parts: Parts, policy: Policy) -> Iterator[Finding]:
         if not parts.is_closed:

@@ -296,6 +296,16 @@ class Connections(Protocol):
 class ServerPool(Connections, Protocol):
     """All backends of a gateway; `maitred.backends.pool` has the one that is used."""
 
+    def connection(self, server: str, *, patient: bool = False) -> AbstractAsyncContextManager[Connection]:
+        """Borrow the connection of a server for a while.
+
+        With `patient` it waits for its turn to start however long other servers take; a call does not.
+
+        Raises:
+            ServerUnavailableError: The server cannot be started or reached now.
+        """
+        ...
+
     async def configure(
         self,
         specs: Mapping[str, ServerSpec],

@@ -10,6 +10,7 @@ from maitred.backends.base import Connection
 from maitred.backends.supervision import next_check
 from maitred.config.settings import Supervision
 from maitred.errors import CallTimeoutError, ServerError
+from maitred.wording import counted
 
 _UNASKED_S: Final = 60.0
 
@@ -37,8 +38,8 @@ async def until_it_hangs(connection: Connection, plan: Callable[[], Supervision]
             missed = 0 if await _answers(connection, now.check_timeout_s) else missed + 1
         checked_at = time.monotonic()
         if missed >= now.failures:
-            times = "a health check" if missed == 1 else f"{missed} health checks"
-            return f"it did not answer {times} of {now.check_timeout_s:g} s each"
+            checks = counted(missed, "health check")
+            return f"it did not answer {checks} of {now.check_timeout_s:g} s each"
 
 
 async def _answers(connection: Connection, timeout_s: float) -> bool:

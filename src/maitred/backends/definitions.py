@@ -6,7 +6,7 @@ only their titles and descriptions are cleaned, never a value that a caller has 
 """
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from maitred.model.tools import RawTool, ToolKey
@@ -15,8 +15,12 @@ TOOLS_KEY: Final = "maitred/tools"
 """Where the `_meta` of a result repeats its field `tools`, which the SDK drops on either side."""
 
 _MAX_DEPTH = 200
+_NAMED = 5
+_NAME = 40
 _TEXT_KEYS = frozenset({"title", "description", "$comment"})
-_KNOWN = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
+_FIELDS = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
+_EXTRA = frozenset({"icons", "_meta", "execution"})
+_ICON = ("src", "mimeType", "sizes", "theme")
 _KEEP = frozenset("\n\t")
 _JOINERS = frozenset({0x200C, 0x200D})
 _INVISIBLE = frozenset(
@@ -34,10 +38,11 @@ def clean(text: str) -> str:
     """
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    return "".join(c for c in text if not _deceives(c))
+    return "".join(c for c in text if not deceives(c))
 
 
-def _deceives(character: str) -> bool:
+def deceives(character: str) -> bool:
+    """Whether a character is not seen, changes the order of others, or is an order to a terminal."""
     if character in _KEEP or ord(character) in _JOINERS:
         return False
     return ord(character) in _INVISIBLE or unicodedata.category(character) in _DECEIVING_CATEGORIES
@@ -84,6 +89,7 @@ def as_sent(server: str, tools: Iterable[RawTool], definitions: Iterable[Any]) -
                 input_schema=definition.get("inputSchema"),
                 output_schema=definition.get("outputSchema"),
                 annotations=annotations if isinstance(annotations, dict) else {},
+                extra=extra_fields(definition),
                 **texts,
             )
     return list(found.values())
@@ -93,6 +99,7 @@ def read_tools(server: str, definitions: Iterable[Any]) -> tuple[list[RawTool], 
     """Read the entries of `tools/list`; returns the tools, and notes on what was left out and why."""
     tools: dict[str, RawTool] = {}
     notes: list[str] = []
+    unknown: set[str] = set()
     for definition in definitions:
         name = definition.get("name") if isinstance(definition, Mapping) else None
         if not isinstance(name, str) or not name or not is_text(name):
@@ -101,12 +108,12 @@ def read_tools(server: str, definitions: Iterable[Any]) -> tuple[list[RawTool], 
             notes.append(f"tool {clean(name)!r} is listed twice; only the first can be called")
         else:
             tools[name] = _read(server, name, definition)
-    return list(tools.values()), notes
+            unknown |= definition.keys() - _FIELDS - _EXTRA
+    return list(tools.values()), notes + unknown_fields("tools/list", unknown)
 
 
 def _read(server: str, name: str, definition: Mapping[str, Any]) -> RawTool:
     annotations = definition.get("annotations")
-    extra = {k: v for k, v in definition.items() if k not in _KNOWN and v is not None}
     return RawTool(
         key=ToolKey(server=server, name=name),
         title=_text(definition.get("title")),
@@ -114,8 +121,37 @@ def _read(server: str, name: str, definition: Mapping[str, Any]) -> RawTool:
         input_schema=clean_schema(definition.get("inputSchema")),
         output_schema=clean_schema(definition.get("outputSchema")),
         annotations=clean_schema(annotations) if isinstance(annotations, dict) else {},
-        extra=clean_schema(extra),
+        extra=clean_schema(extra_fields(definition)),
     )
+
+
+def extra_fields(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Icons, `_meta` and execution of a tool, prompt, template or resource, as they came.
+
+    Only what the protocol has is taken: a field that nobody knows would reach agents and clients unseen.
+    """
+    found: dict[str, Any] = {}
+    if isinstance(icons := definition.get("icons"), list):
+        found["icons"] = [_icon(icon) for icon in icons if isinstance(icon, Mapping)]
+    if isinstance(meta := definition.get("_meta"), dict):
+        found["_meta"] = meta
+    execution = definition.get("execution")
+    if isinstance(execution, Mapping) and isinstance(support := execution.get("taskSupport"), str):
+        found["execution"] = {"taskSupport": support}
+    return found
+
+
+def _icon(icon: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: icon[key] for key in _ICON if isinstance(icon.get(key), str | list)}
+
+
+def unknown_fields(method: str, names: Collection[str]) -> list[str]:
+    """The note on fields of a list that the protocol does not have; none where there are none."""
+    if not names:
+        return []
+    some = ", ".join(repr(clean(str(name))[:_NAME]) for name in sorted(names, key=str)[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [f"fields of {method} that the protocol does not have were left out: {some}{more}"]
 
 
 def _text(value: Any) -> str:

@@ -30,6 +30,7 @@ from maitred.backends.definitions import clean
 from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.session import open_session
 from maitred.config.interpolate import UnresolvedReferenceError
+from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits
 from maitred.model.servers import ServerSpec
 
@@ -103,6 +104,7 @@ class HttpBackend:
             headers = {key: self._resolve(value) for key, value in self.spec.headers.items()}
         except UnresolvedReferenceError as error:
             raise ConnectError(f"its configuration refers to something missing: {error}") from error
+        SECRETS.learn_address(url, headers)
         if self._tokens is not None:
             await self._tokens.token()
         refused = _Refusals(self.spec, url)

@@ -28,7 +28,7 @@ _POLL_S: Final = 0.02
 
 def catalog_of(path: Path) -> str:
     """What stands for a catalog in marks, by whatever links it is reached."""
-    return content_hash(str(path.resolve()).encode())[:8]
+    return content_hash(os.fsencode(path.resolve()))[:8]
 
 
 def new_mark(catalog: str) -> str:

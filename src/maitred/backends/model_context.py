@@ -10,7 +10,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 import anyio
@@ -25,6 +24,7 @@ from mcp_types import INVALID_PARAMS
 
 from maitred.backends.definitions import TOOLS_KEY
 from maitred.errors import ToolNotFoundError
+from maitred.wording import near_names
 
 log = structlog.get_logger(__name__)
 
@@ -171,7 +171,7 @@ class ModelContext:
 
     def _unknown(self, name: str) -> ToolNotFoundError:
         names = [*self._categories, *self._all()]
-        return ToolNotFoundError(name, nearest=get_close_matches(name, names, n=3))
+        return ToolNotFoundError(name, nearest=near_names(name, names))
 
     # --- as a server --------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from maitred.backends.base import ConnectError, LoginNeededError
 from maitred.backends.definitions import clean
 from maitred.backends.oauth_client import Access, Client
 from maitred.backends.oauth_grants import Grant, Kept
+from maitred.config.redaction import SECRETS
 from maitred.errors import StoreError, VaultError
 
 _FRESH_S = 2.0
@@ -79,7 +80,7 @@ class OAuthTokens:
             raise self._needed("its address is another one since the login")
         if auth.client_id and grant.client.get("client_id") != auth.client_id:
             raise self._needed("its `auth.client_id` is another one since the login")
-        self._known, self._read_at = grant, time.monotonic()
+        self._know(grant)
         return kept, grant
 
     async def _renew(self, kept: Kept, grant: Grant) -> str:
@@ -109,8 +110,12 @@ class OAuthTokens:
         )
         if not await self._access.store.save(self._server, fresh.to_bytes(), after=kept.version):
             _, fresh = await self._load()  # somebody logged in, or out, in the meantime
-        self._known, self._read_at = fresh, time.monotonic()
+        self._know(fresh)
         return fresh.access_token
+
+    def _know(self, grant: Grant) -> None:
+        SECRETS.learn_named(grant.credentials)
+        self._known, self._read_at = grant, time.monotonic()
 
     async def _asked(self, grant: Grant) -> httpx2.Response:
         url, auth = self._access.resolved()

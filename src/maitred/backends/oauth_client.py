@@ -25,6 +25,7 @@ from pydantic import AnyUrl
 from maitred.backends.base import ConnectError, Resolve
 from maitred.backends.oauth_grants import Grant, GrantStore
 from maitred.config.interpolate import UnresolvedReferenceError
+from maitred.config.redaction import SECRETS
 from maitred.model.servers import OAuth, ServerSpec
 
 _PATIENCE_S = 30.0
@@ -59,9 +60,12 @@ class Access:
             known = replace(
                 auth, client_id=self.resolve(auth.client_id), client_secret=self.resolve(auth.client_secret)
             )
-            return self.resolve(self.spec.url), known
+            url = self.resolve(self.spec.url)
         except UnresolvedReferenceError as error:
             raise ConnectError(f"its configuration refers to something missing: {error}") from error
+        SECRETS.learn_named({"client_secret": known.client_secret})
+        SECRETS.learn_address(url, {})
+        return url, known
 
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[Send]:

@@ -24,6 +24,13 @@ class Grant:
     issuer: Mapping[str, Any] = field(default_factory=dict, repr=False)
     resource: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def credentials(self) -> Mapping[str, str]:
+        """What of it nobody may be told, by name."""
+        secret = str(self.client.get("client_secret", ""))
+        tokens = {"access_token": self.access_token, "refresh_token": self.refresh_token}
+        return tokens | {"client_secret": secret}
+
     def to_bytes(self) -> bytes:
         """As it is kept, before it is encrypted."""
         return json.dumps(asdict(self)).encode()

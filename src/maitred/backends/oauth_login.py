@@ -25,6 +25,7 @@ from maitred.backends.base import ConnectError
 from maitred.backends.definitions import clean
 from maitred.backends.oauth_client import Access, Client, Send
 from maitred.backends.oauth_grants import Grant
+from maitred.config.redaction import SECRETS, redact
 from maitred.errors import LoginError, VaultError
 
 Browse = Callable[[str], Awaitable[None]]
@@ -54,6 +55,7 @@ async def log_in(access: Access, browse: Browse, *, timeout_s: float) -> Grant:
         grant = await _logged_in(access, browse, timeout_s)
     except (ConnectError, OAuthFlowError, httpx2.HTTPError, ValidationError, OSError) as error:
         raise LoginError(name, _plain(error)) from error
+    SECRETS.learn_named(grant.credentials)
     await access.store.save(name, grant.to_bytes())
     return grant
 
@@ -76,6 +78,7 @@ async def log_out(access: Access) -> str | None:
 async def _revoked(access: Access, grant: Grant) -> str:
     try:
         url, auth = access.resolved()
+        SECRETS.learn_named(grant.credentials)
         client = Client(url, auth, redirect_uri=auth.redirect_uri)
         client.resume(grant)
         request = client.revocation()
@@ -256,4 +259,4 @@ def _plain(error: Exception) -> str:
     elif isinstance(error, OAuthTokenError):
         rest = ""
     text = f"{head}: {rest}" if rest else head
-    return clean(text or type(error).__name__)[:_LONGEST].rstrip(".")
+    return redact(clean(text or type(error).__name__))[:_LONGEST].rstrip(".")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maitred.backends.definitions import clean, clean_schema, is_text
+from maitred.backends.definitions import clean, clean_schema, extra_fields, is_text, unknown_fields
 from maitred.model.offers import Offer, OfferKey, OfferKind
 
 _TYPES: Mapping[str, type] = {
@@ -18,35 +18,59 @@ _TYPES: Mapping[str, type] = {
     "mimeType": str,
     "size": int,
     "annotations": dict,
-    "icons": list,
-    "_meta": dict,
     "required": bool,
 }
+_EXTRA = frozenset({"icons", "_meta"})
+_ARGUMENT = frozenset({"name", "title", "description", "required"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """Where one kind of offer is listed. `declared` is false where no capability promises the list."""
+    """Where one kind of offer is listed, and which fields it has beside its key, icons and `_meta`.
+
+    `declared` is false where no capability promises the list.
+    """
 
     kind: OfferKind
     method: str
     field: str
     key: str
     capability: str
+    fields: frozenset[str]
     declared: bool = True
 
+    def unknown(self, entry: Mapping[str, Any]) -> frozenset[str]:
+        """The fields of an entry that the protocol does not have."""
+        return frozenset(entry) - self.fields - _EXTRA - {self.key}
 
+
+_RESOURCE = frozenset({"name", "title", "description", "mimeType", "annotations"})
 LISTS = (
-    Listed(kind="resource", method="resources/list", field="resources", key="uri", capability="resources"),
+    Listed(
+        kind="resource",
+        method="resources/list",
+        field="resources",
+        key="uri",
+        capability="resources",
+        fields=_RESOURCE | {"size"},
+    ),
     Listed(
         kind="template",
         method="resources/templates/list",
         field="resourceTemplates",
         key="uriTemplate",
         capability="resources",
+        fields=_RESOURCE,
         declared=False,
     ),
-    Listed(kind="prompt", method="prompts/list", field="prompts", key="name", capability="prompts"),
+    Listed(
+        kind="prompt",
+        method="prompts/list",
+        field="prompts",
+        key="name",
+        capability="prompts",
+        fields=frozenset({"title", "description", "arguments"}),
+    ),
 )
 
 
@@ -54,6 +78,7 @@ def read_offers(server: str, listed: Listed, entries: Iterable[Any]) -> tuple[li
     """Read the entries of a list; returns the offers, and notes on what was left out and why."""
     offers: dict[str, Offer] = {}
     notes: list[str] = []
+    unknown: set[str] = set()
     for entry in entries:
         key = entry.get(listed.key) if isinstance(entry, Mapping) else None
         if not isinstance(key, str) or not key or not is_text(key):
@@ -63,7 +88,8 @@ def read_offers(server: str, listed: Listed, entries: Iterable[Any]) -> tuple[li
         else:
             made = OfferKey(server=server, kind=listed.kind, key=key)
             offers[key] = Offer(key=made, name="", definition=_definition(listed, entry))
-    return list(offers.values()), notes
+            unknown |= listed.unknown(entry)
+    return list(offers.values()), notes + unknown_fields(listed.method, unknown)
 
 
 def as_sent(listed: Listed, offers: Iterable[Offer], entries: Iterable[Any]) -> list[Offer]:
@@ -77,8 +103,8 @@ def as_sent(listed: Listed, offers: Iterable[Offer], entries: Iterable[Any]) -> 
 
 
 def _definition(listed: Listed, entry: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {k: v for k, v in entry.items() if v is not None and isinstance(v, _TYPES.get(k, object))}
-    definition: dict[str, Any] = clean_schema({k: v for k, v in kept.items() if k != "arguments"})
+    known = {k: v for k in listed.fields & _TYPES.keys() if isinstance(v := entry.get(k), _TYPES[k])}
+    definition: dict[str, Any] = clean_schema({**known, **extra_fields(entry)})
     definition[listed.key] = entry[listed.key]
     if listed.kind != "prompt":  # a name to look at, which clients insist on
         name = entry.get("name")
@@ -94,5 +120,5 @@ def _has_name(argument: Any) -> bool:
 
 
 def _argument(argument: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {k: v for k, v in argument.items() if isinstance(v, _TYPES.get(k, object))}
+    kept = {k: v for k, v in argument.items() if k in _ARGUMENT and isinstance(v, _TYPES.get(k, str))}
     return {**clean_schema(kept), "name": argument["name"]}

@@ -30,7 +30,7 @@ from maitred.backends.base import (
 )
 from maitred.backends.checks import until_it_hangs
 from maitred.backends.supervision import Breaker, Restarts
-from maitred.backends.telling import explained, pass_on
+from maitred.backends.telling import explained, pass_on, redacted
 from maitred.config.settings import Supervision
 from maitred.errors import ServerUnavailableError
 from maitred.model.servers import EraChoice, Health, ServerSpec, State
@@ -160,30 +160,32 @@ class Owner:
     # --- for whoever needs it -----------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def borrow(self) -> AsyncIterator[Connection]:
+    async def borrow(self, *, patient: bool = False) -> AsyncIterator[Connection]:
         """The open connection, started if need be; it is not stopped for idleness while borrowed.
+
+        With `patient` it waits for the turn to start however long other servers take.
 
         Raises:
             ServerUnavailableError: It cannot be started, or failed too often to be tried again yet.
         """
         self._in_flight += 1
         try:
-            yield await self._connected()
+            yield await self._connected(patient=patient)
         finally:
             self._in_flight -= 1
             self._idle_since = time.monotonic()
 
-    async def _connected(self) -> Connection:
+    async def _connected(self, *, patient: bool) -> Connection:
         if self.connection is not None and not self.connection.alive:
             self._stop.set()  # its end is known, but not yet to the owner task
         if self.connection is None or self._stop.is_set():
-            await self._start()
+            await self._start(patient=patient)
         if self.connection is None:
             why = self.health.error or "it was stopped"
             raise ServerUnavailableError(self.spec.name, why, retry_in_s=self.snapshot().retry_in_s)
         return self.connection
 
-    async def _start(self) -> None:
+    async def _start(self, *, patient: bool) -> None:
         if self._stop.is_set():
             await self._done.wait()
         if self._removed or (self._done.is_set() and self.refuses):
@@ -191,10 +193,10 @@ class Owner:
         self.begin(self._pool.starting)
         if self._done.is_set():
             return  # the pool is closed
-        with anyio.move_on_after(self.spec.timeouts.start_s):
+        with anyio.move_on_after(None if patient else self.spec.timeouts.start_s):
             await self._begun.wait()
         if not self._begun.is_set():
-            why = f"for {self.spec.timeouts.start_s:g} s it has waited for other servers to start"
+            why = "it waits for other servers to start, and is started in its turn; try again later"
             raise ServerUnavailableError(self.spec.name, why)
         await self._ready.wait()
 
@@ -361,7 +363,7 @@ class Owner:
     def _ending(self, reason: str) -> Ending:
         if self._hung:
             return Ending(kind="hang", reason=self._hung)
-        return self.backend.ending(reason) if self.backend else Ending(kind="lost", reason=reason)
+        return redacted(self.backend.ending(reason) if self.backend else Ending(kind="lost", reason=reason))
 
     def _ended(self, ending: Ending | None, started: float | None) -> None:
         """Record how the connection ended; `None` is an end that was wanted."""

@@ -213,9 +213,9 @@ class BackendPool:
         owner = self._owners.get(server)
         return owner is not None and owner.is_given_up
 
-    def connection(self, server: str) -> AbstractAsyncContextManager[Connection]:
-        """Borrow the connection of a server."""
-        return self.owner(server).borrow()
+    def connection(self, server: str, *, patient: bool = False) -> AbstractAsyncContextManager[Connection]:
+        """Borrow the connection of a server; see `ServerPool`."""
+        return self.owner(server).borrow(patient=patient)
 
 
 class _Nobody:

@@ -26,6 +26,7 @@ from maitred.backends.claims import Claim, Claims, Kind
 from maitred.backends.flow import Meter
 from maitred.backends.launch import Launch, find_program
 from maitred.backends.marks import NO_CATALOG, new_mark
+from maitred.config.redaction import redact
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,10 @@ def environment(granted: Mapping[str, str], base: Mapping[str, str] = os.environ
 
 
 class Tail:
-    """The last lines of a text stream that may be endless, undecodable, or without line ends."""
+    """The last lines of a text stream that may be endless, undecodable, or without line ends.
+
+    They are told without the credentials that are known when they are asked for.
+    """
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
@@ -61,7 +65,8 @@ class Tail:
     def lines(self) -> list[str]:
         """The kept lines, oldest first, the unfinished one included."""
         rest = [self._text(self._partial)] if self._partial.strip() else []
-        return [*self._lines, *rest][-_KEPT_LINES:]
+        kept = [*self._lines, *rest][-_KEPT_LINES:]
+        return redact("\n".join(kept)).split("\n") if kept else []
 
     @staticmethod
     def _text(line: bytes) -> str:

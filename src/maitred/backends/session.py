@@ -34,6 +34,7 @@ from maitred.backends.notices import ProgressNotices, asked, listening, notice_o
 from maitred.backends.offers import LISTS, Listed, read_offers
 from maitred.backends.offers import as_sent as offers_as_sent
 from maitred.channel import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
+from maitred.config.redaction import SECRETS, redact
 from maitred.config.settings import Limits
 from maitred.errors import (
     CallTimeoutError,
@@ -314,14 +315,15 @@ class SessionConnection:
         self._silent_since = self.heard_at if self._in_flight > 1 else None
 
     def _translate(self, error: MCPError, method: str, timeout_s: float) -> ServerError:
-        name = self._spec.name
+        """What a failed request comes to; no server tells the credentials that it was given."""
+        name, told = self._spec.name, redact(clean(error.message))
         if isinstance(error, ChannelClosedError):
-            return ConnectionLostError(name, error.message, unread=error.unread)
+            return ConnectionLostError(name, told, unread=error.unread)
         if isinstance(error, RequestTimedOutError):
             return CallTimeoutError(name, method, timeout_s)
         if isinstance(error, CredentialsRefusedError):
-            return ServerUnavailableError(name, error.message)
-        return ProtocolError(name, error.code, clean(error.message), error.error.data)
+            return ServerUnavailableError(name, told)
+        return ProtocolError(name, error.code, told, SECRETS.redact_json(error.error.data))
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from maitred.backends.process import ChildProcess, Tail, Warden, environment, st
 from maitred.backends.session import open_session
 from maitred.channel import LineChannel
 from maitred.config.interpolate import UnresolvedReferenceError
+from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits
 from maitred.model.servers import ServerSpec
 
@@ -82,6 +83,7 @@ class StdioBackend:
             cwd = self._resolve(spec.cwd) or None
         except UnresolvedReferenceError as error:
             raise ConnectError(f"its configuration refers to something missing: {error}") from error
+        SECRETS.learn_launch(argv, granted)
         if self._jail is not None:
             return Launch(argv=argv, env=granted, cwd=cwd)
         return Launch(argv=argv, env=environment(granted) | self._warden.environment, cwd=cwd)

@@ -3,10 +3,13 @@
 It keeps nothing and decides nothing; `owner` does.
 """
 
+from dataclasses import replace
+
 import structlog
 
-from maitred.backends.base import ConnectError, Listener, Notice, find
-from maitred.errors import ConnectionLostError, ServerError
+from maitred.backends.base import ConnectError, Ending, Listener, Notice, find
+from maitred.config.redaction import redact
+from maitred.errors import ConnectionLostError, ServerError, for_want_of_files
 
 log = structlog.get_logger(__name__)
 
@@ -23,7 +26,19 @@ def pass_on(listener: Listener, server: str, notice: Notice) -> None:
 
 
 def explained(server: str, error: Exception) -> str:
-    """Why a connection failed, as a sentence about the server; what is no known failure is logged whole."""
+    """Why a connection failed, as a sentence about the server, without credentials that are known.
+
+    What is no known failure is logged whole.
+    """
+    return redact(for_want_of_files(error) or _told(server, error))
+
+
+def redacted(ending: Ending) -> Ending:
+    """How a connection ended, without credentials that are known."""
+    return replace(ending, reason=redact(ending.reason))
+
+
+def _told(server: str, error: Exception) -> str:
     if known := find(error, ConnectError):
         return str(known)
     if lost := find(error, ConnectionLostError):

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from maitred.catalog import trail
-from maitred.catalog.files import connect
-from maitred.errors import StoreError
+from maitred.catalog.diagnosis import store_error
+from maitred.catalog.files import connect, standby_of
 
 T = TypeVar("T")
 
@@ -90,14 +90,13 @@ class Appender:
                 connection = self._open()
                 connection.execute(f"PRAGMA busy_timeout={_BUSY_S * 1_000:.0f}")
                 return function(connection)
-            except BaseException:
+            except BaseException as error:
                 self.close()  # which ends what was begun
+                if isinstance(error, sqlite3.Error | OSError):
+                    raise store_error(self._path, error) from error
                 raise
 
-        try:
-            return await anyio.to_thread.run_sync(done)
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(str(self._path), str(error)) from error
+        return await anyio.to_thread.run_sync(done)
 
     def close(self) -> None:
         """Close the connection; the next write opens another."""
@@ -110,6 +109,8 @@ class Appender:
 
         The last connection to a file that is closed writes all of it to the disk: too slow for every line.
         """
+        if (standby := standby_of(self._path)) is not None:
+            raise standby.why
         there = self._path.stat()
         file = (there.st_dev, there.st_ino)
         if self._writer is None or self._file != file:

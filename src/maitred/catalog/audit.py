@@ -27,6 +27,7 @@ from maitred.catalog.masking import masked
 from maitred.catalog.trail import Latest, Mark, Verification, Wanted
 from maitred.errors import StoreError
 from maitred.model.tools import canonical
+from maitred.wording import counted
 
 log = structlog.get_logger(__name__)
 
@@ -228,7 +229,7 @@ class AuditLog:
             raise StoreError(str(self._path), "too much waits to be written")
 
     def _told_lost(self, lost: int) -> Sequence[Mapping[str, Any]]:
-        told = f"{lost} acts were not written down, because the file could not be written for too long"
+        told = f"lost {counted(lost, 'act')}: the file could not be written for too long"
         return [{"at": self._time(), "who": "maitred", "action": "lose", "detail": told}] if lost else []
 
     # --- retention, reading -------------------------------------------------------------------------------

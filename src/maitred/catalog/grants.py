@@ -133,7 +133,8 @@ class Grants:
             "INSERT INTO tokens (id, principal, role, scope, made_by, made_at, expires_at, digest)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         )
-        await self._within(lambda connection: connection.execute(statement, (*row, _digest(token))))
+        values = (*row, _digest(token))
+        await self._within(lambda connection: connection.execute(statement, values), lasting=True)
         return MadeToken(token=token, record=record)
 
     async def listed(self) -> Sequence[TokenRecord]:
@@ -147,7 +148,9 @@ class Grants:
         statement = "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE id = ? AND revoked_at = ''"
         values = (_text(self._clock()), by, token_id)
         try:
-            changed = await self._within(lambda connection: connection.execute(statement, values).rowcount)
+            changed = await self._within(
+                lambda connection: connection.execute(statement, values).rowcount, lasting=True
+            )
         finally:
             self._known.pop(token_id, None)
         return changed > 0
@@ -185,8 +188,8 @@ class Grants:
             self._known.popitem(last=False)
         return known
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL")
+    async def _within(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
+        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
 
 
 def _digest(token: str) -> str:

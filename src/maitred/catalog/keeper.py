@@ -15,13 +15,14 @@ import anyio.abc
 import structlog
 
 from maitred.backends.base import ServerPool
-from maitred.catalog.admitting import Admitter, Published, admitted
+from maitred.catalog.admitting import Admitter, Published, Withheld, admitted
 from maitred.catalog.brought import BroughtTools
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.mending import Mender, remending, with_mendings
 from maitred.catalog.placing import Placer, replacement, with_placements
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sync import CountTokens, Discovery, failure, plan, removal
+from maitred.catalog.verified import Comparison, VerifiedConnections
 from maitred.errors import MaitredError, ServerUnavailableError, StoreError
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolKey
@@ -60,6 +61,8 @@ class Keeper:
         self._mender: Mender | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._brought = BroughtTools()
+        self.connections = VerifiedConnections(pool, self._compare)
+        """For calls: a connection is lent once what its server publishes was compared with the catalog."""
         self._busy: set[str] = set()
         self._again: set[str] = set()
         self._false_alarms: dict[str, tuple[float, float]] = {}
@@ -100,6 +103,7 @@ class Keeper:
         for name in self._brought.servers:
             if name not in specs or not specs[name].result_tools:
                 self._brought.forget(name)
+                self.connections.announce(name)
                 self._schedule(name, 0.0)
 
         async def forget(snapshot: Snapshot) -> Change:
@@ -175,6 +179,7 @@ class Keeper:
 
     def tools_changed(self, server: str) -> None:
         """A server announced a change; one that cries wolf at every listing is heard less and less often."""
+        self.connections.announce(server)
         at, pause_s = self._false_alarms.get(server, (0.0, 0.0))
         again = pause_s > 0 and time.monotonic() - at < 2 * pause_s + 1
         self._schedule(server, min(pause_s * 2, _MAX_DEBOUNCE_S) if again else _DEBOUNCE_S)
@@ -192,9 +197,10 @@ class Keeper:
     async def _sync_soon(self, server: str, pause_s: float) -> None:
         await anyio.sleep(pause_s)  # several notices in a row are one change
         self._again.discard(server)
-        if not self._pool.is_open(server):
-            return  # it is listed anyway when it is started again
-        report = await self.sync(server)
+        async with self.connections.turn(server):
+            if not self._pool.is_open(server) or self.connections.is_current(server):
+                return  # it is listed anyway when it is started again, or was for a call
+            report = await self.sync(server)
         if report.changed or report.removed:
             self._false_alarms.pop(server, None)
         else:
@@ -221,27 +227,9 @@ class Keeper:
             return Report(server=server, error="it is not configured")
         if spec.withheld:
             return Report(server=server, error=f"it {spec.withheld}")
-        overtaken = True
-
-        async def planned(snapshot: Snapshot) -> Change:
-            nonlocal overtaken
-            overtaken = False
-            if self._specs.get(server) != spec:
-                return Change()  # the configuration changed in the meantime
-            if not await self._admitter.holds(spec, withheld):  # somebody decided while it was judged
-                overtaken = True
-                return Change()
-            change = await plan(snapshot, admitted(found, withheld), self._count)
-            if self._mender:
-                change = await with_mendings(snapshot, change, [server], self._mender, self._count)
-            placer = self._placer
-            return await with_placements(snapshot, change, server, placer) if placer else change
-
         try:
-            found, published = await self._ask(spec)
-            while overtaken:  # nobody else waits while it is judged
-                withheld = await self._admitter.admit(spec, published)
-                change = await self._catalog.change(planned)
+            comparison, found, published = await self._ask(spec)
+            change = await self._compared(spec, comparison, found, published)
         except MaitredError as error:
             return await self._failed(spec, error)
         changed = len([tool for tool in change.tools if tool.server == server])
@@ -254,6 +242,45 @@ class Keeper:
             removed=len(change.removed_tools),
             notes=change.servers[0].notes if change.servers else (),
         )
+
+    async def _compared(
+        self, spec: ServerSpec, comparison: Comparison, found: Discovery, published: Published
+    ) -> Change:
+        """Have what a server publishes judged, until nobody decided meanwhile, and the catalog changed."""
+        overtaken, change = True, Change()
+
+        async def planned(snapshot: Snapshot) -> Change:
+            nonlocal overtaken
+            overtaken = False
+            if self._specs.get(spec.name) != spec:
+                return Change()  # the configuration changed in the meantime
+            if not await self._admitter.holds(spec, withheld):  # somebody decided while it was judged
+                overtaken = True
+                return Change()
+            change = await plan(snapshot, admitted(found, withheld), self._count)
+            if self._mender:
+                change = await with_mendings(snapshot, change, [spec.name], self._mender, self._count)
+            placer = self._placer
+            return await with_placements(snapshot, change, spec.name, placer) if placer else change
+
+        while overtaken:  # nobody else waits while it is judged
+            withheld = await self._admitter.admit(spec, published)
+            try:
+                change = await self._catalog.change(planned)
+            finally:  # also where a full disk keeps what is known already from being written again
+                if not overtaken and self._agrees(spec, withheld):
+                    self.connections.complete(spec.name, comparison)
+        return change
+
+    def _agrees(self, spec: ServerSpec, withheld: Withheld) -> bool:
+        """Whether the catalog holds what was judged."""
+        record = self._catalog.snapshot.servers.get(spec.name)
+        if record is None or self._specs.get(spec.name) != spec:
+            return False
+        return (record.judged_by, record.fingerprint) == (withheld.judged_by, spec.fingerprint)
+
+    async def _compare(self, server: str) -> str:
+        return (await self.sync(server)).error
 
     async def remend(self, servers: Sequence[str]) -> None:
         """Mend and place the tools of servers anew, since more is known of them than before.
@@ -282,11 +309,12 @@ class Keeper:
             await self.sync(server)
         return keys
 
-    async def _ask(self, spec: ServerSpec) -> tuple[Discovery, Published]:
+    async def _ask(self, spec: ServerSpec) -> tuple[Comparison, Discovery, Published]:
         """What a server offers now, and the same as it came over the wire."""
         self._busy.add(spec.name)
         try:
-            async with self._pool.connection(spec.name) as connection:
+            async with self._pool.connection(spec.name, patient=True) as connection:
+                comparison = self.connections.begin(spec.name, connection)
                 listing = await connection.list_tools()
                 more = await connection.list_offers()
                 tools = self._brought.beside(spec.name, listing.tools)
@@ -297,12 +325,16 @@ class Keeper:
                     offers=more.offers,
                     notes=(*listing.notes, *more.notes),
                 )
-                return discovery, Published(
-                    tools=listing.as_sent,
-                    brought=tools[len(listing.tools) :],
-                    offers=more.as_sent,
-                    title=connection.title_as_sent,
-                    instructions=connection.instructions_as_sent,
+                return (
+                    comparison,
+                    discovery,
+                    Published(
+                        tools=listing.as_sent,
+                        brought=tools[len(listing.tools) :],
+                        offers=more.as_sent,
+                        title=connection.title_as_sent,
+                        instructions=connection.instructions_as_sent,
+                    ),
                 )
         finally:
             self._busy.discard(spec.name)

@@ -4,12 +4,18 @@ Changes are planned and written one after the other; each new snapshot is announ
 processes may write to the same store: `refresh` notices by the generation and takes over what they wrote.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 import anyio
+import structlog
 
 from maitred.catalog.snapshot import Change, Snapshot
+from maitred.errors import StoreError
+
+log = structlog.get_logger(__name__)
 
 Planner = Callable[[Snapshot], Awaitable[Change]]
 
@@ -34,18 +40,54 @@ class Store(Protocol):
         ...
 
 
+class CheckedStore(Store, Protocol):
+    """A store that knows whether it can be written."""
+
+    @property
+    def faults(self) -> int:
+        """How often it was found that nothing can be written."""
+        ...
+
+    async def check(self) -> str:
+        """Try to write, without a change, and return why that cannot be done; empty if it can."""
+        ...
+
+
 class LiveCatalog:
     """Holds the present snapshot. `snapshot` may be read at any time and is never changed in place."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: CheckedStore) -> None:
         self._store = store
         self._lock = anyio.Lock()
         self._listeners: list[Callable[[Snapshot], None]] = []
+        self._serves_unwritten = False
+        self._unwritten: list[Planner] = []
         self.snapshot = Snapshot(generation=-1)
 
     def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
         """Have a function called with each new snapshot; it must not block."""
         self._listeners.append(listener)
+
+    @property
+    def faults(self) -> int:
+        """How often it was found that nothing can be written."""
+        return self._store.faults
+
+    async def check(self) -> str:
+        """Try whether something can be written, and return why not; empty if it can."""
+        return await self._store.check()
+
+    @contextmanager
+    def serving_unwritten(self) -> Iterator[None]:
+        """Serve changes that cannot be written: what a start takes over must hold on a full disk, too.
+
+        They are planned anew whenever another process wrote, and by the next start.
+        """
+        self._serves_unwritten = True
+        try:
+            yield
+        finally:
+            self._serves_unwritten = False
 
     async def refresh(self) -> None:
         """Take over what other processes wrote, if anything."""
@@ -60,14 +102,33 @@ class LiveCatalog:
                 change = await planner(self.snapshot)
                 if not change:
                     return change
-                generation = await self._store.write(change, planned_on=self.snapshot.generation)
+                generation = await self._written(change, planner)
                 if generation is not None:  # else another process wrote in between: plan anew
                     self._swap(self.snapshot.after(change, generation))
                     return change
 
+    async def _written(self, change: Change, planner: Planner) -> int | None:
+        """The generation of what is served once a change is written, or has to be served without that."""
+        ahead = len(self._unwritten)
+        try:
+            generation = await self._store.write(change, planned_on=self.snapshot.generation - ahead)
+        except StoreError as error:
+            if not self._serves_unwritten:
+                raise
+            log.warning("a change of the catalog is served, but not kept", reason=error.reason)
+            self._unwritten.append(planner)
+            return self.snapshot.generation + 1
+        return None if generation is None else generation + ahead
+
     async def _refresh(self) -> None:
-        if await self._store.generation() != self.snapshot.generation:
-            self._swap(await self._store.load())
+        ahead = len(self._unwritten)
+        if await self._store.generation() + ahead == self.snapshot.generation:
+            return
+        loaded = await self._store.load()
+        snapshot = replace(loaded, generation=loaded.generation + ahead) if ahead else loaded
+        for planner in self._unwritten:
+            snapshot = snapshot.after(await planner(snapshot), snapshot.generation)
+        self._swap(snapshot)
 
     def _swap(self, snapshot: Snapshot) -> None:
         before, self.snapshot = self.snapshot, snapshot

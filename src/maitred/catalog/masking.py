@@ -9,15 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-MASK: Final = "***"
+from maitred.config.redaction import MASK, names_a_secret, redact
+
 MAX_TEXT: Final = 4_000
 _MAX_DEPTH: Final = 60
 
-_NAME = re.compile(
-    r"pass(word|wd|phrase)?$|pwd$|secret|token$|api_?key|access_?key|private_?key|credential|authorization"
-    r"|^auth$|cookie|session_?id$|(^|_)pin$|(^|_)otp$|connection_?string|dsn$",
-    re.IGNORECASE,
-)
 _SHAPES: Final = tuple(
     (hint, re.compile(rf"(?P<kept>{kept}){form}", re.DOTALL))
     for hint, kept, form in (
@@ -58,16 +54,23 @@ _SHAPES: Final = tuple(
     )
 )
 """What a text has to hold before it is worth looking for a form, what stays in front of it, and the form."""
+_END: Final = r"""(?=[,;:.)\]}>]{0,4}(?:[\s"'`]|\Z)|[,;&|][A-Za-z_]\w*=)"""
+"""What follows a value without quotes: the end of the word, whatever closes there, or another assignment."""
+_NO_VALUE: Final = (
+    r"""[$<=*"'`]|[A-Za-z_][\w.]*[(\[]|process\.env\b"""
+    rf"|(?:[xX]{{3,}}|\.{{2,}}|…|(?i:true|false|null|none|nil|undefined|required|optional)){_END}"
+)
+"""A reference, a placeholder, a comparison, an expression of a program, or a flag."""
 _ASSIGNED = re.compile(
-    r"""^(?P<kept>[ \t]*(?:export[ ])?[A-Z0-9_]*
-    (?:PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_KEY|SECRET_KEY|PRIVATE_KEY)=)
-    (?:"[^"$<\n][^"\n]*"|'[^'$<\n][^'\n]*'|[^\s"'$<][^\s]{3,})""",
-    re.MULTILINE | re.VERBOSE,
+    r"(?P<kept>(?<![A-Za-z0-9_])[A-Z0-9_]*"
+    r"(?:PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_KEY|SECRET_KEY|PRIVATE_KEY)=)"
+    r"""(?:"[^"$<\n][^"\n]*"|'[^'$<\n][^'\n]*'|"""
+    rf"""(?!{_NO_VALUE})[^\s"'`]{{4,}}?{_END})"""
 )
 
 
 def mask_text(text: str) -> str:
-    """A text with what has the shape of a secret replaced by `***`, and what a `..._PASSWORD=` line assigns.
+    """A text with `***` for what has the shape of a secret, and for what `DB_PASSWORD=` and the like assign.
 
     References such as `$NAME` and `<your token>` stay.
     """
@@ -85,17 +88,13 @@ def masked(value: Any, depth: int = 0) -> Any:
     if depth > _MAX_DEPTH:
         return MASK
     if isinstance(value, str):
-        return mask_text(value[:MAX_TEXT]) + ("…" if len(value) > MAX_TEXT else "")
+        return mask_text(redact(value[:MAX_TEXT])) + ("…" if len(value) > MAX_TEXT else "")
     if isinstance(value, Mapping):
         return {
-            masked(key): MASK if _names_a_secret(key) and _holds(item) else masked(item, depth + 1)
+            masked(key): MASK if names_a_secret(key) and _holds(item) else masked(item, depth + 1)
             for key, item in value.items()
         }
     return [masked(item, depth + 1) for item in value] if isinstance(value, list) else value
-
-
-def _names_a_secret(key: str) -> bool:
-    return _NAME.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\s.-]+", "_", key)) is not None
 
 
 def _holds(item: Any) -> bool:

@@ -25,7 +25,10 @@ def migrate(connection: Connection, revision: str | None) -> None:
     config = _config()
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision is not None and revision not in known:
-        fault = f"it was written by a newer maitred (revision {revision}); upgrade maitred, or move it away"
+        fault = (
+            f"it was written by a newer maitred (revision {revision}); upgrade maitred, or set `catalog.path`"
+            " to another file"
+        )
         raise ConfigError("the catalog", [fault])
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

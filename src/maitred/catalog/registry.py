@@ -28,6 +28,8 @@ _ADD_EVENT: Final = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _DROP: Final = "DELETE FROM definitions WHERE hash NOT IN (SELECT definition FROM approvals)"
+_DECISIONS: Final = frozenset({"approved", "rejected", "suspended", "resumed", "withdrawn"})
+"""What somebody decided; all else is noticed of servers, and noticed again where it was not kept."""
 _KEEP: Final = "INSERT OR IGNORE INTO definitions (hash, body) VALUES (?, ?)"
 
 
@@ -59,7 +61,10 @@ class Registry:
         what has it. With `instead` they take the place of one event that comes after those, and definitions
         that no event names any more are dropped. False, and nothing is written, when the log is longer or
         shorter by now, or does not end with the event `last`.
+
+        Where the file is stood in for in memory, what servers publish is noted there, and no decision is.
         """
+        lasting = registration is not None or any(event.kind in _DECISIONS for event in events)
 
         def write(connection: sqlite3.Connection) -> bool:
             connection.execute("BEGIN IMMEDIATE")
@@ -84,7 +89,7 @@ class Registry:
             return True
 
         async with self._writing:  # else each waits for the file against all others
-            return await self._within(write)
+            return await self._within(write, lasting=lasting)
 
     async def turns(self) -> int:
         """How many events there are of all servers; whoever waits for others' decisions looks at it."""
@@ -123,8 +128,8 @@ class Registry:
         row = await self._within(lambda connection: connection.execute(query, (digest,)).fetchone())
         return bytes(row[0]) if row else None
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL")
+    async def _within(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
+        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
 
 
 def _turns(connection: sqlite3.Connection, server: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
+from maitred.backends.definitions import extra_fields
 from maitred.model.categories import Placement
 from maitred.model.offers import Offer, OfferKey
 from maitred.model.servers import ServerFacts, ServerRecord
@@ -73,7 +74,7 @@ def tool(row: Sequence[Any]) -> Tool:
         input_hash=input_hash,
         output_hash=output_hash,
         annotations=_json(annotations),
-        extra=_json(extra),
+        extra=extra_fields(_json(extra)),  # an older catalog may hold fields that nobody judged
         cost_tokens=cost,
         placement=_placement(*row[10:14]),
         use_cases=_texts(row[14]),

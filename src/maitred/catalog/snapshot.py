@@ -1,6 +1,7 @@
 """The immutable picture of one generation of the catalog, which serves all reads, and changes of it."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -102,6 +103,12 @@ class Snapshot:
     def offers_by_key(self) -> Mapping[OfferKey, Offer]:
         """Offers by server, kind, and the name or URI there."""
         return {offer.key: offer for offer in self.offers}
+
+    @cached_property
+    def withheld_parts(self) -> Mapping[str, int]:
+        """How many tools, prompts and templates of each server are withheld until a person approves them."""
+        tools = Counter(tool.server for tool in self.tools if tool.withheld)
+        return tools + Counter(offer.server for offer in self.offers if offer.withheld)
 
     @cached_property
     def known(self) -> frozenset[str]:

@@ -4,8 +4,8 @@ Reads of single tools never come here; a process loads one `Snapshot` and serves
 one transaction and raises the generation only when something changed that a reader could notice.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from maitred.catalog import rows
+from maitred.catalog.diagnosis import HOLDS, may_pass, store_error
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.tables import offers, schemas, servers, standings, state, tools
 from maitred.errors import ConfigError, StoreError
@@ -29,6 +30,8 @@ from maitred.model.usage import Standing
 log = structlog.get_logger(__name__)
 
 _CHUNK = 500
+_ADDRESS = "file:"
+_IN_MEMORY = (_ADDRESS, ":memory:")
 
 
 Migrate = Callable[[sa.Connection, str | None], None]
@@ -36,7 +39,7 @@ Migrate = Callable[[sa.Connection, str | None], None]
 
 
 class SqlStore:
-    """A store in an SQL database; `path` is an SQLite file, or `:memory:`.
+    """A store in an SQL database; `path` is an SQLite file, the address of one in memory, or `:memory:`.
 
     `migrate` is called only when the database is behind; see `maitred.catalog.migrate`.
     """
@@ -47,26 +50,36 @@ class SqlStore:
         self._engine: AsyncEngine | None = None
 
     async def __aenter__(self) -> Self:
-        if self._path != ":memory:":
-            _make_folder(Path(self._path).parent)
-        engine = create_async_engine(f"sqlite+aiosqlite:///{self._path}", connect_args={"timeout": 10})
+        if not self._path.startswith(_IN_MEMORY):
+            await anyio.to_thread.run_sync(_make_folder, Path(self._path))
+        address = f"{self._path}&uri=true" if self._path.startswith(_ADDRESS) else self._path
+        engine = create_async_engine(f"sqlite+aiosqlite:///{address}", connect_args={"timeout": 10})
         sa.event.listen(engine.sync_engine, "connect", _prepare)
         sa.event.listen(engine.sync_engine, "begin", _begin)
         self._engine = engine
         try:
-            with anyio.CancelScope(shield=True):  # see `_told`
+            with anyio.CancelScope(shield=True):  # see `_explained`
                 async with engine.connect() as connection:
                     revision = await connection.run_sync(_revision)
                 if revision != rows.HEAD:
                     await self._migrate()
         except sa.exc.DatabaseError as error:
-            await engine.dispose()
-            fault = f"the catalog cannot be opened ({error.orig}); move it away to have it made anew"
-            raise ConfigError(self._path, [fault]) from error
+            with anyio.CancelScope(shield=True):
+                await engine.dispose()
+                raise await self._not_opened(error) from error
         except BaseException:
             await engine.dispose()
             raise
         return self
+
+    async def _not_opened(self, error: sa.exc.DatabaseError) -> ConfigError | StoreError:
+        """Why it cannot be opened: what can pass is another error than what has to be mended."""
+        cause = _cause(error)
+        found = await anyio.to_thread.run_sync(store_error, Path(self._path), cause)
+        if may_pass(cause):
+            return found
+        advice = found.advice or f"If maitred made it, it holds {HOLDS}: copy it before anything else."
+        return ConfigError(self._path, [f"the catalog cannot be opened: {found.reason}. {advice}"])
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -96,28 +109,28 @@ class SqlStore:
             raise RuntimeError("the store is not open")
         return self._engine
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def _explained(self) -> AsyncIterator[None]:
         """Turn what the database raises into what a user can read; end what was begun.
 
         Where a task is cancelled in the middle, the driver closes its connection twice, and the second time
         never comes to an end: the whole program would not.
         """
-        try:
-            with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):
+            try:
                 yield
-        except sa.exc.SQLAlchemyError as error:
-            raise StoreError(self._path, str(getattr(error, "orig", error))) from error
+            except sa.exc.SQLAlchemyError as error:
+                path = Path(self._path)
+                raise await anyio.to_thread.run_sync(store_error, path, _cause(error)) from error
 
     async def generation(self) -> int:
         """The present generation."""
-        with self._told():
-            async with self._db.connect() as connection:
-                return await _generation(connection)
+        async with self._explained(), self._db.connect() as connection:
+            return await _generation(connection)
 
     async def load(self) -> Snapshot:
         """Read everything in one transaction."""
-        with self._told():
+        async with self._explained():
             return await self._load()
 
     async def _load(self) -> Snapshot:
@@ -144,15 +157,14 @@ class SqlStore:
     async def write(self, change: Change, *, planned_on: int) -> int | None:
         """Apply a change in one transaction; see `maitred.catalog.live.Store`."""
         raised = sa.update(state).where(state.c.id == 1).values(generation=state.c.generation + 1)
-        with self._told():
-            async with self._writing() as connection:
-                if await _generation(connection) != planned_on:
-                    return None
-                if change:
-                    await self._apply(connection, change)
-                    if change.visible:
-                        await connection.execute(raised)
-                return await _generation(connection)
+        async with self._explained(), self._writing() as connection:
+            if await _generation(connection) != planned_on:
+                return None
+            if change:
+                await self._apply(connection, change)
+                if change.visible:
+                    await connection.execute(raised)
+            return await _generation(connection)
 
     async def _apply(self, connection: AsyncConnection, change: Change) -> None:
         await _delete(connection, tools, change.removed_tools)
@@ -190,12 +202,20 @@ class SqlStore:
             await connection.execute(sa.update(state).where(state.c.id == 1).values(**marks))
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(path: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except (NotADirectoryError, FileExistsError) as error:
         fault = f"the folder of the catalog cannot be made ({error.strerror}); set `catalog.path` to another"
-        raise ConfigError(str(folder), [fault]) from error
+        raise ConfigError(str(path.parent), [fault]) from error
+    except OSError as error:
+        raise store_error(path, error) from error
+
+
+def _cause(error: sa.exc.SQLAlchemyError) -> Exception:
+    """What the driver raised, if it was that."""
+    cause = getattr(error, "orig", None)
+    return cause if isinstance(cause, Exception) else error
 
 
 def _prepare(connection: Any, _: Any) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from maitred.wording import counted
+
 _MAX_FAULTS: Final = 100
 _ADD = "INSERT INTO audit (seq, at, body, digest) VALUES (?, ?, ?, ?)"
 _MOVE = "UPDATE audit_ends SET seq = ?, digest = ? WHERE name = ?"
@@ -112,7 +114,7 @@ def prune(connection: sqlite3.Connection, before: str, note: Mapping[str, Any], 
         return 0
     gone = connection.execute("DELETE FROM audit WHERE seq <= ?", (last.seq,)).rowcount
     connection.execute(_MOVE, (last.seq, last.digest, "anchor"))
-    _append(connection, [{**note, "detail": f"{gone} lines up to {last.seq} were dropped"}], key)
+    _append(connection, [{**note, "detail": f"dropped {counted(gone, 'line')} up to {last.seq}"}], key)
     connection.execute("COMMIT")
     return gone
 

@@ -7,10 +7,9 @@ processes renew a login one at a time. It satisfies `maitred.backends.oauth_gran
 """
 
 import os
-import sqlite3
 import time
 import uuid
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -48,7 +47,7 @@ class Vault:
         query = "SELECT body, version FROM logins WHERE server = ?"
 
         def load() -> Kept | None:
-            with self._opened() as connection:
+            with opened(self._path) as connection:
                 row = connection.execute(query, (server,)).fetchone()
             return Kept(body=self._decrypted(server, row[0]), version=row[1]) if row else None
 
@@ -98,7 +97,7 @@ class Vault:
         return await anyio.to_thread.run_sync(lambda: self._changed(query, values))
 
     def _changed(self, query: str, values: tuple[object, ...]) -> bool:
-        with self._opened() as connection:
+        with opened(self._path, synchronous="FULL", lasting=True) as connection:
             return connection.execute(query, values).rowcount > 0
 
     def _decrypted(self, server: str, body: bytes) -> bytes:
@@ -114,18 +113,15 @@ class Vault:
     def _cipher(self, *, make: bool) -> Fernet:
         if self._key:
             return _fernet(self._key, "MAITRED_KEY")
-        if make and not self.key_path.exists():
-            _write_key(self.key_path, Fernet.generate_key())
         try:
+            if make and not self.key_path.exists():
+                _write_key(self.key_path, Fernet.generate_key())
             return _fernet(self.key_path.read_text(encoding="ascii").strip(), str(self.key_path))
         except FileNotFoundError:
             told = f"the key {self.key_path} is gone; put it back, or log in again by `maitred login`"
             raise VaultError(told) from None
         except (OSError, UnicodeDecodeError) as error:
             raise VaultError(f"the key {self.key_path} cannot be read: {_reason(error)}") from error
-
-    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
-        return opened(self._path, synchronous="FULL")
 
 
 def _fernet(key: str, where: str) -> Fernet:

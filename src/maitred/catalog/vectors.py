@@ -2,18 +2,17 @@
 
 import json
 from collections.abc import Collection, Mapping
-from contextlib import closing
 from pathlib import Path
 
 import anyio
 
-from maitred.catalog.files import connect
+from maitred.catalog.files import opened
 
 
 class SqliteVectors:
     """The vectors in the SQLite file of a catalog, by content hash; each body is what the caller made of it.
 
-    The methods raise `sqlite3.Error` when the file does not let itself be read or written.
+    The methods raise `StoreError` when the file does not let itself be read or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +26,7 @@ class SqliteVectors:
         )
 
         def load() -> Mapping[str, bytes]:
-            with closing(connect(self._path)) as connection:
+            with opened(self._path) as connection:
                 return dict(connection.execute(query, (model, json.dumps(list(digests)))).fetchall())
 
         return await anyio.to_thread.run_sync(load)
@@ -37,7 +36,7 @@ class SqliteVectors:
         rows = [(model, digest, body) for digest, body in fresh.items()]
 
         def save() -> None:
-            with closing(connect(self._path)) as connection:
+            with opened(self._path) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
                 connection.execute("COMMIT")
@@ -48,7 +47,7 @@ class SqliteVectors:
         """Drop the vectors of other models and of tools that are not there any more."""
 
         def prune() -> None:
-            with closing(connect(self._path)) as connection:
+            with opened(self._path) as connection:
                 known = connection.execute("SELECT model, digest FROM vectors").fetchall()
                 gone = [key for key in known if key[0] != model or key[1] not in keep]
                 connection.execute("BEGIN IMMEDIATE")

@@ -6,28 +6,49 @@ client would pass on stays one. What has no counterpart here is named in a note,
 """
 
 import contextlib
-import difflib
 import itertools
 import json
 import re
-import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
-from maitred.config.document import strict_json
-from maitred.config.interpolate import Syntax, Translation, escape
+from maitred.config.client_files import (
+    Group,
+    Machine,
+    Source,
+    UnusableError,
+    as_list,
+    as_object,
+    read_file,
+    sources,
+)
+from maitred.config.interpolate import Translation, escape
 from maitred.config.load import entry_faults
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
+from maitred.wording import did_you_mean, either
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "windsurf", "zed")
 _HARMLESS = re.compile(  # keys that concern the client's window and its own permissions only
-    "alwaysAllow|autoApprove|default_tools_approval_mode|description|dev|gallery|name|remote|required|settings"
+    "alwaysAllow|alwaysLoad|autoApprove|default_tools_approval_mode|deferTools|description|dev|gallery|name|remote|required|settings"
     "|source|supports_parallel_tool_calls|trust|version"
 )
+_LIMITS: Mapping[str, Mapping[str, tuple[str, int]]] = {
+    "codex": {
+        "startup_timeout_sec": ("start_timeout_s", 1),
+        "startup_timeout_ms": ("start_timeout_s", 1_000),
+        "tool_timeout_sec": ("call_timeout_s", 1),
+    },
+    "claude-code": {"timeout": ("call_timeout_s", 1_000)},
+    "gemini": {"timeout": ("call_timeout_s", 1_000)},
+    "zed": {"timeout": ("call_timeout_s", 1)},
+}
+"""The limits of time of clients: which setting each is here, and how many of its units make a second."""
+_LONGEST = 1e9
+_NOT_REACH = ("enabled", "start_timeout_s", "call_timeout_s")
 _LAUNCHERS = ("bash", "cmd", "env", "pipx", "poetry", "sh", "uv", "uvx", "wsl")
 _UNWRITABLE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
@@ -68,39 +89,6 @@ class Discovery:
     looked_at: tuple[Path, ...]
 
 
-class _Machine(NamedTuple):
-    home: Path
-    cwd: Path
-    environ: Mapping[str, str]
-    platform: str
-
-    def folder(self, variable: str, *default: str) -> Path:
-        return Path(self.environ.get(variable) or self.home.joinpath(*default))
-
-
-class _Group(NamedTuple):
-    """The servers in one object of a file, and what the file says about them elsewhere."""
-
-    servers: Any
-    inputs: Any = None
-    disabled: Any = None
-    folder: Path | None = None
-
-
-class _Source(NamedTuple):
-    """A file in which a client may keep servers; `syntax` is how it writes variables."""
-
-    client: str
-    path: Path
-    groups: Callable[[dict[str, Any]], Iterator[_Group]]
-    syntax: Syntax
-    folder: Path | None = None
-
-
-class _UnusableError(Exception):
-    """A file, or a server in it, cannot be used; the text says why."""
-
-
 def discover(
     *, home: Path, cwd: Path, environ: Mapping[str, str], platform: str, clients: Collection[str] = CLIENTS
 ) -> Discovery:
@@ -110,122 +98,33 @@ def discover(
         ConfigError: One of `clients` is unknown.
     """
     for unknown in [client for client in clients if client not in CLIENTS]:
-        near = difflib.get_close_matches(unknown, CLIENTS, n=1, cutoff=0.4) or CLIENTS
-        raise ConfigError("--client", [f"{unknown!r} is not a client that is known; use {' or '.join(near)}"])
-    machine = _Machine(home, cwd, environ, platform)
-    sources: dict[Path, _Source] = {}
-    for source in _sources(machine):
+        hint = did_you_mean(unknown, CLIENTS, otherwise=f"use {either(CLIENTS)}")
+        raise ConfigError("--client", [f"{unknown!r} is not a client that is known; {hint}"])
+    machine = Machine(home, cwd, environ, platform)
+    chosen: dict[Path, Source] = {}
+    for source in sources(machine):
         if source.client in clients:
-            sources.setdefault(source.path, source)
-    outcome = [item for source in sources.values() for item in _servers(machine, source)]
+            chosen.setdefault(source.path, source)
+    outcome = [item for source in chosen.values() for item in _servers(machine, source)]
     return Discovery(
         found=_fold([item for item in outcome if isinstance(item, Found)]),
         problems=tuple(item for item in outcome if isinstance(item, Problem)),
-        looked_at=tuple(sources),
+        looked_at=tuple(chosen),
     )
 
 
-def _servers(at: _Machine, source: _Source) -> Iterator[Found | Problem]:
+def _servers(at: Machine, source: Source) -> Iterator[Found | Problem]:
     try:
-        groups = list(source.groups(_read(source.path)))
-    except _UnusableError as error:
+        groups = list(source.groups(read_file(source.path)))
+    except UnusableError as error:
         yield Problem(client=source.client, path=source.path, reason=str(error))
         return
     for group in groups:
         for name, raw in group.servers.items():
             try:
                 yield _Conversion(at, source, group, name, raw).found()
-            except _UnusableError as error:
+            except UnusableError as error:
                 yield Problem(client=source.client, path=source.path, reason=str(error), name=name)
-
-
-def _sources(at: _Machine) -> Iterator[_Source]:
-    """Every file that is looked at; of two servers with one name, the one found first keeps it."""
-    home, cwd = at.home, at.cwd
-    mcp_servers, codex_servers, zed_servers = map(_under, ("mcpServers", "mcp_servers", "context_servers"))
-    config = zed = at.folder("XDG_CONFIG_HOME", ".config")
-    if at.platform == "darwin":
-        config, zed = home / "Library" / "Application Support", home / ".config"
-    elif at.platform == "win32":
-        config = zed = at.folder("APPDATA", "AppData", "Roaming")
-        for package in sorted(at.folder("LOCALAPPDATA", "AppData", "Local").glob("Packages/Claude_*")):
-            path = package / "LocalCache" / "Roaming" / "Claude" / "claude_desktop_config.json"
-            yield _Source("claude-desktop", path, mcp_servers, "none")
-    yield _Source("claude-desktop", config / "Claude" / "claude_desktop_config.json", mcp_servers, "none")
-    yield _Source("claude-code", at.folder("CLAUDE_CONFIG_DIR") / ".claude.json", _claude_code, "braces")
-    yield _Source("claude-code", cwd / ".mcp.json", mcp_servers, "braces", cwd)
-    yield _Source("cursor", home / ".cursor" / "mcp.json", mcp_servers, "braces")
-    yield _Source("cursor", cwd / ".cursor" / "mcp.json", mcp_servers, "braces", cwd)
-    for user in (config / "Code" / "User", config / "Code - Insiders" / "User"):
-        for path in (user / "mcp.json", *sorted(user.glob("profiles/*/mcp.json"))):
-            yield _Source("vscode", path, _vscode, "braces")
-        yield _Source("vscode", user / "settings.json", _vscode_settings, "braces")
-    yield _Source("vscode", cwd / ".vscode" / "mcp.json", _vscode, "braces", cwd)
-    yield _Source("vscode", cwd / ".vscode" / "settings.json", _vscode_settings, "braces", cwd)
-    yield _Source("codex", at.folder("CODEX_HOME", ".codex") / "config.toml", codex_servers, "none")
-    yield _Source("codex", cwd / ".codex" / "config.toml", codex_servers, "none", cwd)
-    yield _Source("gemini", at.folder("GEMINI_CLI_HOME") / ".gemini" / "settings.json", _gemini, "shell")
-    yield _Source("gemini", cwd / ".gemini" / "settings.json", _gemini, "shell", cwd)
-    yield _Source("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json", mcp_servers, "braces")
-    yield _Source("windsurf", home / ".codeium" / "mcp_config.json", mcp_servers, "braces")
-    yield _Source(
-        "zed", zed / ("Zed" if at.platform == "win32" else "zed") / "settings.json", zed_servers, "none"
-    )
-    yield _Source("zed", cwd / ".zed" / "settings.json", zed_servers, "none", cwd)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        is_toml = path.suffix == ".toml"
-        data = tomllib.loads(text) if is_toml else json.loads(strict_json(text).strip() or "{}", strict=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        reason = (
-            error.strerror if isinstance(error, OSError) else f"it is not valid {path.suffix[1:]}: {error}"
-        )
-        raise _UnusableError(f"cannot be read: {reason}") from error
-    return _object(data, "its top level")
-
-
-def _object(value: Any, what: str) -> dict[str, Any]:
-    """The value if it is an object; nothing counts as an empty one."""
-    if not isinstance(value, dict | None):
-        raise _UnusableError(f"{what} must be an object")
-    return value or {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _under(key: str) -> Callable[[dict[str, Any]], Iterator[_Group]]:
-    return lambda data: iter([_Group(_object(data.get(key), f"`{key}`"))])
-
-
-def _vscode(data: dict[str, Any]) -> Iterator[_Group]:
-    yield _Group(_object(data.get("servers"), "`servers`"), data.get("inputs"))
-
-
-def _vscode_settings(data: dict[str, Any]) -> Iterator[_Group]:
-    yield from _vscode(_object(data.get("mcp"), "`mcp`"))
-    yield from _vscode({"servers": data.get("mcp.servers"), "inputs": data.get("mcp.inputs")})
-
-
-def _claude_code(data: dict[str, Any]) -> Iterator[_Group]:
-    yield from _under("mcpServers")(data)
-    for folder, project in _object(data.get("projects"), "`projects`").items():
-        local = _object(project, "a project")
-        servers = _object(local.get("mcpServers"), "`mcpServers` of a project")
-        yield _Group(servers, disabled=local.get("disabledMcpServers"), folder=Path(folder))
-
-
-def _gemini(data: dict[str, Any]) -> Iterator[_Group]:
-    servers = _object(data.get("mcpServers"), "`mcpServers`")
-    rules = _object(data.get("mcp"), "`mcp`")
-    allowed, excluded = _list(rules.get("allowed")) or servers, _list(rules.get("excluded"))
-    yield _Group(servers, disabled=[name for name in servers if name in excluded or name not in allowed])
 
 
 def _fold(found: list[Found]) -> tuple[Found, ...]:
@@ -240,7 +139,7 @@ def _fold(found: list[Found]) -> tuple[Found, ...]:
             result[twin] = replace(
                 first,
                 client=", ".join(dict.fromkeys((*first.clients, one.client))),
-                entry=first.entry if "enabled" in one.entry else one.entry,
+                entry=_joined(first.entry, one.entry),
                 notes=tuple(dict.fromkeys((*first.notes, *one.notes))),
                 is_shared=first.is_shared and one.is_shared,
             )
@@ -257,18 +156,26 @@ def _fold(found: list[Found]) -> tuple[Found, ...]:
 
 
 def _reach(one: Found) -> dict[str, Any]:
-    return {key: value for key, value in one.entry.items() if key != "enabled"}
+    return {key: value for key, value in one.entry.items() if key not in _NOT_REACH}
+
+
+def _joined(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """One entry of two for the same server: switched off if both are, with the limits of either."""
+    entry = {**other, **first}
+    if not ("enabled" in first and "enabled" in other):
+        entry.pop("enabled", None)
+    return entry
 
 
 class _Conversion:
     """Turns one server of a client into an entry, and notes what cannot be taken over as it is."""
 
-    def __init__(self, at: _Machine, source: _Source, group: _Group, name: str, raw: Any) -> None:
+    def __init__(self, at: Machine, source: Source, group: Group, name: str, raw: Any) -> None:
         self._at = at
         self._source = source
         self._group = group
         self._name = name
-        self._raw = dict(_object(raw, "the server"))
+        self._raw = dict(as_object(raw, "the server"))
         self._folder = group.folder or source.folder
         project = str(self._folder or "")
         slash = "\\" if at.platform == "win32" else "/"
@@ -281,6 +188,7 @@ class _Conversion:
             places=places,
             on_input=self._input,
             on_unknown=lambda text: self._note(f"{text} means nothing to maitred; write its value instead"),
+            on_unset=self._unset,
         )
         self._own: frozenset[str] = frozenset()
         self._notes: dict[str, None] = {}
@@ -292,12 +200,12 @@ class _Conversion:
             raw.update(command=command.get("path"), args=command.get("args"), env=command.get("env"))
         kind = str(raw.pop("type", None) or raw.pop("transport", None) or "")
         entry = self._local() if raw.get("command") and kind not in ("http", "sse") else self._remote(kind)
+        entry |= self._limits()
         switches = raw.pop("enabled", True) is False, raw.pop("disabled", False) is True
-        if any(switches) or self._name in _list(self._group.disabled):
+        if any(switches) or self._name in as_list(self._group.disabled):
             entry["enabled"] = False
             self._note(f"switched off in {self._source.client}, and so here")
-        empty: tuple[Any, ...] = (None, False, {}, [], "")
-        left = [f"`{key}`" for key in raw if raw[key] not in empty and not _HARMLESS.fullmatch(key)]
+        left = [f"`{key}`" for key in raw if _says_something(raw[key]) and not _HARMLESS.fullmatch(key)]
         if left:
             self._note(f"not taken over: {', '.join(left)}")
         dumped = json.dumps([self._name, entry], ensure_ascii=False)
@@ -307,7 +215,7 @@ class _Conversion:
         elif _UNWRITABLE.search(dumped):
             faults = ["holds NUL or half of a surrogate pair, which cannot be passed on"]
         if faults:
-            raise _UnusableError("; ".join(fault.strip(":. ") for fault in faults))
+            raise UnusableError("; ".join(fault.strip(":. ") for fault in faults))
         is_shared = self._source.folder is not None
         if is_shared:
             self._note(
@@ -321,11 +229,11 @@ class _Conversion:
         raw = self._raw
         command, args, folder = raw.pop("command"), raw.pop("args", None) or [], self._folder
         if not isinstance(args, list):
-            raise _UnusableError("`args` must be a list")
-        variables = _object(raw.pop("env", None), "`env`")
+            raise UnusableError("`args` must be a list")
+        variables = as_object(raw.pop("env", None), "`env`")
         self._own = frozenset(variables)
         env = {key: self._text(value, key) for key, value in variables.items() if value is not None}
-        for item in _list(raw.pop("env_vars", None)):
+        for item in as_list(raw.pop("env_vars", None)):
             name = item.get("name") if isinstance(item, dict) else item
             env.setdefault(str(name), f"${{{name}:-}}")
             self._note(f"is given {name} from the environment of maitred")
@@ -340,7 +248,7 @@ class _Conversion:
         raw = self._raw
         http, url = raw.pop("httpUrl", None) or raw.pop("serverUrl", None), raw.pop("url", None)
         if not http and not url:
-            raise _UnusableError("has neither a command nor a URL; it may come from an extension")
+            raise UnusableError("has neither a command nor a URL; it may come from an extension")
         entry: dict[str, Any] = {"url": self._text(http or url)}
         is_sse = not http and not kind and self._source.client == "gemini"
         if is_sse or kind == "sse" or re.search(r"/sse/?(\?|$)", entry["url"]):
@@ -349,9 +257,9 @@ class _Conversion:
             entry["transport"] = kind
         headers: dict[str, str] = {}
         for key in ("headers", "http_headers"):
-            given = _object(raw.pop(key, None), f"`{key}`")
+            given = as_object(raw.pop(key, None), f"`{key}`")
             headers |= {name: self._text(value) for name, value in given.items() if value is not None}
-        for name, variable in _object(raw.pop("env_http_headers", None), "`env_http_headers`").items():
+        for name, variable in as_object(raw.pop("env_http_headers", None), "`env_http_headers`").items():
             headers[name] = f"${{{variable}}}"
         if variable := raw.pop("bearer_token_env_var", None):
             headers.setdefault("Authorization", f"Bearer ${{{variable}}}")
@@ -360,21 +268,42 @@ class _Conversion:
     def _text(self, value: Any, key: str = "") -> str:
         """The value with the client's references turned into ours; `key` is the variable that it is for."""
         if not isinstance(value, str | int | float):
-            raise _UnusableError("a value that must be text is none")
+            raise UnusableError("a value that must be text is none")
         value = str(value).lower() if isinstance(value, bool) else value
         return self._translate(str(value), self._own - {key})
 
     def _input(self, name: str) -> str:
         variable = re.sub(r"[^A-Z0-9_]|^(?=[0-9])", "_", name.upper())
         self._note(f"asks for {name!r} in {self._source.client}; set the variable {variable} instead")
-        inputs = [item for item in _list(self._group.inputs) if isinstance(item, dict)]
+        inputs = [item for item in as_list(self._group.inputs) if isinstance(item, dict)]
         default = next((item.get("default") for item in inputs if item.get("id") == name), None)
         if isinstance(default, str) and default and not re.search(r"[${}]", default):
             return f"${{{variable}:-{default}}}"
         return f"${{{variable}}}"
 
+    def _unset(self, variable: str, instead: str) -> None:
+        what = f"passes on {instead} as it stands" if instead else "puts nothing in its place"
+        self._note(f"{variable} is not set now; {self._source.client} {what}, and so does maitred")
+
+    def _limits(self) -> dict[str, float]:
+        """The limits of time, in seconds; one that the client itself would not take is left where it is."""
+        client, found = self._source.client, dict[str, float]()
+        least = 1_000 if client == "claude-code" else 0
+        for key, (setting, in_second) in _LIMITS.get(client, {}).items():
+            value = self._raw.get(key)
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                continue
+            if max(least, 0.001) <= value <= _LONGEST and setting not in found:
+                seconds = self._raw.pop(key) / in_second
+                found[setting] = int(seconds) if seconds.is_integer() else seconds
+        return found
+
     def _note(self, text: str) -> None:
         self._notes[text] = None
+
+
+def _says_something(value: Any) -> bool:
+    return value is not None and value is not False and value not in ({}, [], "")
 
 
 def _is_relative(text: str, folder: Path) -> bool:

@@ -8,7 +8,6 @@ unchanged, and no fault.
 """
 
 import contextlib
-import difflib
 import io
 import json
 import os
@@ -28,6 +27,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from maitred.config.document import JSON_SUFFIXES, read_document
 from maitred.config.load import parse
 from maitred.errors import ConfigError
+from maitred.wording import did_you_mean
 
 if sys.platform != "win32":
     import fcntl
@@ -66,27 +66,27 @@ def add_servers(path: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
         for name, entry in wanted.items():
             layout = Layout(path, edited)
             edited = layout.replaced(name, entry) if name in present else layout.added(name, entry)
-        _verify(path, text, edited, lambda servers: {**servers, **_as_read(wanted)})
+        _verify(path, text, edited, lambda servers: {**servers, **as_read(wanted)})
         return edited
 
     rewrite(path, edit, create=True)
 
 
-def remove_server(path: Path, name: str) -> None:
-    """Take one server out of the file.
+def remove_server(path: Path, name: str) -> Mapping[str, Any]:
+    """Take one server out of the file; the entry that it had there.
 
     Raises:
         ConfigError: There is no such server, the file cannot be read or written, or would still have faults.
     """
+    removed: dict[str, Any] = {}
 
     def edit(text: str) -> str:
         layout = Layout(path, text)
         if name not in layout.names:
-            near = difflib.get_close_matches(name, layout.names, n=3, cutoff=0.4)
-            hint = (
-                f"did you mean {' or '.join(map(repr, near))}?" if near else "`maitred list` shows them all"
-            )
+            hint = did_you_mean(name, layout.names, most=3, otherwise="`maitred list` shows them all")
             raise ConfigError(str(path), [f"there is no server {name!r}; {hint}"])
+        before = read_document(path, text)
+        removed.update(before.tree[before.servers_key][name] or {})
         edited = layout.removed(name)
         after = read_document(path, edited)
         chosen = after.tree.get("tools")
@@ -96,6 +96,7 @@ def remove_server(path: Path, name: str) -> None:
         return edited
 
     rewrite(path, edit, create=False)
+    return removed
 
 
 def _verify(
@@ -111,12 +112,12 @@ def _verify(
         raise ConfigError(str(path), ["its layout does not allow this change alone; edit it by hand"])
 
 
-def _as_read(value: Any) -> Any:
-    """The value as it comes back from a file, in which every scalar is text."""
+def as_read(value: Any) -> Any:
+    """A value as it comes back from a file, in which every scalar is text."""
     if isinstance(value, Mapping):
-        return {str(key): _as_read(item) for key, item in value.items()}
+        return {str(key): as_read(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_read(item) for item in value]
+        return [as_read(item) for item in value]
     return value if isinstance(value, str | None) else json.dumps(value)
 
 

@@ -3,7 +3,7 @@
 `${VAR}` and `${env:VAR}` read the environment, `${VAR:-default}` falls back when the variable is unset or
 empty, `${file:PATH}` reads a file without its last newline, `$$` is a dollar sign, and a dollar sign before
 anything else is itself. A default may hold references and balanced braces. What references resolve to is
-not read again for further references, never stored and never logged.
+not read again for further references, never stored and never logged: `maitred.config.redaction` learns it.
 """
 
 import re
@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from maitred.config.redaction import SECRETS
 
 _DOLLAR = re.compile(r"\$\$|\$\{")
 _FOREIGN = re.compile(r"\$\{((?:[^{}]|\$\{[^{}]*\})*)\}|\$([A-Za-z_]\w*)|\$(?=[${])")
@@ -20,7 +22,9 @@ _EDITOR = re.compile(
     r"(?:input|command|config):.*|/|cwd|userHome|pathSeparator|file|(?:workspace|file|relative)[A-Z].*"
 )
 
-Syntax = Literal["none", "braces", "shell"]
+Syntax = Literal["none", "braces", "editor", "shell"]
+"""How a program writes references: not at all; `${VAR}`, which stays if it is unset; `${env:VAR}`, which is
+then empty, while it does not know `${VAR}`; `$VAR` as well, which is then empty."""
 
 
 class UnresolvedReferenceError(Exception):
@@ -73,9 +77,9 @@ def escape(text: str) -> str:
 class Translation:
     """Turns the references of another program into ours, so that they resolve to what it would put there.
 
-    A program may pass dollar signs on as they are, or know `${...}` forms, or `$VAR` as well. `places` are
-    variables whose value is known now (empty: known to be meaningless); `on_input` gives the text for what
-    the program would ask its user, and `on_unknown` is told of references that stay unresolved.
+    `places` are variables whose value is known now (empty: known to be meaningless); `on_input` gives the
+    text for what the program would ask its user; `on_unknown` is told of references that stay unresolved,
+    and `on_unset` of variables that are not set now, with what the program puts in their place.
     """
 
     syntax: Syntax
@@ -83,6 +87,7 @@ class Translation:
     places: Mapping[str, str]
     on_input: Callable[[str], str]
     on_unknown: Callable[[str], None]
+    on_unset: Callable[[str, str], None]
 
     def __call__(self, text: str, own: Collection[str] = ()) -> str:
         """Translate `text`; `own` are variables that the server itself is started with."""
@@ -93,10 +98,11 @@ class Translation:
     def _reference(self, whole: str, braced: str | None, bare: str | None, own: Collection[str]) -> str:
         if bare is not None:
             is_meant = self.syntax == "shell" and (bare in self.environ or bare.isupper())
-            return f"${{{bare}}}" if is_meant and bare not in own else whole
-        if braced is None:
-            return "$$"
-        name = braced.partition(":-")[0]
+            return self._as_if_unset(whole, bare) if is_meant and bare not in own else whole
+        return "$$" if braced is None else self._braced(whole, braced, own)
+
+    def _braced(self, whole: str, braced: str, own: Collection[str]) -> str:
+        name, has_default, _ = braced.partition(":-")
         if name.startswith("input:"):
             return self.on_input(name.removeprefix("input:"))
         if self.places.get(name):
@@ -105,7 +111,16 @@ class Translation:
             return f"${whole}"
         if name in self.places or not (name.startswith(("env:", "file:")) or _VARIABLE.fullmatch(name)):
             self.on_unknown(whole)
-        return whole
+            return whole
+        return whole if has_default or name.startswith("file:") else self._as_if_unset(whole, name)
+
+    def _as_if_unset(self, whole: str, name: str) -> str:
+        """The reference with a default: what the program puts there if the variable is not set."""
+        variable = name.removeprefix("env:")
+        is_known = self.syntax == "shell" or (self.syntax == "editor" and variable != name)
+        if not self.environ.get(variable):
+            self.on_unset(variable, "" if is_known else whole)
+        return f"${{{name}:-{'' if is_known else f'${whole}'}}}"
 
 
 def resolver(environ: Mapping[str, str]) -> Callable[[str], str]:
@@ -132,6 +147,7 @@ def _look_up(text: str, environ: Mapping[str, str]) -> str:
     if colon and kind == "env":
         name = bare
     if found := environ.get(name):
+        SECRETS.learn(found, name)
         return found
     if default is not None:
         return resolve(default, environ)
@@ -153,9 +169,11 @@ def _advice(name: str) -> str:
 
 def _read(name: str, default: str | None, environ: Mapping[str, str]) -> str:
     try:
-        return Path(name).expanduser().read_text(encoding="utf-8").removesuffix("\n")
+        text = Path(name).expanduser().read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, RuntimeError, ValueError) as error:  # no such home, a NUL in the path, not UTF-8
         if default is not None:
             return resolve(default, environ)
         reason = error.strerror if isinstance(error, OSError) else "it is no readable text file"
         raise UnresolvedReferenceError(f"${{file:{name}}} cannot be read: {reason}") from error
+    SECRETS.learn(text)
+    return text

@@ -5,7 +5,6 @@ keys that exist; in a client's JSON, keys of that client are ignored, since the 
 kept as the text that was written, so that `1.10` reaches a server unchanged; pydantic makes the numbers.
 """
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -40,6 +39,7 @@ from maitred.errors import ConfigError
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import EraChoice, ServerSpec, StartChoice, Timeouts, Transport
 from maitred.model.tools import ToolKey, content_hash
+from maitred.wording import as_code, did_you_mean
 
 _TRANSPORTS: Mapping[str, Transport] = {
     "stdio": "stdio",
@@ -108,10 +108,15 @@ def catalog_path(settings: Settings, environ: Mapping[str, str] = os.environ) ->
     """The catalog's file: as configured, else one for each configuration file, in the user's state folder."""
     if settings.catalog.path:
         return settings.source.parent / Path(settings.catalog.path).expanduser()
-    source = settings.source.absolute()
+    return state_file(settings.source, ".db", environ)
+
+
+def state_file(source: Path, suffix: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """A file of our own for one configuration file, in the user's state folder."""
+    source = source.absolute()
     name = "-".join(part for part in source.with_suffix("").parts[-2:] if part != os.sep)
-    digest = content_hash(str(source).encode())[:8]
-    return state_folder(environ) / f"{name}-{digest}.db"
+    digest = content_hash(os.fsencode(source))[:8]
+    return state_folder(environ) / f"{name}-{digest}{suffix}"
 
 
 def load(path: Path) -> Settings:
@@ -202,12 +207,10 @@ class _Check:
         for key, choice in choices.items():
             at = ["tools", key.server, key.name]
             if key.server not in servers:
-                near = difflib.get_close_matches(key.server, list(servers), n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(key.server, servers, lead="; ")
                 self._add(at[:2], f"there is no server of this name{hint}")
             if choice.category and choice.category not in names:
-                near = difflib.get_close_matches(choice.category, names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+                hint = did_you_mean(choice.category, names, otherwise=f"there are {', '.join(names)}")
                 self._add([*at, "category"], f"{choice.category!r} is no category; {hint}")
             for fault in check_tags(choice.tags):
                 self._add([*at, "tags"], fault)
@@ -299,8 +302,7 @@ def _explain(error: ValidationError, kind: type[Any]) -> Iterator[tuple[Keys, st
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key, list(known), n=1)
-    hint = f"did you mean `{near[0]}`?" if near else "docs/configuration.md lists them all"
+    hint = did_you_mean(key, known, quoted=as_code, otherwise="docs/configuration.md lists them all")
     return f"is not a known key; {hint}"
 
 

@@ -4,19 +4,37 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from maitred.errors import ConfigError
+
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Where the configuration is looked for when no `--config` is given.
 
     Never the working directory: a file found there could start any program.
+
+    Raises:
+        ConfigError: There is no home folder.
     """
     if chosen := environ.get("MAITRED_CONFIG"):
         return Path(chosen).expanduser()
-    home = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(home) / "maitred" / "maitred.yaml"
+    return _folder(environ, "XDG_CONFIG_HOME", ".config") / "maitred.yaml"
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's folder for catalogs, logs and what else maitred writes by itself."""
-    home = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(home) / "maitred"
+    """The user's folder for catalogs, logs and what else maitred writes by itself.
+
+    Raises:
+        ConfigError: There is no home folder.
+    """
+    return _folder(environ, "XDG_STATE_HOME", ".local/state")
+
+
+def _folder(environ: Mapping[str, str], variable: str, default: str) -> Path:
+    """Our folder below one of the user's."""
+    if chosen := environ.get(variable):
+        return Path(chosen) / "maitred"
+    try:
+        return Path.home() / default / "maitred"
+    except RuntimeError:
+        fault = f"this account has no home folder; set HOME, or {variable}, to a folder"
+        raise ConfigError("HOME", [fault]) from None

@@ -5,9 +5,10 @@ a name that is an ordinary word as well ("go", "express", "spring") is recognise
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
+
+from maitred.wording import near_names
 
 MOST_TAGS: Final = 8
 """How many tags a tool has at most."""
@@ -285,7 +286,7 @@ def _fault(tag: str) -> str:
     if several := _bearers(wanted):
         return f"tag {tag!r} is not the only one of its name; write {' or '.join(several)}"
     bare = wanted.rpartition(":")[2]
-    close = get_close_matches(bare, dict.fromkeys(tag.partition(":")[2] for tag in _ALL))
-    near = [name for match in close for name in _bearers(match)]
+    bares = dict.fromkeys(tag.partition(":")[2] for tag in _ALL)
+    near = [name for match in near_names(bare, bares) for name in _bearers(match)]
     hint = f"; near it: {', '.join(near)}" if near else f"; the dimensions are {', '.join(TAGS)}"
     return f"tag {tag!r} is not in the vocabulary{hint}"

@@ -8,10 +8,10 @@ count as a phrase, which goes before each of its words. `config/tags.py` holds t
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Final
 
 from maitred.model.categories import Category
+from maitred.wording import did_you_mean
 
 FALLBACK: Final = "utilities"
 """Where a tool stands of which nothing is known."""
@@ -253,9 +253,7 @@ def _faults(category: Category, by_name: Mapping[str, Category]) -> Iterator[str
     if not _NAME.fullmatch(name):
         yield f"{name!r}: a category's name begins with a letter and has at most 40 of a-z, 0-9 and _"
     if parent and parent not in by_name:
-        near = get_close_matches(parent, by_name, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        yield f"{name}: its parent {parent!r} is no category{hint}"
+        yield f"{name}: its parent {parent!r} is no category{did_you_mean(parent, by_name, lead='; ')}"
     seen: list[str] = []
     while parent in by_name and parent not in seen:
         seen.append(parent)

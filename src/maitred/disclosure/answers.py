@@ -2,17 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from maitred.catalog.masking import mask_text
 from maitred.disclosure.budget import pack
 from maitred.model.servers import Health, ServerFacts, ServerSpec, State
 from maitred.model.tools import Band, Tool
+from maitred.wording import counted
 
 SEARCH_TOKENS = 1_500
 NOT_NOW = "not available now"
 _FEW = 5
 _NEAREST = 3
 _REASON = 80
+
+
+NO_SERVERS: Final = (
+    "No server is configured yet: `maitred import` takes over those of your other clients,"
+    " `maitred add NAME -- COMMAND` adds one."
+)
+"""What takes the place of tools where there can be none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +51,7 @@ class SearchAnswer:
     """Search results, best first, with what matched but is withheld (server -> (how many, why)).
 
     `bands` tells of each phrase how well its best result serves it; `note` what search had to do without.
+    `has_servers` is false where no server is configured, for whomever.
     """
 
     phrases: Sequence[str]
@@ -50,6 +60,7 @@ class SearchAnswer:
     withheld: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    has_servers: bool = True
     budget_tokens: int = SEARCH_TOKENS
 
     @property
@@ -74,11 +85,12 @@ class SearchAnswer:
         rows += _few("Not searched", [f"{name} ({_cut(why)})" for name, why in self.unread.items()])
         if self.note:
             rows.append(f"({self.note})")
-        rows.append(
-            "Next: call_tool(name, arguments)."
-            if found
-            else "Try other words, one capability per phrase, or list_tools_meta to look around."
-        )
+        if found:
+            rows.append("Next: call_tool(name, arguments).")
+        elif self.has_servers:
+            rows.append("Try other words, one capability per phrase, or list_tools_meta to look around.")
+        else:
+            rows.append(NO_SERVERS)
         return "\n".join(rows)
 
     def _unserved(self) -> list[str]:
@@ -93,7 +105,8 @@ class SearchAnswer:
 def _few(what: str, entries: Sequence[str]) -> list[str]:
     """The first of many reasons, and how many more servers there are."""
     rows = [f"{what}: {entry}" for entry in entries[:_FEW]]
-    return [*rows, f"{what}: {len(entries) - _FEW} more servers"] if len(entries) > _FEW else rows
+    left = len(entries) - _FEW
+    return [*rows, f"{what}: {counted(left, 'more server')}"] if left > 0 else rows
 
 
 def _cut(reason: str) -> str:
@@ -102,7 +115,11 @@ def _cut(reason: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerStatus:
-    """A server as the gateway sees it now."""
+    """A server as the gateway sees it now.
+
+    `withheld` says why all of it may not be used, `withheld_parts` how many of its tools, prompts and
+    templates may not be used until a person approves them.
+    """
 
     spec: ServerSpec
     health: Health
@@ -113,6 +130,7 @@ class ServerStatus:
     error: str = ""
     notes: tuple[str, ...] = ()
     withheld: str = ""
+    withheld_parts: int = 0
 
     @property
     def name(self) -> str:
@@ -130,11 +148,17 @@ class ServerStatus:
             return self.withheld or self.health.error
         return "" if self.facts.era else self.error  # it never let itself be listed
 
+    @property
+    def remark(self) -> str:
+        """What whoever looks after the servers should know of it; empty if all is well."""
+        parts = parts_withheld(self.withheld_parts)
+        return self.withheld or "; ".join(filter(None, (self.error or self.health.error, parts)))
+
     def to_json(self) -> dict[str, Any]:
         """What a program may want to know; no value of the environment or of a header is in it."""
         return {
             "name": self.name,
-            "target": self.spec.target,
+            "target": mask_text(self.spec.target),
             "transport": self.spec.transport,
             "enabled": self.spec.enabled,
             "tools": self.tools,
@@ -152,7 +176,13 @@ class ServerStatus:
             "error": self.error or self.health.error,
             "notes": list(self.notes),
             "withheld": self.withheld,
+            "withheld_parts": self.withheld_parts,
         }
+
+
+def parts_withheld(count: int) -> str:
+    """What is said of a server whose parts are withheld; empty if none is."""
+    return f"{count} withheld until approved: `maitred approvals`" if count else ""
 
 
 @dataclass(frozen=True, kw_only=True)

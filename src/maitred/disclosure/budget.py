@@ -5,11 +5,13 @@ to load for every answer. Packing needs only a bound: over the definitions of re
 least the o200k count for 99 in 100 texts, and a quarter above it in the median. Tests pin both figures.
 """
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 _PIECE = re.compile(r"[A-Za-z]+|\d|[^\x00-\x7f]|[^\sA-Za-z\d\x80-\U0010ffff]+|\s\s+|\n")
 _LETTERS_PER_TOKEN = 6
@@ -51,6 +53,12 @@ _MULTIPLIERS: Mapping[str, float] = {"gpt": 1.0, "claude": 1.15, "claude-4.7": 1
 def within(budget_tokens: int, family: str) -> int:
     """What a budget of a model family comes to in o200k tokens, since others make more of the same text."""
     return int(budget_tokens / _MULTIPLIERS[family])
+
+
+def for_model(definitions: Iterable[Mapping[str, Any]]) -> str:
+    """Definitions of tools as JSON without their `_meta`, which a client shows to no model."""
+    shown = [{key: value for key, value in one.items() if key != "_meta"} for one in definitions]
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
 
 def estimate(text: str) -> int:

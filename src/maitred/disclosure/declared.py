@@ -16,7 +16,6 @@ keys that lead to it; what has one is left out, so that all are found at once.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +40,7 @@ from maitred.disclosure.facts import (
 from maitred.disclosure.rules import Compiler, Rule, RuleRegistry
 from maitred.disclosure.visibility import Ruling, VisibilityTable
 from maitred.errors import ConfigError
+from maitred.wording import as_code, did_you_mean
 
 Faults = Callable[[Sequence[Any], str], None]
 """Takes a fault: the keys that lead to it from the top of the section, and what is wrong there."""
@@ -177,9 +177,8 @@ def _entries(raw: Mapping[str, Any], key: str, fault: Faults, at_most: int = MAX
 
 def _near(name: str, known: Collection[str]) -> str:
     """A hint at what was meant, else at what there is."""
-    if close := get_close_matches(name, known, n=1):
-        return f"did you mean `{close[0]}`?"
-    return f"there are {', '.join(known)}" if known else "there are none"
+    there = f"there are {', '.join(known)}" if known else "there are none"
+    return did_you_mean(name, known, quoted=as_code, otherwise=there)
 
 
 def _facts(raw: Mapping[str, Any], fault: Faults) -> Iterator[Fact]:

@@ -16,6 +16,7 @@ from maitred.catalog.names import MAX_NAME, publish
 from maitred.disclosure import views
 from maitred.model.categories import Category
 from maitred.model.tools import Tool, ToolKey, content_hash
+from maitred.wording import counted
 
 SUFFIX: Final = "_tools"
 FEWEST: Final = 2
@@ -47,7 +48,7 @@ class Group:
         about = f"{self.about.rstrip('.')}. " if self.about else ""
         return {
             "name": self.name,
-            "description": f"{about}{len(self.tools)} tools; call to see them.",
+            "description": f"{about}{counted(len(self.tools), 'tool')}; call to see them.",
             "inputSchema": {"type": "object", "properties": {}},
             "annotations": {"readOnlyHint": True, "openWorldHint": False},
             "_meta": {"isCategory": True, "toolCount": len(self.tools)},

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure import views
-from maitred.disclosure.answers import NOT_NOW
+from maitred.disclosure.answers import NOT_NOW, ServerStatus, parts_withheld
 from maitred.disclosure.budget import estimate, pack
 from maitred.disclosure.types import parameters, shown
 from maitred.model.categories import Category
 from maitred.model.tools import Tool
+from maitred.wording import counted
 
 CUMULATIVE: Final = (2_000, 4_000, 8_000, 12_000)
 """Tokens that tiers T0 to T3 may have cost together."""
@@ -117,7 +118,7 @@ def _used(summary: Summary) -> str:
     standing = summary.snapshot.standings.get(summary.tool.key)
     if standing is None:
         return ""
-    return f" [{_count(standing.usage.calls, 'call')}, {standing.usage.success_rate:.0%} ok]"
+    return f" [{counted(standing.usage.calls, 'call')}, {standing.usage.success_rate:.0%} ok]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +134,7 @@ class CategoryLine:
     def text(self) -> str:
         """One line, such as `category/data: Data processing - 120 tools on 9 servers, such as a, b`."""
         name = self.category.name
-        count = (
-            f"{self.tools} tool{'s'[: self.tools != 1]} on {self.servers} server{'s'[: self.servers != 1]}"
-        )
+        count = f"{counted(self.tools, 'tool')} on {counted(self.servers, 'server')}"
         title = views.first_sentence(self.category.title or name, 24)[0]
         such = f", such as {', '.join(self.popular)}" if self.popular else ""
         return f"{'  ' if self.category.parent else ''}category/{name}: {title} - {count}{such}"
@@ -166,9 +165,11 @@ class Categories:
     def text(self) -> str:
         """One line a category, then how to go on."""
         packed = pack([line.text for line in self.lines], self.budget_tokens - _FRAME_TOKENS)
-        left = [f"({packed.left} more categories: path categories with cursor)"] if packed.left else []
+        left = (
+            [f"({counted(packed.left, 'more category')}: path categories with cursor)"] if packed.left else []
+        )
         rows = ["Categories:", *packed.items, *left] if self.lines else []
-        held = f"{_count(self.tools, 'tool')} on {_count(self.servers, 'server')}"
+        held = f"{counted(self.tools, 'tool')} on {counted(self.servers, 'server')}"
         paths = "path category/<name>, server/<name> or servers"
         rows.append(f"{held}. Next: list_tools_meta with {paths}; or search_tools.")
         return "\n".join(rows)
@@ -184,10 +185,6 @@ class Categories:
             "tools": self.tools,
             "servers": self.servers,
         }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def index(lines: Sequence[CategoryLine], budget_tokens: int = INDEX_TOKENS) -> str:
@@ -289,6 +286,14 @@ def lines_page(names: Sequence[str], render: Callable[[str], str], cursor: str, 
     cursor = f"{end}:{names[end - 1]}"
     more = f"({len(names) - end} more: same path with cursor {cursor!r})"
     return Page(text="\n".join([*lines, more]), cursor=cursor)
+
+
+def server_line(status: ServerStatus, absent: str) -> str:
+    """A server in a line: its path, how many tools it has, what it says of itself or why it is not there."""
+    about = views.first_sentence(absent or status.facts.instructions or status.facts.title, 24)[0]
+    parts = parts_withheld(status.withheld_parts)
+    tools = f"{counted(status.tools, 'tool')}{f' ({parts})' if parts else ''}"
+    return f"server/{status.name}: {tools}" + (f" - {about}" if about else "")
 
 
 def fitting(entries: Sequence[dict[str, Any]], budget_tokens: int) -> tuple[list[dict[str, Any]], int]:

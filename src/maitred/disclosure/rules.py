@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
@@ -21,6 +20,7 @@ from typing import Any, Final
 import structlog
 
 from maitred.disclosure.facts import MAX_ITEMS, Facts, Kind, Value, misfit
+from maitred.wording import as_code, did_you_mean
 
 log = structlog.get_logger(__name__)
 
@@ -370,8 +370,7 @@ def _fault(line: int, column: int, text: str, source: str, kinds: Mapping[str, K
         row = source.splitlines()[line - 1]
         begin = row.rfind(name.partition(".")[0], 0, column + len(name))
         column = begin + 1 if begin >= 0 else column
-        close = get_close_matches(name, kinds, n=1)
-        hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(kinds)}"
+        hint = did_you_mean(name, kinds, quoted=as_code, otherwise=f"there are {', '.join(kinds)}")
         text = f"there is no fact `{name}`; {hint}"
     elif overload := _OVERLOAD.search(text):
         text = f"`{overload[1]}` cannot be applied to {overload[2]}"

@@ -13,6 +13,7 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.budget import estimate, pack
 from maitred.disclosure.types import parameters, shown
 from maitred.model.tools import Tool
+from maitred.wording import counted
 
 LINE_TOKENS = 94  # by the estimate; 100 by the count that it stands for
 BRIEF_TOKENS = 280
@@ -185,7 +186,7 @@ def figures(snapshot: Snapshot, tool: Tool) -> str:
         return ""
     usage = standing.usage
     times = f"{usage.mean_ms:.0f} ms mean, {usage.p95_ms:.0f} ms p95"
-    return f"{usage.calls:,} calls, {usage.success_rate:.1%} succeeded, {times}"
+    return f"{counted(usage.calls, 'call')}, {usage.success_rate:.1%} succeeded, {times}"
 
 
 def compact_schema(snapshot: Snapshot, tool: Tool) -> str:

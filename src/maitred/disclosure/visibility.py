@@ -9,12 +9,12 @@ Everything here is a pure function of its arguments. States are kept, and client
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import Final
 
 from maitred.disclosure.facts import Declared, Facts, Read, most_specific, surely_after
 from maitred.disclosure.rules import Compiler, Expression, Moment, Rule
+from maitred.wording import as_code, did_you_mean
 
 _MAX_STATES: Final = 64
 _MAX_STEPS: Final = 4
@@ -186,6 +186,5 @@ def _fitting(pattern: str) -> Callable[[str], bool]:
 
 
 def _stranger(name: str, tools: Collection[str]) -> str:
-    close = get_close_matches(name, tools, n=1)
-    hint = f"; did you mean `{close[0]}`?" if close else ""
+    hint = did_you_mean(name, tools, quoted=as_code, lead="; ")
     return f"`{name}` fits no tool of the server{hint}"

@@ -14,6 +14,7 @@ from typing import Any, Final
 from maitred.catalog.counting import count_tokens
 from maitred.disclosure import menu, views
 from maitred.disclosure.answers import SEARCH_TOKENS
+from maitred.disclosure.budget import for_model
 from maitred.gateway import Gateway
 from maitred.model.tools import Tool
 
@@ -141,8 +142,8 @@ def _details(gateway: Gateway) -> Iterator[Measured]:
 def _menu(gateway: Gateway, definitions: Definitions) -> Iterator[Measured]:
     index = gateway.index()
     texts = {
-        "menu": (_json(definitions("")), MENU_TOKENS),
-        "menu with index": (_json(definitions(index)), MENU_TOKENS + menu.INDEX_TOKENS),
+        "menu": (for_model(definitions("")), MENU_TOKENS),
+        "menu with index": (for_model(definitions(index)), MENU_TOKENS + menu.INDEX_TOKENS),
         "capability index": (index, menu.INDEX_TOKENS),
         "overview": (gateway.overview(), menu.OVERVIEW_TOKENS),
     }

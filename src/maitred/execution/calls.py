@@ -19,18 +19,33 @@ class Caller:
         self._spec_of = spec_of
         self._checker = ArgumentChecker()
 
-    async def call(self, tool: Tool, call: ToolCall, *, progress: Progress | None = None) -> dict[str, Any]:
-        """Relay one call; the result is what the server answered. `progress` gets the server's notices.
+    async def call(
+        self,
+        tool: Tool,
+        call: ToolCall,
+        *,
+        recheck: Callable[[], object],
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Relay one call; the result is what the server answered.
+
+        Args:
+            tool: What is called.
+            call: Its arguments.
+            recheck: Raises if the call may not be made any more. It is asked last of all: when its server
+                was started for the call, the catalog may know something else of the tool than before.
+            progress: Gets the server's progress notices.
 
         Raises:
+            MaitredError: What `recheck` raises.
             ServerError: The server could not be reached, or did not answer.
         """
         try:
-            return await self._relay(tool, call, progress)
+            return await self._relay(tool, call, recheck, progress)
         except ConnectionLostError as error:
             if not error.unread:
                 raise
-            return await self._relay(tool, call, progress)
+            return await self._relay(tool, call, recheck, progress)
 
     def check(
         self, snapshot: Snapshot, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False
@@ -53,7 +68,10 @@ class Caller:
         if faults := self._checker.faults(tool.input_hash, snapshot.schema, arguments):
             raise ArgumentsError(tool.name, faults)
 
-    async def _relay(self, tool: Tool, call: ToolCall, progress: Progress | None) -> dict[str, Any]:
+    async def _relay(
+        self, tool: Tool, call: ToolCall, recheck: Callable[[], object], progress: Progress | None
+    ) -> dict[str, Any]:
         timeout_s = self._spec_of(tool.server).timeouts.call_s
         async with self._connections.connection(tool.server) as connection:
+            recheck()
             return await connection.call_tool(tool.key.name, call, timeout_s=timeout_s, progress=progress)

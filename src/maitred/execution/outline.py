@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
+from maitred.wording import counted as counted  # noqa: PLC0414  # `execution.chain.answer` has it from here
+
 Estimate = Callable[[str], int]
 T = TypeVar("T")
 
@@ -138,11 +140,6 @@ def kind(text: str) -> str:
     elif lines and (start.startswith("# ") or _share(lines, lambda x: bool(_MARKDOWN.match(x))) >= _MOST / 2):
         found = "Markdown"
     return found
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 key`, `1,200 keys`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def size(value: Any, most: int, depth: int = 0) -> int:

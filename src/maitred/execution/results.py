@@ -22,10 +22,10 @@ from maitred.execution.outline import (
     break_at,
     clip,
     compact,
-    counted,
     cut,
     outline,
 )
+from maitred.wording import counted
 
 HEADER_TOKENS = 500
 LEAST_LIMIT_TOKENS = 400

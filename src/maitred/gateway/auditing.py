@@ -23,6 +23,7 @@ from maitred.config.settings import Audit
 from maitred.errors import AuditError, MaitredError, StoreError
 from maitred.model.principals import Viewer
 from maitred.model.tools import ToolCall
+from maitred.wording import counted
 
 log = structlog.get_logger(__name__)
 
@@ -123,7 +124,7 @@ class Auditing:
         """Note that a chain has ended; every call in it has lines of its own, with the chain's id."""
         self.note(
             about.viewer, "chain", tool=name, arguments={"code": code}, outcome=outcome, ms=round(ms, 1),
-            detail=f"{calls} calls", request_id=about.request_id, chain_id=about.chain_id,
+            detail=counted(calls, "call"), request_id=about.request_id, chain_id=about.chain_id,
         )  # fmt: skip
 
     # --- the trail itself ---------------------------------------------------------------------------------
@@ -228,7 +229,7 @@ class Entry:
         try:
             self._begun = await self._auditing.trail.record(self._act("begun"), keep=False)
         except StoreError as error:
-            raise AuditError(error.reason) from error
+            raise AuditError(error.reason, advice=error.advice) from error
 
     async def ended(self, answer: Mapping[str, Any], *, cached: bool = False) -> None:
         """Write down what came of it."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from maitred.backends.base import Progress
-from maitred.catalog.names import prefix
+from maitred.catalog.name_forms import servers_named
 from maitred.catalog.usage import UsageRecorder
 from maitred.disclosure import views
 from maitred.errors import ArgumentsError, ServerError, ToolWithheldError
@@ -81,7 +81,7 @@ class Calls:
         self._result_tools = result_tools
         self._auditing = auditing
         self._screen = screen
-        self._caller = Caller(context.pool, context.spec)
+        self._caller = Caller(context.keeper.connections, context.spec)
 
     async def call(
         self,
@@ -124,9 +124,9 @@ class Calls:
     ) -> dict[str, Any]:
         tool = await self.found(call.name, viewer)
         entry.means(tool.server, tool.key.name)
-        self._visibility.check(tool, viewer)
-        self.check(tool, call.arguments, read_only=read_only)
-        relay: Callable[..., Awaitable[dict[str, Any]]] = partial(self._caller.call, tool)
+        self._check(tool, call, viewer, read_only=read_only)
+        recheck = partial(self._recheck, tool, call, viewer, read_only=read_only)
+        relay: Callable[..., Awaitable[dict[str, Any]]] = partial(self._caller.call, tool, recheck=recheck)
         if self._context.is_saved(tool.server):
             if within and within.saved:
                 raise ToolWithheldError(tool.name, "a saved chain cannot call another saved chain")
@@ -156,12 +156,32 @@ class Calls:
         """
         if name not in self._context.snapshot.by_name:
             await self._await_server(name, viewer)
+        return self._usable(name, viewer)
+
+    def _usable(self, name: str, viewer: Viewer) -> Tool:
         tool = self._access.found(name, viewer)
         if not self._context.is_enabled(tool.server):
             raise ToolWithheldError(tool.name, self._context.why_closed(tool.server))
         if why := why_hidden(tool):
             raise ToolWithheldError(tool.name, f"it {why}")
         return tool
+
+    def _check(self, tool: Tool, call: ToolCall, viewer: Viewer, *, read_only: bool) -> None:
+        self._visibility.check(tool, viewer)
+        self.check(tool, call.arguments, read_only=read_only)
+
+    def _recheck(self, tool: Tool, call: ToolCall, viewer: Viewer, *, read_only: bool) -> None:
+        """Check a call again if the catalog knows something else of its tool than when it was found.
+
+        Raises:
+            MaitredError: The call may not be made any more; see `call`.
+        """
+        if self._context.snapshot.by_key.get(tool.key) is tool:
+            return
+        current = self._usable(call.name, viewer)
+        if current.key != tool.key:
+            raise ToolWithheldError(call.name, "its name went to another tool; search again")
+        self._check(current, call, viewer, read_only=read_only)
 
     async def _asked(
         self, tool: Tool, call: ToolCall, principal: str, send: Send, within: Within | None
@@ -257,7 +277,7 @@ class Calls:
             ToolWithheldError: The server's tools are not known; the text says why.
         """
         context = self._context
-        for server in [s for s in context.settings.servers if name.startswith(prefix(s))]:
+        for server in servers_named(name, context.settings.servers):
             if server in context.keeper.discovering:
                 await context.keeper.discovered(server, context.settings.disclosure.first_list_wait_s)
         await self._warm()  # the answer to a mistake names the nearest tools, by the index

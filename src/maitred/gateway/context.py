@@ -7,6 +7,7 @@ from typing import Any, Final
 from maitred.backends.base import ServerPool
 from maitred.catalog.keeper import Keeper
 from maitred.catalog.live import LiveCatalog
+from maitred.catalog.name_forms import servers_named
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.interpolate import references
@@ -19,6 +20,7 @@ from maitred.gateway.saved import why_not_saved
 from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec, State
 from maitred.model.tools import Tool
+from maitred.wording import counted, near_names
 
 HIDDEN: Final = "is hidden by an override of the operator"
 """Why a tool that an override hides cannot be called, in words that go on from "it"."""
@@ -94,12 +96,12 @@ class Context:
             error=record.error,
             notes=record.notes,
             withheld=_why_withheld(spec, health),
+            withheld_parts=snapshot.withheld_parts.get(spec.name, 0),
         )
 
     def near_servers(self, name: str) -> list[str]:
         """Paths of servers that a mistaken name may have meant."""
-        wanted = name.casefold()
-        return [f"server/{n}" for n in self.settings.servers if wanted and wanted in n.casefold()][:3]
+        return [f"server/{near}" for near in near_names(name, self.settings.servers)]
 
     def is_saved(self, server: str) -> bool:
         """Whether a server's tools are the saved chains."""
@@ -174,8 +176,9 @@ class Context:
         saved = prefix(SAVED)
         if self.is_saved(SAVED) and name.startswith(saved) and name[len(saved) :] in self.settings.chains:
             return why_not_saved(self.spec(SAVED), name[len(saved) :])
+        named = servers_named(name, self.settings.servers)
         for status in self.servers():
-            if name.startswith(prefix(status.name)) and not status.facts.era:
+            if status.name in named and not status.facts.era:
                 return f"its server {status.name!r} is {status.withheld or self.why_not_known(status.name)}"
         return ""
 
@@ -207,5 +210,5 @@ def _why_withheld(spec: ServerSpec, health: Health) -> str:
         return f"suspended: {health.error}"[:_REASON]
     if health.retry_in_s is not None:
         again = f"tried again in {health.retry_in_s:.0f} s"
-        return f"failed {health.failures} times, {again}: {health.error}"[:_REASON]
+        return f"failed {counted(health.failures, 'time')}, {again}: {health.error}"[:_REASON]
     return ""

@@ -12,9 +12,11 @@ from typing import Any
 from maitred.backends.base import Progress
 from maitred.catalog.keeper import Report
 from maitred.catalog.snapshot import Snapshot
+from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.disclosure import menu as pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
+from maitred.disclosure.introduction import Shown
 from maitred.disclosure.menu import Categories, HotList, Page, ToolPage
 from maitred.execution.results import ResultPage
 from maitred.gateway.access import Access
@@ -22,7 +24,7 @@ from maitred.gateway.calls import Calls
 from maitred.gateway.chains import Chains
 from maitred.gateway.configuring import Configuring
 from maitred.gateway.context import Context, why_hidden
-from maitred.gateway.expansion import Expansion, Shown
+from maitred.gateway.expansion import Expansion
 from maitred.gateway.figures import Figures, Stats
 from maitred.gateway.finder import Finder
 from maitred.gateway.ledger import Ledger
@@ -30,6 +32,7 @@ from maitred.gateway.menu import Detail
 from maitred.gateway.offers import Offers
 from maitred.gateway.parts import Parts
 from maitred.gateway.result_tools import ResultTools
+from maitred.gateway.storage import Storage
 from maitred.gateway.supervising import Supervising
 from maitred.gateway.use_cases import UseCaseWriting
 from maitred.gateway.visibility import Visibility
@@ -47,13 +50,12 @@ class Gateway:
     `ledger` writes down what principals are given; `figures` tells how tools were used, and computes tiers;
     `use_cases` has a language model write some; `chains` runs programs that call tools; `visibility` knows
     which tools make sense now; `expansion` what lists show; `mediation` makes tools better; `admission` lets
-    servers in; `supervising` writes down what became of them.
+    servers in; `supervising` writes down what became of them; `storage` knows whether anything can be kept.
     """
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
         self._parts = parts
-        self._keeper = parts.keeper
-        self._search = parts.search
+        self._keeper, self._search = parts.keeper, parts.search
         self._results = parts.results
         self.auditing, self.screen = parts.auditing, parts.screen
         self._context = Context(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
@@ -84,6 +86,7 @@ class Gateway:
         self._configuring = Configuring(self._context, parts, self.visibility, self.auditing)
         self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
         self.supervising = Supervising(self._context, self.admission, self.auditing)
+        self.storage = Storage(parts.catalog, catalog_path(settings), self._configuring.again)
         self._calls.watchers.append(lambda server, *_: self.mediation.needed([server]))
         self.visibility.changed = changed
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
@@ -249,6 +252,10 @@ class Gateway:
         """The capability index: what categories there are and how many tools they hold."""
         return self.access.menu(viewer).index()
 
+    def introduction(self, viewer: Viewer) -> str:
+        """What a client shows of the gateway before it looks at any tool, in at most 512 characters."""
+        return self.access.menu(viewer).introduction(self.mode())
+
     def overview(self, viewer: Viewer = LOCAL_USER) -> str:
         """What maitred is, what stands behind it, and how to go on, in at most 500 tokens."""
         return self.access.menu(viewer).overview()
@@ -323,6 +330,20 @@ class Gateway:
         return answer
 
     # --- calls --------------------------------------------------------------------------------------------
+
+    async def tool_to_call(self, name: str, viewer: Viewer) -> Tool:
+        """The tool that a name means, for somebody who is to call it; its server may have to be waited for.
+
+        Raises:
+            ToolNotFoundError: There is none; the text names the nearest.
+            NotAllowedError: They may not call it.
+            ToolWithheldError: It cannot be called now; the text says why.
+        """
+        return await self._calls.found(name, viewer)
+
+    def parameters(self, tool: Tool) -> str:
+        """What a tool takes, in short."""
+        return self._calls.parameters(tool)
 
     async def call(
         self,

@@ -8,12 +8,13 @@ and whatever is open, every tool can be called by its name, through `call_tool` 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from maitred.backends.definitions import TOOLS_KEY
 from maitred.disclosure import menu as pages
 from maitred.disclosure.budget import pack
 from maitred.disclosure.groups import Group, grouped
+from maitred.disclosure.introduction import Shown
 from maitred.errors import CursorError
 from maitred.gateway.context import Context
 from maitred.gateway.ledger import LEDGER_KEY, Ledger
@@ -21,6 +22,7 @@ from maitred.gateway.menu import Menu
 from maitred.gateway.visibility import Visibility
 from maitred.model.principals import Viewer
 from maitred.model.tools import Tool, ToolCall, ToolKey
+from maitred.wording import counted
 
 RESERVED: Final = frozenset({"search_tools"})
 """Names that end as those of categories do, and mean something else."""
@@ -29,7 +31,6 @@ _DEFINITIONS_TOKENS: Final = 20_000
 _FRAME_TOKENS: Final = 150
 _MOST_SCOPES: Final = 10_000
 
-Shown = Literal["menu", "all", "categories"]
 """What `tools/list` shows: tools of our own, all tools, or categories of them."""
 
 Opened = frozenset[ToolKey] | None
@@ -246,4 +247,4 @@ class _Page:
 
 
 def _count(group: Group) -> str:
-    return "1 tool" if len(group.tools) == 1 else f"{len(group.tools)} tools"
+    return counted(len(group.tools), "tool")

@@ -70,6 +70,7 @@ class Finder:
             withheld=_withheld(found, reasons, there.outside, viewer.principal),
             unread={name: context.why_not_known(name) for name in reasons if name in unknown},
             note=note,
+            has_servers=bool(self._context.settings.servers),
             budget_tokens=context.budget(SEARCH_TOKENS),
         )
 

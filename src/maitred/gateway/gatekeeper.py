@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 CONFIGURATION: Final = "configuration"
 """Who approves the servers that the operator wrote down, and where they come from."""
 
-_JUDGED: Final = 1
+_JUDGED: Final = 2
 """Raised when the same definition may be judged otherwise than before."""
 _MAX_INSTRUCTIONS = 100_000
 _SHORT: Final = 32

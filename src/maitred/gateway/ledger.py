@@ -3,12 +3,11 @@
 Tokens are estimated (an upper bound, see `maitred.disclosure.budget`) and written off the path of a request.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from maitred.catalog.usage import UsageRecorder
-from maitred.disclosure.budget import estimate
+from maitred.disclosure.budget import estimate, for_model
 from maitred.gateway.context import Context
 from maitred.gateway.menu import Menu
 from maitred.model.tools import Tool
@@ -82,4 +81,4 @@ class Ledger:
 
 
 def _size(definitions: Sequence[Mapping[str, Any]]) -> int:
-    return estimate(json.dumps(list(definitions), ensure_ascii=False))
+    return estimate(for_model(definitions))

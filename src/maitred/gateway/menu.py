@@ -6,16 +6,19 @@ Everything is worked out once for a generation of the catalog and a set of visib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
+from maitred.catalog.name_forms import meant_by
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure import menu, views
-from maitred.disclosure.answers import InfoAnswer, ServerStatus
+from maitred.disclosure.answers import NO_SERVERS, InfoAnswer, parts_withheld
 from maitred.disclosure.budget import pack
+from maitred.disclosure.introduction import Shown, introduction, overview
 from maitred.disclosure.menu import Categories, CategoryLine, HotList, Page, Summary, ToolPage
 from maitred.disclosure.tiers import hot_list, popular
 from maitred.disclosure.types import parameters
 from maitred.errors import CursorError, MaitredError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
 from maitred.gateway.context import Context, is_hidden, without_texts
 from maitred.model.tools import Tool, ToolKey
+from maitred.wording import near_names
 
 T = TypeVar("T")
 ToolKeys = frozenset[ToolKey]
@@ -135,8 +138,7 @@ class Menu:
         """
         names = [known.name for known in self._context.categories]
         if category not in names:
-            near = [f"category/{name}" for name in names if category.casefold()[:4] in name]
-            raise PathNotFoundError(f"category/{category}", nearest=near[:3])
+            raise PathNotFoundError(f"category/{category}", nearest=self._near_categories(category))
         return frozenset(self._with_below(category))
 
     def by_use(self, tools: Sequence[Tool]) -> list[Tool]:
@@ -154,19 +156,23 @@ class Menu:
     def _index(self) -> str:
         return menu.index(self._lines(self._context.listable()), self._context.budget(menu.INDEX_TOKENS))
 
+    def introduction(self, mode: Shown) -> str:
+        """How to use what there is, and its names; the same whichever servers are well now."""
+        return self.kept(("introduction", mode), lambda: self._introduction(mode))
+
+    def _introduction(self, mode: Shown) -> str:
+        specs = self._context.settings.servers
+        tops = [line.category for line in self._lines(self._context.listable()) if not line.category.parent]
+        return introduction(mode, [name for name in specs if specs[name].usable], [top.name for top in tops])
+
     def overview(self) -> str:
         """What maitred is, what stands behind it, and how to go on."""
         return self.kept("overview", self._overview)
 
     def _overview(self) -> str:
         found = self.categories()
-        budget = self._context.budget(menu.OVERVIEW_TOKENS) - 290
-        tops = [line for line in found.lines if not line.category.parent]
-        packed = pack([f"{line.category.name} ({line.tools})" for line in tops], budget)
-        left = [f"{packed.left} more"] if packed.left else []
-        return _OVERVIEW.format(
-            tools=found.tools, servers=found.servers, categories=", ".join([*packed.items, *left]) or "none"
-        )
+        tops = [(line.category.name, line.tools) for line in found.lines if not line.category.parent]
+        return overview(found.tools, found.servers, tops, self._context.budget(menu.OVERVIEW_TOKENS))
 
     # --- T2 -----------------------------------------------------------------------------------------------
 
@@ -188,6 +194,7 @@ class Menu:
         elif kind == "server" and name in self._context.settings.servers:
             status = self._context.status(name)
             note = status.withheld or self._context.why_not_known(name)
+            note = note or parts_withheld(status.withheld_parts)
             make, below = self._on_server, frozenset[str]()
         elif (kind, name) == ("tools", ""):
             make, note, below = self._all, "", frozenset[str]()
@@ -233,9 +240,8 @@ class Menu:
         return ordered, [tool.name for tool in ordered]
 
     def _near_categories(self, name: str) -> list[str]:
-        wanted = name.casefold()
         names = [category.name for category in self._context.categories]
-        return [f"category/{one}" for one in names if wanted and (wanted in one or one in wanted)]
+        return [f"category/{near}" for near in near_names(name, names)]
 
     def browse(
         self, path: str = "", cursor: str = "", size: int = menu.PAGE_TOOLS, hidden: ToolKeys = _NONE
@@ -250,7 +256,8 @@ class Menu:
         if not path:
             if cursor:
                 raise CursorError(cursor)
-            return Page(text=f"{self.hot(hidden).text}\n\n{self.categories().text}")
+            text = f"{self.hot(hidden).text}\n\n{self.categories().text}"
+            return Page(text=text if self._context.settings.servers else NO_SERVERS)
         budget = self._context.budget(menu.PAGE_TOKENS)
         try:
             if path == "servers":
@@ -258,7 +265,7 @@ class Menu:
                 why = self._context.why_not_known
 
                 def line(name: str) -> str:
-                    return server_line(servers[name], servers[name].withheld or why(name))
+                    return menu.server_line(servers[name], servers[name].withheld or why(name))
 
                 return menu.lines_page(list(servers), line, cursor, budget)
             if path == "categories":
@@ -271,21 +278,21 @@ class Menu:
     # --- T3 -----------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Tool:
-        """A tool by its published name, or by its raw name where only one has it that is not withheld.
+        """A tool by its published name, or by another form of it that fits only one which is not withheld.
 
         Raises:
-            ToolNotFoundError: No tool, or more than one, has this name.
+            ToolNotFoundError: The name fits no tool, or more than one.
         """
         snapshot = self._context.snapshot
         if tool := snapshot.by_name.get(name) or snapshot.formerly.get(name):
             return tool
-        named = [tool for tool in snapshot.tools if tool.key.name == name]
-        free = [tool for tool in named if not tool.withheld]
-        same = [tool for tool in free or named if self._context.is_enabled(tool.server)] or free or named
+        named = meant_by(name, snapshot)
+        free = [tool for tool in named if not tool.withheld] or named
+        same = [tool for tool in free if self._context.is_enabled(tool.server)] or free
         if len(same) == 1:
             return same[0]
-        nearest = [tool.name for tool in same[:3] if free] or self._nearest(name, snapshot)
-        raise ToolNotFoundError(name, nearest=nearest)
+        several = [tool.name for tool in same[:3] if not tool.withheld]
+        raise ToolNotFoundError(name, nearest=several or self._nearest(name, snapshot))
 
     def info(
         self, names: Sequence[str], detail: Detail = "brief", why_not: WhyNot = lambda _: ""
@@ -370,31 +377,8 @@ class Menu:
         }
 
 
-_OVERVIEW = """\
-# maitred: {tools} tools on {servers} servers behind one menu
-
-Categories (tools): {categories}.
-
-1. Know what you need: `search_tools` with short phrases, one capability each. It answers with signatures.
-2. Call what you found by its full name: `call_tool`, or `call_read_only_tool` for what only reads.
-3. Unsure about a parameter: `tool_info`, with detail full for the schema, or read `maitred://tool/NAME`.
-4. Many calls, or long results of which you need little: `call_tool_chain`; read `maitred://chains/guide`.
-5. Just looking: `list_tools_meta`, then its paths `category/NAME`, `server/NAME` or `servers`.
-
-Resources: `maitred://servers`, `maitred://tools`, `maitred://tool/NAME`, `maitred://server/NAME`,
-`maitred://server/NAME/tools`, `maitred://category/NAME`; an answer that is too long names a
-`maitred://result/ID` with the whole. Resources of servers stand under `maitred://resource/SERVER/URI`.
-"""
-
-
 def _start(cursor: str, names: Sequence[str]) -> int:
     try:
         return menu.start_of(cursor, names)
     except ValueError:
         raise CursorError(cursor) from None
-
-
-def server_line(status: ServerStatus, absent: str) -> str:
-    """A server in a line: its path, how many tools it has, what it says of itself or why it is not there."""
-    about = views.first_sentence(absent or status.facts.instructions or status.facts.title, 24)[0]
-    return f"server/{status.name}: {status.tools} tools" + (f" - {about}" if about else "")

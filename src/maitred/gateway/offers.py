@@ -100,7 +100,8 @@ class Offers:
         async with self._auditing.request("read", uri, viewer, also) as entry:
             server, inner = self.locate(uri)
             entry.means(server, inner)
-            result = await self._request(server, "resources/read", {**(also or {}), "uri": inner})
+            params = {**(also or {}), "uri": inner}
+            result = await self._request(server, "resources/read", params, partial(self.locate, uri))
             await entry.ended(result)
         result = await self._screen.screened(result, server, kind="contents")
         contents = result.get("contents")
@@ -152,7 +153,7 @@ class Offers:
             offer = self.prompt(name)
             entry.means(offer.server, offer.key.key)
             params = {**(also or {}), "name": offer.key.key, "arguments": dict(arguments)}
-            result = await self._request(offer.server, "prompts/get", params)
+            result = await self._request(offer.server, "prompts/get", params, partial(self.prompt, name))
             await entry.ended(result)
         return await self._screen.screened(result, offer.server, kind="messages")
 
@@ -181,7 +182,8 @@ class Offers:
             if context:
                 params["context"] = dict(context)
             result: dict[str, Any] = {"completion": {"values": []}}
-            async with self._context.pool.connection(server) as connection:
+            async with self._context.keeper.connections.connection(server) as connection:
+                self._reference(kind, name)  # the server may have been started, and publish something else
                 if connection.completes:
                     result = await self._ask(connection, server, "completion/complete", params)
             await entry.ended(result)
@@ -199,10 +201,14 @@ class Offers:
 
     # --- relaying -----------------------------------------------------------------------------------------
 
-    async def _request(self, server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _request(
+        self, server: str, method: str, params: Mapping[str, Any], recheck: Callable[[], object]
+    ) -> dict[str, Any]:
+        """Ask a server; `recheck` raises if what is asked for was withheld when the server was started."""
         if why := self._context.reasons().get(server, "it is not configured any more"):
             raise ServerUnavailableError(server, why)
-        async with self._context.pool.connection(server) as connection:
+        async with self._context.keeper.connections.connection(server) as connection:
+            recheck()
             return await self._ask(connection, server, method, params)
 
     async def _ask(

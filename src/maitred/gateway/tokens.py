@@ -7,7 +7,6 @@ business of `maitred.catalog.grants`.
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from maitred.catalog.grants import Grants, MadeToken, TokenRecord
@@ -15,6 +14,7 @@ from maitred.errors import ConfigError, TokenNotFoundError
 from maitred.gateway.auditing import Auditing
 from maitred.model.access import Role, Scope
 from maitred.model.principals import Viewer
+from maitred.wording import did_you_mean
 
 Known = Callable[[], Awaitable[tuple[Collection[str], Collection[str]]]]
 """Gives the names of all servers and of all categories."""
@@ -117,8 +117,7 @@ def state(record: TokenRecord) -> str:
 
 def _strangers(kind: str, named: Collection[str] | None, known: Collection[str]) -> Iterator[str]:
     for name in sorted(frozenset(named or ()) - frozenset(known)):
-        near = get_close_matches(name, list(known), n=1)
-        yield f"there is no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        yield f"there is no {kind} {name!r}{did_you_mean(name, known, lead='; ')}"
 
 
 def _told(record: TokenRecord) -> str:

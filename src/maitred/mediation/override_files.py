@@ -12,7 +12,6 @@ All faults of a file are told at once, each with its line. `maitred.mediation.co
 others wrote.
 """
 
-import difflib
 import hashlib
 import math
 import re
@@ -29,6 +28,7 @@ from maitred.config.tags import check_tags
 from maitred.errors import ConfigError
 from maitred.mediation.overrides import TEXTS, Overrides, ToolOverride, types_of
 from maitred.model.tools import canonical
+from maitred.wording import as_code, did_you_mean
 
 MAX_BYTES = 1_000_000
 """How large a file of overrides may be."""
@@ -169,8 +169,8 @@ class _Check:
         """Categories and tags that there are not, where it is known which there are."""
         category = values.get("category")
         if self._categories and category and category not in self._categories:
-            near = difflib.get_close_matches(category, list(self._categories), n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._categories)}"
+            there = f"there are {', '.join(self._categories)}"
+            hint = did_you_mean(category, self._categories, otherwise=there)
             self._add([*keys, "category"], f"{category!r} is no category; {hint}")
         for fault in check_tags(values.get("tags", ())) if self._categories else ():
             self._add([*keys, "tags"], fault)
@@ -259,8 +259,7 @@ _META = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key, list(known), n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known)}"
+    hint = did_you_mean(key, known, quoted=as_code, otherwise=f"there are {', '.join(known)}")
     return f"is not a known key; {hint}"
 
 

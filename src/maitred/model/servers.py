@@ -1,5 +1,6 @@
 """Servers as values: how to reach one, what it said of itself, and how it is doing."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -140,9 +141,9 @@ class ServerSpec:
 
     @property
     def target(self) -> str:
-        """What a person would recognise it by: its command line or its address."""
+        """What a person would recognise it by: its command line, as a shell takes it, or its address."""
         return (
-            " ".join([self.command, *self.args])
+            shlex.join([self.command, *self.args])
             if self.transport == "stdio"
             else self.url or self.image or "in this process"
         )

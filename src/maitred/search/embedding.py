@@ -3,13 +3,14 @@
 Whatever an embedder or the cache raises ends up in `Semantics.why` or in the log; a search never fails by it.
 """
 
-import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import structlog
 
+from maitred.config.redaction import redact
+from maitred.errors import StoreError
 from maitred.search.base import Document, Embedder, Vectors
 from maitred.search.cache import Cache
 from maitred.search.found import Semantics
@@ -210,7 +211,7 @@ class Embedding:
             return {}
         try:
             return await self._cache.load(self._model, digests)
-        except sqlite3.Error as error:
+        except StoreError as error:
             self._cannot_keep(error)
             return {}
 
@@ -220,7 +221,7 @@ class Embedding:
         try:
             await self._cache.save(self._model, fresh)
             self._not_kept = ""
-        except sqlite3.Error as error:
+        except StoreError as error:
             self._cannot_keep(error)
 
     async def _prune(self, index: "HybridIndex") -> None:
@@ -228,16 +229,16 @@ class Embedding:
             return
         try:
             await self._cache.prune(self._model, index.digests())
-        except sqlite3.Error as error:
+        except StoreError as error:
             self._cannot_keep(error)
 
-    def _cannot_keep(self, error: sqlite3.Error) -> None:
-        if str(error) != self._not_kept:
-            log.warning("vectors cannot be kept; the next start makes them anew", reason=str(error))
-        self._not_kept = str(error)
+    def _cannot_keep(self, error: StoreError) -> None:
+        if error.reason != self._not_kept:
+            log.warning("vectors cannot be kept; the next start makes them anew", reason=error.reason)
+        self._not_kept = error.reason
 
     def _fail(self, error: Exception) -> None:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = redact(" ".join(str(error).split()))[:200] or type(error).__name__
         if reason != self._why:
             log.warning("semantic search is off", reason=reason)
         self._why = reason

@@ -45,7 +45,7 @@ async def follow_manifests(gateway: "Gateway", *, look_s: float = _LOOK_S) -> No
             continue
         try:
             await _watch(manifests, folder, look_s)
-        except OSError as error:  # it went away, or the system watches no more files
+        except (OSError, UnicodeError) as error:  # it went away, is no UTF-8, or too many files are watched
             log.debug("the folder of manifests cannot be watched", reason=str(error))
             await anyio.sleep(look_s)
 

@@ -121,6 +121,7 @@ def make_credentials(settings: Settings) -> "Credentials":
 def make_screen(settings: Results) -> "Screen":
     """What looks through answers; what finds orders in them is loaded with the first."""
     from maitred.catalog.masking import mask_text
+    from maitred.config.redaction import redact
     from maitred.execution.results import ResultStore
     from maitred.execution.screening import Screen
 
@@ -129,8 +130,11 @@ def make_screen(settings: Results) -> "Screen":
 
         return [found.rule for found in scan_text(text)]
 
+    def mask(text: str) -> str:
+        return mask_text(redact(text))
+
     kept = ResultStore(ttl_s=settings.keep_s, max_bytes=settings.keep_bytes)
-    return Screen(settings.screening, scan=scan, mask=mask_text if settings.mask_secrets else None, kept=kept)
+    return Screen(settings.screening, scan=scan, mask=mask if settings.mask_secrets else None, kept=kept)
 
 
 def audit_key() -> bytes:

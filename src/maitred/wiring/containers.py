@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from maitred.config.load import catalog_path
 from maitred.config.settings import Isolation, Settings
+from maitred.extras import install_command
 from maitred.model.servers import Cage
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
@@ -21,8 +22,6 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.backends.cages.scan import Trivy
     from maitred.backends.process import Warden
     from maitred.model.servers import ServerSpec
-
-_NO_SDK = "containers need the SDK of their engine, which is not installed: pip install 'maitred[containers]'"
 
 
 class Containers:
@@ -115,7 +114,8 @@ async def open_engine(isolation: Isolation) -> "Engine":
     try:
         await in_thread(lambda: importlib.import_module("maitred.backends.cages.engine"))
     except ModuleNotFoundError as error:
-        raise ConnectError(_NO_SDK) from error
+        hint = f"`{install_command('containers')}` installs it"
+        raise ConnectError(f"containers need the SDK of their engine, which is missing; {hint}") from error
     from maitred.backends.cages.engine import open_engine as opened
 
     return await opened(candidates(isolation.engine, os.environ, Path.home()))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from mcp.server import Server
 
     from maitred.backends.pool import BackendPool
-    from maitred.catalog.live import LiveCatalog, Store
+    from maitred.catalog.live import CheckedStore, LiveCatalog
     from maitred.disclosure.rules import RuleFunction
     from maitred.gateway import Gateway
     from maitred.gateway.parts import Parts
@@ -76,7 +76,8 @@ async def open_gateway(
             gateway of the same catalog left that was killed is ended first.
 
     Raises:
-        ConfigError: The catalog cannot be opened, or what the settings refer to has faults.
+        ConfigError: The catalog is damaged, or what the settings refer to has faults.
+        StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
     from maitred.gateway import Gateway
 
@@ -92,7 +93,8 @@ async def open_gateway(
             make_front=partial(make_front, rules=rules or {}),
         )
         gateway = Gateway(settings, parts)
-        await gateway.configure(settings)
+        with parts.catalog.serving_unwritten():
+            await gateway.configure(settings)
         await gateway.figures.update_if_due()
         await stack.enter_async_context(gateway.chains.serving())
         await stack.enter_async_context(gateway.mediation.serving(asks=asks_models))
@@ -102,6 +104,7 @@ async def open_gateway(
         tasks.start_soon(gateway.auditing.keep_up)
         tasks.start_soon(gateway.admission.follow)
         tasks.start_soon(gateway.supervising.keep_up)
+        tasks.start_soon(gateway.storage.keep_up)
         if serves:
             tasks.start_soon(remove_containers, gateway, containers)
         yield gateway
@@ -122,7 +125,8 @@ async def _make_parts(
     from maitred.execution.subscriptions import Subscriptions
     from maitred.gateway.parts import Parts
 
-    catalog = await _load_catalog(await stack.enter_async_context(open_store(catalog_path(settings))))
+    store = open_store(catalog_path(settings), stands_by=discovers)
+    catalog = await _load_catalog(await stack.enter_async_context(store))
     usage = await stack.enter_async_context(UsageRecorder(catalog_path(settings)))
     auditing = await stack.enter_async_context(open_trail(settings))
     await stack.enter_async_context(pool)
@@ -136,7 +140,9 @@ async def _make_parts(
         usage=usage,
         cache=ResultCache(max_bytes=settings.cache.max_bytes),
         credentials=make_credentials(settings),
-        subscriptions=await stack.enter_async_context(Subscriptions(pool, on_updated=updated)),
+        subscriptions=await stack.enter_async_context(
+            Subscriptions(kept["keeper"].connections, on_updated=updated)
+        ),
         auditing=auditing,
         **kept,
         **_make_answers(settings.results),
@@ -179,7 +185,7 @@ def _make_answers(settings: Results) -> dict[str, Any]:
     return {"results": store, "shortener": shortener, "screen": make_screen(settings)}
 
 
-async def _load_catalog(store: "Store") -> "LiveCatalog":
+async def _load_catalog(store: "CheckedStore") -> "LiveCatalog":
     from maitred.catalog.live import LiveCatalog
 
     catalog = LiveCatalog(store)

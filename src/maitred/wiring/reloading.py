@@ -9,7 +9,7 @@ import structlog
 from maitred.config.load import load
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, StoreError
-from maitred.wiring.watching import until_cancelled
+from maitred.wiring.watching import until_cancelled, watchable
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.gateway import Gateway
@@ -34,7 +34,10 @@ async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
                 real = now
                 applied = await _reloaded(gateway, applied, again=False)
             overrides = overrides_path(applied)
-            folders = {path.parent for path in (source, real, overrides) if path and path.parent.is_dir()}
+            folders = {path.parent for path in (source, real, overrides) if path and watchable(path.parent)}
+            if not folders:
+                log.warning("changes of the configuration go unnoticed, since its folder cannot be watched")
+                return
             async for changes in awatch(*folders, recursive=False, step=100, stop_event=stop):
                 if source.resolve() != real:
                     break

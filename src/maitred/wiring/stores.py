@@ -10,16 +10,19 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.catalog.store import SqlStore
 
 
-def open_store(path: Path) -> "SqliteStore":
-    """The catalog's store, which loads SQLAlchemy only to write and Alembic only to migrate."""
+def open_store(path: Path, *, stands_by: bool = False) -> "SqliteStore":
+    """The catalog's store, which loads SQLAlchemy only to write and Alembic only to migrate.
+
+    With `stands_by` it is in memory as long as there is no file, and none can be made.
+    """
     from maitred.catalog.sqlite import SqliteStore
 
-    def full() -> "SqlStore":
+    def full(place: str) -> "SqlStore":
         from maitred.catalog.store import SqlStore
 
-        return SqlStore(str(path), migrate=_migrate)
+        return SqlStore(place, migrate=_migrate)
 
-    return SqliteStore(path, full)
+    return SqliteStore(path, full, stands_by=stands_by)
 
 
 def _migrate(connection: "Connection", revision: str | None) -> None:

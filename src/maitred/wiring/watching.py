@@ -6,8 +6,18 @@ thread looks at an event every few milliseconds, and so it is that which has to 
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
+
+
+def watchable(folder: Path) -> bool:
+    """Whether a folder can be watched: the watcher takes no name that is not UTF-8."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        return False
+    return folder.is_dir()
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from maitred.surfaces.cli import common
+from maitred.surfaces.cli import logs
 from maitred.surfaces.cli.app import main
 
 Json = dict[str, object]
@@ -43,7 +43,7 @@ def runner(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.chdir(folder)
     monkeypatch.setenv("MAITRED_CONFIG", str(folder / "maitred.yaml"))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(common, "set_up_logging", lambda *, verbose: None)  # it outlives the test's streams
+    monkeypatch.setattr(logs, "set_up_logging", lambda *, verbose: None)  # it outlives the test's streams
 
     def run(*words: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["maitred", *words])

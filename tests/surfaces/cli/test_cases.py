@@ -12,7 +12,8 @@ from maitred.admission.findings import Decision, Finding, LayerReport
 from maitred.gateway.admission import Case
 from maitred.model.approvals import Binding, Event
 from maitred.surfaces.cases import case_json
-from maitred.surfaces.cli.cases import explanation, next_steps, standing, summary, visible
+from maitred.surfaces.cli.cases import explanation, next_steps, standing, summary
+from maitred.surfaces.cli.output import visible
 
 SEND = PartKey(kind="tool", name="send")
 READ = PartKey(kind="tool", name="read")
@@ -88,7 +89,7 @@ def test_changes_stand_with_the_part_they_are_of_and_say_whether_it_is_in_use() 
         "    more power: 'bcc' is now required",
         "  tool 'read' is in use",
         "    changed: was reworded",
-        "  to decide (poisoning): tool 'send': speaks to the model",
+        "  suspicious (poisoning): tool 'send': speaks to the model",
     ]
 
 

@@ -1,11 +1,14 @@
-"""What the log says of a fault: where it was, and never what variables held."""
+"""What the log says of a fault: where it was, and neither what variables held nor known credentials."""
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 _PROGRAM = """
 import structlog
-from maitred.surfaces.cli.common import set_up_logging
+from maitred.surfaces.cli.logs import set_up_logging
 set_up_logging(verbose=False)
 def fail(token):
     raise ValueError("it failed")
@@ -23,3 +26,65 @@ def test_a_logged_fault_shows_its_place_and_no_values() -> None:
     assert "in fail" in done.stderr
     assert "it failed" in done.stderr
     assert "hush-hush" not in done.stderr
+
+
+_LEARNED = """
+import logging, os, structlog
+from maitred.config.interpolate import resolve
+from maitred.surfaces.cli.logs import set_up_logging
+set_up_logging(verbose=False)
+secret = resolve("${SECRET}", os.environ)
+ours, library = structlog.get_logger(), logging.getLogger("some.library")
+"""
+_TELLING = {
+    "a value of a record": 'ours.warning("it failed", reason=f"401 for {secret}")',
+    "a list in a record": 'ours.warning("it failed", names=[secret])',
+    "a record of a library": 'library.warning("401 for %s", secret)',
+    "the error of a record": 'try:\n raise ValueError(secret)\nexcept ValueError:\n ours.exception("no")',
+    "the error of a library": 'try:\n raise ValueError(secret)\nexcept ValueError:\n library.exception("no")',
+    "what ends the program": "raise ValueError(secret)",
+}
+
+
+@pytest.mark.parametrize("telling", _TELLING)
+def test_no_record_tells_a_credential_that_was_resolved(telling: str) -> None:
+    """Whoever writes it, and if it is a traceback."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LEARNED + _TELLING[telling]],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"SECRET": "k7Qe1zR9mW8Lp4vT"},
+    )
+
+    assert "***" in done.stderr
+    assert "k7Qe1zR9mW8Lp4vT" not in done.stderr
+
+
+def test_a_value_is_no_line_of_its_own() -> None:
+    """A server could write records in our name otherwise."""
+    program = _LEARNED + 'ours.warning("it failed", reason="lost\\n12:00:00 [error] all is gone")'
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"SECRET": "x"}
+    )
+
+    assert len(done.stderr.splitlines()) == 1
+    assert r"lost\n12:00:00 [error] all is gone" in done.stderr
+
+
+@pytest.mark.parametrize("writer", ['ours.warning("x")', 'library.warning("x")'])
+def test_a_log_that_cannot_be_written_ends_nothing(writer: str) -> None:
+    """As on a full disk: the gateway goes on, and what is lost is a log."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
+        done = subprocess.run(
+            [sys.executable, "-c", f"{_LEARNED}{writer}\nprint('goes on')"],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            check=False,
+            env={"SECRET": "x"},
+        )
+
+    assert done.stdout == "goes on\n"

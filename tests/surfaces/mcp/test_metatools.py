@@ -12,24 +12,30 @@ from mcp.server.lowlevel import Server
 
 from maitred.catalog.counting import count_tokens
 from maitred.config.settings import Catalog, Settings
+from maitred.disclosure.budget import for_model
 from maitred.gateway import Gateway
 from maitred.model.principals import LOCAL_USER
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.mcp.metatools import DEFINITIONS, HANDLERS, INSTRUCTIONS
+from maitred.surfaces.mcp.metatools import DEFINITIONS, HANDLERS
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
 ONE = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+RUN = {
+    "type": "object",
+    "properties": {"args": {"type": "array"}, "input": {"type": "object"}, "server": {"type": "string"}},
+}
 READS = types.ToolAnnotations(read_only_hint=True)
 
 
 def make_server() -> Server[Any]:
-    """A tool that reads and one that writes."""
+    """A tool that reads, one that writes, and one whose parameters are called like keys of `call_tool`."""
     tools = [
         types.Tool(name="read_file", description="Read a file.", input_schema=ONE, annotations=READS),
         types.Tool(name="write_file", description="Write a file.", input_schema=ONE),
+        types.Tool(name="run", description="Start a job.", input_schema=RUN),
     ]
 
     async def list_tools(_: ServerRequestContext[Any, Any], __: object) -> types.ListToolsResult:
@@ -76,17 +82,13 @@ async def ask(gateway: Gateway, name: str, arguments: Any) -> tuple[bool, str]:
 
 def test_the_menu_costs_at_most_500_tokens() -> None:
     """It is paid for in every conversation. Source: DESIGN 5, menu."""
-    compact = json.dumps(DEFINITIONS, ensure_ascii=False, separators=(",", ":"))
-
-    assert count_tokens([compact])[0] <= 500
+    assert count_tokens([for_model(DEFINITIONS)])[0] <= 500
 
 
-def test_the_instructions_name_only_tools_that_exist() -> None:
-    """A model that follows them never calls in vain."""
-    named = {word.strip(",.;") for word in INSTRUCTIONS.split() if "_" in word}
-
-    assert named
-    assert named <= set(HANDLERS)
+def test_a_client_that_defers_tools_keeps_the_menu_loaded() -> None:
+    """A deferred menu is hardly used. What says so is for the client, which shows it to no model."""
+    assert [one["_meta"] for one in DEFINITIONS] == [{"anthropic/alwaysLoad": True}] * 6
+    assert '"_meta"' not in for_model(DEFINITIONS)
 
 
 def test_the_menu_shows_exactly_the_tools_that_are_answered() -> None:
@@ -117,14 +119,15 @@ def test_every_tool_of_the_menu_is_valid_and_annotated(definition: Mapping[str, 
         ("search_tools", {"phrases": ["x"], "limit": float("inf")}, "`limit` must be a number"),
         ("search_tools", {"phrases": ["x"], "limit": float("nan")}, "`limit` must be a number"),
         ("search_tools", {"phrases": ["x"], "limit": 0}, "`limit` must be a number"),
-        ("search_tools", {"phrases": ["x"], "limit": 10**30}, "`limit` must be a number"),
         ("search_tools", {"phrases": ["x"], "limit": "five"}, "`limit` must be a number"),
         ("search_tools", {"phrases": ["x"], "limit": True}, "`limit` must be a number"),
         ("search_tools", {"phrases": ["x"], "server": ["files"]}, "`server` must be a text"),
-        ("search_tools", {"phrases": ["x"], "server": "file"}, "server/files"),
+        ("search_tools", {"phrases": ["x"], "server": "file"}, "no server 'file'. Did you mean 'files'?"),
+        ("search_tools", {"phrases": ["x"], "category": "dta"}, "no category 'dta'. Did you mean 'data'?"),
         ("list_tools_meta", {"path": 5}, "`path` must be a text"),
         ("list_tools_meta", {"cursor": {}}, "`cursor` must be a text"),
-        ("list_tools_meta", {"path": "server/none"}, "There is no page"),
+        ("list_tools_meta", {"path": "server/none"}, "There is no server 'none'"),
+        ("list_tools_meta", {"path": "nowhere"}, "There is no page 'nowhere'"),
         ("tool_info", {}, "`names` must be a list of texts"),
         ("tool_info", {"names": {"a": 1}}, "`names` must be a list of texts"),
         ("tool_info", {"names": ["read_file"], "detail": "all"}, "`detail` is brief or full"),
@@ -135,6 +138,7 @@ def test_every_tool_of_the_menu_is_valid_and_annotated(definition: Mapping[str, 
         ("call_tool", {"name": "read_file", "arguments": [1]}, "`arguments` must be an object"),
         ("call_tool", {"name": "read_file", "arguments": "[1]"}, "`arguments` must be an object"),
         ("call_tool", {"name": "read_file", "arguments": "{path"}, "does not parse"),
+        ("call_tool", {"name": "read_file", "arguments": "[" * 100_000}, "does not parse"),
         ("call_tool", {"name": "read_file", "arguments": {}}, '"required":["path"]'),
         ("call_tool", {"name": "files__red_file"}, "Did you mean files__read_file"),
         ("call_read_only_tool", {"arguments": {}}, "`name` is missing"),
@@ -148,6 +152,30 @@ def test_every_tool_of_the_menu_is_valid_and_annotated(definition: Mapping[str, 
         ("call_tool_chain", {"code": "return (", "dry_run": True}, "Syntax error"),
         ("call_tool_chain", {"code": 'await call_tool("files__red_file", {})'}, "Did you mean"),
         ("call_read_only_tool", {"name": "write_file", "arguments": {"path": "/"}}, "use `call_tool`"),
+        ("search_tools", {"phrases": ["x"], "limit": 0}, "from 1 to 20"),
+        ("search_tools", {"phrases": ["x"], "limit": 2.5}, "from 1 to 20"),
+        ("search_tools", {"phrases": ["x"], "limit": "2 or 3"}, "from 1 to 20"),
+        ("search_tools", {"phrases": ["x"], "limits": 3}, "no argument `limits`; did you mean `limit`?"),
+        ("search_tools", {"phrases": ["x"], "top": 3}, "no argument `top`; it takes `phrases`, `server`,"),
+        ("search_tools", {"phrases": ["x"], "query": "y"}, "`phrases` and `query` mean the same"),
+        ("list_tools_meta", {"server": "files", "path": "servers"}, "`path` and `server`"),
+        ("list_tools_meta", {"page_size": 0}, "from 1 to 50"),
+        ("list_tools_meta", {"page": 2}, "no argument `page`"),
+        ("tool_info", {"names": ["read_file"], "full": True}, "no argument `full`"),
+        ("tool_info", {"names": ["search_tools"]}, "`search_tools` is a tool beside `tool_info`"),
+        ("call_tool", {"name": "search_tools", "arguments": {}}, "beside `call_tool`: call it directly"),
+        ("call_tool", {"name": "mcp__maitred__tool_info", "arguments": {}}, "`tool_info` is a tool beside"),
+        ("call_tool", {"name": "read_file", "tool": "write_file"}, "`name` and `tool` mean the same"),
+        (
+            "call_tool",
+            {"name": "read_file", "arguments": {"path": "/x"}, "path": "/y"},
+            "you sent `path` beside `arguments`",
+        ),
+        ("call_tool", {"name": "read_file", "file": "/x"}, "you sent `file` beside `name`"),
+        ("call_tool", {"name": "read_file", "file": "/x"}, '"required":["path"]'),
+        ("call_tool", {"name": "red_file", "path": "/x"}, "Did you mean files__read_file"),
+        ("call_tool_chain", {"code": "1", "dry": True}, "no argument `dry`"),
+        ("call_tool_chain", {"code": "1", "timeout_ms": -1}, "from 1 to 60,000"),
     ],
 )
 async def test_a_mistake_in_the_arguments_is_answered_in_words(
@@ -169,6 +197,14 @@ async def test_a_mistake_in_the_arguments_is_answered_in_words(
         ("tool_info", {"name": "files__read_file"}),
         ("tool_info", {"names": "read_file", "detail": None}),
         ("list_tools_meta", {"path": "server/files"}),
+        ("list_tools_meta", {"server": "files"}),
+        ("list_tools_meta", {"category": "files_text"}),
+        ("list_tools_meta", {"path": "server/files", "page_size": "3"}),
+        ("search_tools", {"phrases": "read a file", "limit": "3"}),
+        ("search_tools", {"phrases": "read a file", "limit": 10**30}),
+        ("search_tools", {"phrases": '["read a file"]', "limit": " 3 ", "read_only": "true"}),
+        ("search_tools", {"phrase": "read a file", "server": "server/files"}),
+        ("tool_info", {"tools": ["files.read_file"]}),
     ],
 )
 async def test_what_a_model_clearly_meant_is_answered(
@@ -188,6 +224,73 @@ async def test_a_tool_can_be_called_through_the_menu(gateway: Gateway, name: str
     is_error, text = await ask(gateway, name, {"name": "files__read_file", "arguments": arguments})
 
     assert (is_error, json.loads(text)) == (False, ["read_file", {"path": "/x"}])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("files.read_file", "files/read_file", "files:read_file", "mcp__files__read_file"),
+        *("mcp__maitred__files__read_file", "read_file"),
+    ],
+)
+async def test_a_name_that_can_mean_one_tool_only_is_taken(gateway: Gateway, name: str) -> None:
+    """Models write names as their client or their training has them. Source: docs/tools.md, names."""
+    called = await ask(gateway, "call_tool", {"name": name, "arguments": {"path": "/x"}})
+    described = await ask(gateway, "tool_info", {"names": [name]})
+
+    assert (called[0], json.loads(called[1])) == (False, ["read_file", {"path": "/x"}])
+    assert "files__read_file(path: str)" in described[1]
+
+
+async def test_a_name_with_a_character_that_nobody_sees_is_refused(gateway: Gateway) -> None:
+    """What stands in a log must be what was called."""
+    is_error, text = await ask(gateway, "call_tool", {"name": "files.read\u200b_file", "arguments": {}})
+
+    assert is_error
+    assert "There is no tool named" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"tool": "files__read_file", "arguments": {"path": "/x"}},
+        {"tool_name": "files__read_file", "arguments": {"path": "/x"}},
+        {"name": "files__read_file", "args": {"path": "/x"}},
+        {"name": "files__read_file", "parameters": '{"path": "/x"}'},
+        {"name": "files__read_file", "path": "/x"},
+        {"name": "files__read_file", "arguments": {}, "path": "/x"},
+        {"name": "files__read_file", "arguments": {"path": "/x"}, "path": "/x"},
+        {"name": "files__read_file", "arguments": {"path": "/x"}, "reason": None},
+        {"name": "read_file", "server": "files", "arguments": {"path": "/x"}},
+        {"name": "files__read_file", "server": "files", "path": "/x"},
+    ],
+    ids="-".join,
+)
+async def test_what_stands_beside_the_arguments_is_taken_where_it_is_clear(
+    gateway: Gateway, arguments: dict[str, Any]
+) -> None:
+    """Models name keys otherwise, or put the tool's own beside them; none is dropped."""
+    is_error, text = await ask(gateway, "call_tool", arguments)
+
+    assert (is_error, json.loads(text)) == (False, ["read_file", {"path": "/x"}])
+
+
+@pytest.mark.parametrize(
+    ("sent", "received"),
+    [
+        ({"input": {"a": 1}}, {"input": {"a": 1}}),
+        ({"args": ["-l"], "server": "prod"}, {"args": ["-l"], "server": "prod"}),
+        ({"params": {"input": {"a": 1}}}, {"input": {"a": 1}}),
+    ],
+    ids=["input", "args-server", "params"],
+)
+async def test_a_key_that_is_a_parameter_of_the_tool_is_that_parameter(
+    gateway: Gateway, sent: dict[str, Any], received: dict[str, Any]
+) -> None:
+    """Though it could be another name for `arguments`, or the server's."""
+    is_error, text = await ask(gateway, "call_tool", {"name": "files__run", **sent})
+
+    assert (is_error, json.loads(text)) == (False, ["run", received])
 
 
 @pytest.mark.parametrize("arguments", [None, "", "  ", {}])

@@ -114,6 +114,26 @@ async def test_the_menu_is_listed_as_it_is_defined(menu: McpSurface, era: str) -
     assert listed.next_cursor is None
 
 
+@pytest.mark.parametrize("era", ["legacy", "auto"])  # which asks for the introduction of the stateless era
+async def test_a_client_is_introduced_to_what_there_is(
+    menu: McpSurface, everything: McpSurface, era: str
+) -> None:
+    """It says how to go on with what its list shows; only our own tools ask to be loaded always."""
+    async with client_of(menu, era) as client:
+        behind_the_menu, own = client.instructions, (await client.list_tools()).tools
+    async with client_of(everything, era) as client:
+        directly, others = client.instructions, (await client.list_tools()).tools
+
+    assert behind_the_menu is not None
+    assert directly is not None
+    assert behind_the_menu.startswith("Gateway to 1 server: s. Categories: ")
+    assert directly.startswith("Gateway to 1 server: s. Categories: ")
+    assert "search_tools" in behind_the_menu
+    assert "search_tools" not in directly
+    assert {str(tool.meta) for tool in own} == {"{'anthropic/alwaysLoad': True}"}
+    assert {tool.meta for tool in others} == {None}
+
+
 @both_eras
 async def test_tools_are_called_directly_and_through_the_menu(menu: McpSurface, era: str) -> None:
     """The published name works as the name of the call, listed or not."""

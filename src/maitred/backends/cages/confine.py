@@ -17,6 +17,7 @@ from maitred.backends.base import ConnectError, Resolve
 from maitred.backends.cages.engines import EngineInfo, ImageInfo, Wanted
 from maitred.backends.cages.grants import why_raced, why_refused
 from maitred.config.interpolate import UnresolvedReferenceError
+from maitred.config.redaction import SECRETS
 from maitred.model.servers import Cage, Mount, ServerSpec
 
 _NOBODY: Final = "65534:65534"
@@ -50,6 +51,7 @@ def wanted(
         env = {key: resolve(value) for key, value in spec.env.items()}
     except UnresolvedReferenceError as error:
         raise ConnectError(f"its configuration refers to something missing: {error}") from error
+    SECRETS.learn_launch(args, env)
     home = {} if "HOME" in image.env else {"HOME": _HOME}
     return Wanted(
         image=image.identity,

@@ -16,6 +16,7 @@ from maitred.backends.base import ConnectError
 from maitred.backends.cages.engines import Engine, EngineError, EngineGoneError, ImageInfo
 from maitred.backends.cages.errands import Errands
 from maitred.errors import StoreError
+from maitred.wording import counted
 
 log = structlog.get_logger(__name__)
 
@@ -163,6 +164,6 @@ class Images:
 
 
 def _in_words(faults: Sequence[str]) -> str:
-    count = "1 known fault" if len(faults) == 1 else f"{len(faults)} known faults"
+    count = counted(len(faults), "known fault")
     shown = "; ".join(faults[:_SHOWN]) + ("; ..." if len(faults) > _SHOWN else "")
     return f"{count} of high or critical severity ({shown})"

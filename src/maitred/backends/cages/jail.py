@@ -31,6 +31,7 @@ from maitred.backends.cages.grants import why_raced, why_refused
 from maitred.backends.cages.installation import SYSTEM, Installation, installed
 from maitred.backends.cages.seccomp import make_filter
 from maitred.backends.launch import Launch, ended, find_program, of_first
+from maitred.errors import for_want_of_files
 from maitred.model.servers import Cage, Mount, ServerSpec
 
 log = structlog.get_logger(__name__)
@@ -129,11 +130,17 @@ class _Files(ExitStack):
 
 
 def _run(argv: Sequence[str], files: Sequence[int] = ()) -> tuple[int, str]:
-    """Run a command to its end; its exit code, and what it said."""
+    """Run a command to its end; its exit code, and what it said.
+
+    Raises:
+        OSError: This process has no file descriptors left, which says nothing of the command.
+    """
     how: Mapping[str, Any] = {"capture_output": True, "text": True, "check": False, "env": {}}
     try:
         done = subprocess.run(argv, timeout=_TRY_S, pass_fds=files, **how)  # noqa: PLW1510  # it is in `how`
     except (OSError, subprocess.TimeoutExpired) as error:
+        if for_want_of_files(error):
+            raise
         return -1, str(error)[:_REASON_CHARS]
     said = (done.stdout + done.stderr).strip() or f"it ended with code {done.returncode}"
     return done.returncode, said[:_REASON_CHARS]

@@ -1,6 +1,5 @@
 """`maitred register` and `unregister`: servers by their manifests; `schema`: what a manifest may hold."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,7 +13,7 @@ from rich.text import Text
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
 from maitred.model.principals import Viewer
-from maitred.surfaces.cli.cases import standing, visible
+from maitred.surfaces.cli.cases import standing
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
@@ -25,6 +24,7 @@ from maitred.surfaces.cli.common import (
     run,
     settings_of,
 )
+from maitred.surfaces.cli.output import in_json, visible
 from maitred.surfaces.manifests import read_text
 from maitred.wiring import open_gateway
 
@@ -205,4 +205,4 @@ def schema(
     del document  # there is one so far
     from maitred.admission.manifest import manifest_schema  # noqa: PLC0415  # the other commands read no YAML
 
-    typer.echo(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))
+    typer.echo(in_json(manifest_schema(), indent=2))

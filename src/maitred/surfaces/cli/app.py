@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from maitred.errors import MaitredError
+from maitred.wording import did_you_mean
 
 _MODULES = {
     "serve": "serve",
@@ -17,7 +18,7 @@ _MODULES = {
     "add": "servers",
     "remove": "servers",
     "list": "servers",
-    "import": "servers",
+    "import": "imports",
     "search": "tools",
     "info": "tools",
     "call": "tools",
@@ -45,6 +46,7 @@ _MODULES = {
     "doctor": "doctor",
     "eval": "eval",
     "demo": "demo",
+    "entry": "entry",
 }
 
 
@@ -64,11 +66,19 @@ class _Commands(TyperGroup):
         import_module(f"maitred.surfaces.cli.{_MODULES[cmd_name]}").register(part)
         return typer.main.get_group(part).commands[cmd_name]
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in _MODULES and not name.startswith("-"):
+            hint = did_you_mean(name, _MODULES, otherwise="`maitred --help` lists all")
+            ctx.fail(f"No such command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="maitred",
     cls=_Commands,
     help="A gateway between AI agents and many MCP servers.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -93,7 +103,7 @@ def _root(
         bool, typer.Option("--verbose", "-v", help="Log what happens to standard error.")
     ] = False,
 ) -> None:
-    from maitred.surfaces.cli.common import set_up_logging  # noqa: PLC0415  # not needed for `--help`
+    from maitred.surfaces.cli.logs import set_up_logging  # noqa: PLC0415  # not needed for `--help`
 
     set_up_logging(verbose=verbose)
 

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
-from maitred.llm import plain
 from maitred.model.principals import Viewer
 from maitred.surfaces.cli.common import (
     ConfigOption,
@@ -29,8 +28,10 @@ from maitred.surfaces.cli.common import (
     run,
     settings_of,
 )
-from maitred.surfaces.cli.tables import counted, make_table, print_table
+from maitred.surfaces.cli.output import visible
+from maitred.surfaces.cli.tables import make_table, print_table
 from maitred.wiring import audit_key, open_auditing
+from maitred.wording import counted
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.catalog.trail import Mark, Verification
@@ -154,7 +155,7 @@ def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
         " ".join(str(part) for part in outcome if part),
         line.get("request_id", ""),
     )
-    return tuple(plain(str(part)) for part in told)
+    return tuple(visible(str(part)) for part in told)
 
 
 # --- verify -----------------------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ def _verified(found: "Verification", *, as_json: bool) -> None:
         print_json({**told, "head": found.head.text, "faults": list(found.faults)})
     else:
         for fault in found.faults:
-            err.print(Text.assemble(("fault: ", "red"), plain(fault)))
+            err.print(Text.assemble(("fault: ", "red"), visible(fault)))
         if not found.faults:
             numbers = f", {found.anchor.seq + 1} to {found.head.seq}" if found.lines else ""
             out.print(Text(f"{counted(found.lines, 'line')}{numbers}: each is as it was written."))

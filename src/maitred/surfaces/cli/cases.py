@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.text import Text
 
 from maitred.model.approvals import name_and_identity
+from maitred.surfaces.cli.output import visible
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.admission.findings import Finding
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
 
 _FIRST: Final = ("transport", "command", "image", "url", "args", "cwd", "env", "headers", "network")
 _SEVERITIES: Final = {"refuse": ("refused", "red"), "ask": ("to decide", "yellow"), "warn": ("note", "")}
+_SUSPICIONS: Final = {"refuse": ("attack", "red"), "ask": ("suspicious", "yellow"), "warn": ("note", "")}
 _WEIGHTS: Final = {
     "power": ("more power", "red"),
     "wording": ("changed", "yellow"),
@@ -31,11 +33,6 @@ _EVENTS: Final = {
     "image_changed": "image changed",
 }
 _FIRST_SEEN: Final = {"definition_changed": "definition first seen", "image_changed": "image first seen"}
-
-
-def visible(text: str) -> str:
-    r"""A text on one line in which every character shows; those that do not are escapes such as `\u202e`."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def headline(case: "Case") -> Text:
@@ -63,7 +60,7 @@ def summary(case: "Case") -> Iterator[Text]:
         yield Text.assemble("  image: ", ("changed", "yellow"), f": {visible(changed)}")
     for layer in case.record.get("layers", ()):
         for finding in layer["findings"]:
-            yield _finding(finding["severity"], finding["layer"], _told(finding))
+            yield _finding(_SEVERITIES[finding["severity"]], finding["layer"], _told(finding))
     yield from definition(case)
 
 
@@ -81,7 +78,7 @@ def definition(case: "Case") -> Iterator[Text]:
             text = change.text.removeprefix(f"{part}: ").replace(f"{part} ", "it ", 1)
             yield Text.assemble("    ", (label, style), f": {visible(text)}")
     for finding in case.findings:
-        yield _finding(finding.severity, finding.layer, told_of(finding))
+        yield _finding(_SUSPICIONS[finding.severity], finding.layer, told_of(finding))
 
 
 def explanation(case: "Case") -> Iterator[Text]:
@@ -182,6 +179,5 @@ def _told(finding: Mapping[str, Any]) -> str:
     return f"{reason} ({finding['fix']})" if finding["fix"] else reason
 
 
-def _finding(severity: str, layer: str, told: str) -> Text:
-    label, style = _SEVERITIES[severity]
-    return Text.assemble("  ", (label, style), f" ({layer}): {visible(told)}")
+def _finding(label: tuple[str, str], layer: str, told: str) -> Text:
+    return Text.assemble("  ", label, f" ({layer}): {visible(told)}")

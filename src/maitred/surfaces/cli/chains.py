@@ -22,6 +22,7 @@ from maitred.surfaces.cli.common import (
     run,
     settings_of,
 )
+from maitred.surfaces.cli.output import print_answer
 from maitred.surfaces.cli.tables import make_table, print_table
 
 if TYPE_CHECKING:  # what runs chains takes a while to import, which `--help` need not wait for
@@ -72,7 +73,7 @@ def chain(
     if as_json:
         print_json(answer.to_json())
     else:
-        typer.echo(answer.text)
+        print_answer(answer.text)
     if not answer.ok:
         raise typer.Exit(1)
 

@@ -1,21 +1,15 @@
 """What the commands share: options, output, and how errors end a command."""
 
 import gc
-import json
-import logging
 import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import anyio
-import structlog
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
@@ -25,15 +19,17 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import Ability, Grant, refusal
 from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.surfaces.cli.output import Screen, in_json
 from maitred.wiring import make_grants, open_gateway, plainly
+from maitred.wording import did_you_mean
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
 
 T = TypeVar("T")
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Screen()
+err = Screen(stderr=True)
 
 ConfigOption = Annotated[
     Path | None,
@@ -60,10 +56,10 @@ def check_servers(settings: Settings, names: Iterable[str]) -> None:
     Raises:
         ConfigError: It lists them all, with names that they may have meant.
     """
-    faults = []
-    for name in sorted(set(names) - set(settings.servers)):
-        near = get_close_matches(name, list(settings.servers), n=1)
-        faults.append(f"there is no server {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    faults = [
+        f"there is no server {name!r}{did_you_mean(name, settings.servers, lead='; ')}"
+        for name in sorted(set(names) - set(settings.servers))
+    ]
     if faults:
         raise ConfigError(str(settings.source), faults)
 
@@ -152,30 +148,22 @@ def fail(error: MaitredError) -> typer.Exit:
     return typer.Exit(2)
 
 
+def remember(change: Callable[[], None]) -> None:
+    """Change what is remembered beside what a command did; where that fails, it says so and goes on."""
+    try:
+        change()
+    except ConfigError as error:
+        err.print(Text.assemble(("not remembered: ", "yellow"), str(error)))
+
+
+def unwritable(fault: str) -> str:
+    """What a fault of the catalog comes to, in words that go on from its name."""
+    return f"cannot be written: {fault}; what is known is served"
+
+
 def print_json(value: Any) -> None:
     """Print a value for programs."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def set_up_logging(*, verbose: bool) -> None:
-    """Log to standard error; standard output belongs to results, or to the protocol."""
-    level = logging.DEBUG if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it logs answers that may hold tokens
-    if not verbose:  # the SDK and the HTTP server log what we report in our own words
-        for name in ("mcp", "client", "server", "uvicorn", "asyncio"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S"),
-            structlog.dev.ConsoleRenderer(  # no values of variables in tracebacks: some are credentials
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-            ),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    typer.echo(in_json(value, indent=2))
 
 
 @asynccontextmanager

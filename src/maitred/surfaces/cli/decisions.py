@@ -20,7 +20,7 @@ from maitred.surfaces.cli.common import (
     run,
     settings_of,
 )
-from maitred.surfaces.cli.tables import counted
+from maitred.wording import counted
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway.admission import Admission, Case, Verdict

@@ -20,8 +20,11 @@ from rich.text import Text
 
 from maitred.catalog.counting import count_tokens
 from maitred.config.load import load
+from maitred.disclosure.budget import for_model
 from maitred.errors import ConfigError
+from maitred.extras import install_command
 from maitred.surfaces.cli.common import err, out, run
+from maitred.surfaces.cli.entry import entry_line
 from maitred.wiring import open_gateway
 
 if TYPE_CHECKING:  # the SDK takes a second to import
@@ -44,9 +47,8 @@ def demo() -> None:
     """Show what an agent sees: what three real servers cost raw, the menu instead, a search, and calls."""
     missing = [module for module, _ in _PACKAGES.values() if find_spec(module) is None]
     if missing:
-        raise ConfigError(
-            "demo", [f"{', '.join(missing)} are missing; `pip install 'maitred[demo]'` brings them"]
-        )
+        hint = f"`{install_command('demo')}` installs the servers of the demonstration"
+        raise ConfigError("demo", [f"{' and '.join(missing)} cannot be imported; {hint}"])
     with tempfile.TemporaryDirectory(prefix="maitred-demo-") as folder, _website() as url:
         path = _configure(Path(folder))
         run(lambda: _show(path, url))
@@ -135,10 +137,11 @@ def _raw_cost(servers: list[Any]) -> int:
 async def _show_menu(client: "Client", raw: int) -> None:
     listed = await client.list_tools()
     tools = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed.tools]
-    [menu] = count_tokens([json.dumps(tools, separators=(",", ":"))])
+    [menu] = count_tokens([for_model(tools)])
     _heading("2. What it carries with maitred: the menu")
     out.print(", ".join(tool.name for tool in listed.tools))
-    out.print(f"{raw:,} tokens raw, [bold]{menu:,} tokens[/bold] as a menu: {raw / menu:.1f} times less.")
+    less = f" as a menu: {raw / menu:.1f} times less."
+    out.print(Text.assemble(f"{raw:,} tokens raw, ", (f"{menu:,} tokens", "bold"), less))
     out.print("The menu stays the same with ten or a thousand servers. So few tools as here maitred would")
     out.print("show directly (disclosure.mode: auto); the demonstration asks for the menu.")
 
@@ -176,11 +179,8 @@ def _heading(text: str) -> None:
 
 
 def _show_line_to_paste() -> None:
-    program = Path(sys.argv[0]).absolute()
-    command = str(program) if program.name == "maitred" else "maitred"
-    entry = {"mcpServers": {"maitred": {"command": command, "args": ["serve"]}}}
     _heading("Yours next")
     out.print("  maitred import                 take over the servers of your other clients")
     out.print("  maitred add NAME -- COMMAND    add one by hand")
     out.print("Then paste this line into your client's MCP configuration, in place of its servers:")
-    out.print(Text(json.dumps(entry), style="bold"))
+    out.print(Text(entry_line(), style="bold"))

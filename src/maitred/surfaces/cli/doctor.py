@@ -10,6 +10,7 @@ from rich.text import Text
 
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
+from maitred.disclosure.answers import parts_withheld
 from maitred.model.cages import Aspect
 from maitred.search.found import Semantics
 from maitred.surfaces.cli.common import (
@@ -22,9 +23,11 @@ from maitred.surfaces.cli.common import (
     print_json,
     run,
     settings_of,
+    unwritable,
     warmed,
 )
 from maitred.wiring import look_at_cages, open_gateway
+from maitred.wording import counted
 
 _SHOWN_LINES = 10
 _ADVICE = (
@@ -45,6 +48,7 @@ _ADVICE = (
     ("exited with code", "its last words stand above; run its command by hand to see more"),
     ("answered HTTP 401", "set `headers: {Authorization: Bearer ${TOKEN}}`"),
     ("run `maitred login", "log in as it says; docs/oauth.md tells more"),
+    ("open files", "raise the limit as it says, or have fewer servers run at once"),
 )
 
 
@@ -61,56 +65,75 @@ def doctor(
     """Check the configuration, start every enabled server, and advise; exits with 1 if anything is wrong."""
     settings = settings_of(config)
     acting(settings, "watch")
-    findings, semantics, cage, elapsed_s = run(lambda: _examine(settings, servers or []))
+    found = run(lambda: _examine(settings, servers or []))
+    findings, fault, cage = found.servers, found.catalog_fault, found.cage
     cages = run(lambda: look_at_cages(settings))
     if as_json:
         print_json(
             {
                 "config": str(settings.source),
+                "catalog": {"path": str(catalog_path(settings)), "fault": fault},
                 "servers": findings,
-                "search": dataclasses.asdict(semantics),
+                "search": dataclasses.asdict(found.semantics),
                 "chains": {"jailed": not cage, "why_not": cage},
                 "cages": {one.name: {"works": one.works, "told": one.told} for one in cages},
             }
         )
     else:
-        out.print(Text(f"configuration {settings.source}: fine, {len(settings.servers)} servers"))
-        out.print(Text(f"catalog {catalog_path(settings)}: fine"))
-        out.print(Text(f"search: {_about(semantics)}"))
+        out.print(Text(f"configuration {settings.source}: fine, {counted(len(settings.servers), 'server')}"))
+        out.print(Text(f"catalog {catalog_path(settings)}: {unwritable(fault) if fault else 'fine'}"))
+        out.print(Text(f"search: {_about(found.semantics)}"))
         jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
         out.print(Text(f"chains: {jail}"))
         _show_cages(cages)
-        _show(findings, elapsed_s)
-    if not all(finding["ok"] for finding in findings):
+        _show(findings, found.elapsed_s)
+    if fault or not all(finding["ok"] for finding in findings):
         raise typer.Exit(1)
 
 
-async def _examine(
-    settings: Settings, names: Sequence[str]
-) -> tuple[list[dict[str, Any]], Semantics, str, float]:
-    """Start the servers (all enabled ones by default); what was found of each, of search, of chains' cage."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Examined:
+    """What was found of servers, catalog and search; and why chains run without a cage, if they do."""
+
+    servers: Sequence[dict[str, Any]]
+    catalog_fault: str
+    semantics: Semantics
+    cage: str
+    elapsed_s: float
+
+
+async def _examine(settings: Settings, names: Sequence[str]) -> _Examined:
+    """Start the servers (all enabled ones by default), and look at the rest."""
     async with open_gateway(settings, asks_models=False) as gateway:
         check_servers(gateway.settings, names)  # those that are registered, too
         wanted = names or [name for name, spec in gateway.settings.servers.items() if spec.usable]
         started = time.perf_counter()
-        with err.status(f"starting {len(wanted)} servers …"):
+        with err.status(f"starting {counted(len(wanted), 'server')} …"):
             reports = await gateway.sync(wanted)
         status = {entry.name: entry for entry in gateway.servers()}
         strangers = gateway.visibility.unmatched(gateway.snapshot)
         findings = []
         for report in reports:
             lines = list(gateway.last_output(report.server))[-_SHOWN_LINES:]
+            parts = parts_withheld(status[report.server].withheld_parts)
+            remarks = [f"visibility: {one}" for one in strangers.get(report.server, ())]
             finding = status[report.server].to_json() | {
                 "ok": not report.error,
                 "error": report.error,
-                "notes": [*report.notes, *(f"visibility: {one}" for one in strangers.get(report.server, ()))],
+                "notes": [*report.notes, *filter(None, [parts]), *remarks],
                 "last_output": lines if report.error else [],
                 "advice": _advice(report.error, lines),
             }
             findings.append(finding)
         elapsed_s = time.perf_counter() - started
         await warmed(gateway)
-        return findings, gateway.semantics, await gateway.chains.cage(), elapsed_s
+        return _Examined(
+            servers=findings,
+            catalog_fault=(await gateway.storage.status())["fault"],
+            semantics=gateway.semantics,
+            cage=await gateway.chains.cage(),
+            elapsed_s=elapsed_s,
+        )
 
 
 def _about(semantics: Semantics) -> str:
@@ -139,7 +162,7 @@ def _show_cages(cages: Sequence[Aspect]) -> None:
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
     for finding in findings:
         if finding["ok"]:
-            what = f"{finding['tools']} tools, {finding['tokens']:,} tokens"
+            what = f"{counted(finding['tools'], 'tool')}, {counted(finding['tokens'], 'token')}"
             told = f"    {finding['name']}: {what}, protocol {finding['protocol_version']}"
             out.print(Text.assemble(("ok", "green"), told))
         else:
@@ -150,4 +173,4 @@ def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
         for note in finding["notes"]:
             out.print(Text(f"        note: {note}"))
     faults = sum(not finding["ok"] for finding in findings)
-    out.print(f"{len(findings)} servers started in {elapsed_s:.1f} s, {faults} with faults")
+    out.print(f"{counted(len(findings), 'server')} started in {elapsed_s:.1f} s, {faults} with faults")

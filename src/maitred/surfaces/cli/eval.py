@@ -29,7 +29,8 @@ from maitred.surfaces.cli.common import (
     run,
     settings_of,
 )
-from maitred.surfaces.cli.tables import counted, make_table, print_table
+from maitred.surfaces.cli.tables import make_table, print_table
+from maitred.wording import counted
 
 if TYPE_CHECKING:  # they take a second to import, which `--help` need not wait for
     from maitred.evaluation.mediation import Compared
@@ -82,7 +83,8 @@ def search_command(
     if as_json:
         print_json({"set": name, "split": split, "queries": len(asked), **asdict(found)})
         return
-    print_table(_evaluation_table(found, f"{name}, {split}: {len(asked):,} queries, {found.tools:,} tools"))
+    counts = f"{counted(len(asked), 'query')}, {counted(found.tools, 'tool')}"
+    print_table(_evaluation_table(found, f"{name}, {split}: {counts}"))
     if found.note:
         out.print(Text(f"({found.note})"))
 
@@ -207,7 +209,8 @@ def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
 def _evaluation_table(found: Evaluation, title: str) -> Table:
     rows = [*_quality_rows(found.quality), *_silence_rows(found.silence, ""), *_cost_rows(found.cost)]
     if found.removal:
-        rows += _silence_rows(found.removal.silence, f", {found.removal.tools_removed} tools taken out")
+        gone = counted(found.removal.tools_removed, "tool")
+        rows += _silence_rows(found.removal.silence, f", {gone} taken out")
     how = f"mode {found.mode}" + (f", {found.embedder}" if found.embedder else "")
     return make_table(f"{title}, {how}", ("measure", "value", "of"), rows)
 
@@ -217,16 +220,16 @@ def _quality_rows(quality: Quality | None) -> list[tuple[str, str, str]]:
         return []
     figures = {f"R@{k}": value for k, value in quality.recall.items()}
     figures |= {"NDCG@10": quality.ndcg_at_10, "MRR": quality.mrr}
-    return [(name, _percent(value), f"{quality.queries:,} queries") for name, value in figures.items()]
+    return [(name, _percent(value), counted(quality.queries, "query")) for name, value in figures.items()]
 
 
 def _silence_rows(silence: Silence, where: str) -> list[tuple[str, str, str]]:
     rows = []
     if silence.false_answers is not None:
-        of = f"{silence.nothing_relevant:,} queries that nothing serves{where}"
+        of = f"{counted(silence.nothing_relevant, 'query')} that nothing serves{where}"
         rows.append(("false answers", _percent(silence.false_answers), of))
     if silence.false_silence is not None:
-        of = f"{silence.something_relevant:,} queries that a tool serves{where}"
+        of = f"{counted(silence.something_relevant, 'query')} that a tool serves{where}"
         rows.append(("false silence", _percent(silence.false_silence), of))
     return rows
 
@@ -286,9 +289,10 @@ def _verdict_tables(found: Verdict) -> list[Table]:
 
 
 def _mediation_tables(found: "OfMediation") -> list[Table]:
-    gains = [(f"{one.among:,} tools", f"{one.queries:,}", *_mended_cells(one)) for one in found.gain.compared]
+    compared = found.gain.compared
+    gains = [(counted(one.among, "tool"), f"{one.queries:,}", *_mended_cells(one)) for one in compared]
     heads = ("among", "queries", "mended", "taken back", "R@1", "R@5", "NDCG@10", "R@5 points")
-    title = f"{found.gain.server}: {found.gain.tools:,} tools, before > after"
+    title = f"{found.gain.server}: {counted(found.gain.tools, 'tool')}, before > after"
     tables = [make_table(title, heads, gains, numbers=heads)]
     if found.servers:
         rows = [
@@ -296,8 +300,8 @@ def _mediation_tables(found: "OfMediation") -> list[Table]:
             for one in found.servers
         ]
         columns = ("server", *heads[1:], "verdict")
-        among = found.servers[0].compared.among
-        tables.append(make_table(f"recorded servers, among {among:,} tools", columns, rows, numbers=heads))
+        title = f"recorded servers, among {counted(found.servers[0].compared.among, 'tool')}"
+        tables.append(make_table(title, columns, rows, numbers=heads))
     return tables
 
 
@@ -329,10 +333,11 @@ def _passed(passes: bool) -> str:
 
 
 def _summary(found: "SelfCheck") -> Text:
+    asked = f"{counted(found.tools, 'tool')} asked for in {counted(found.phrases, 'phrase')}"
     return Text(
-        f"{found.tools:,} tools asked for in {found.phrases:,} phrases: {_percent(found.at_first)} %"
+        f"{asked}: {_percent(found.at_first)} %"
         f" at first, {_percent(found.among_five)} % among the first five; {len(found.hard):,} hard to find,"
-        f" {len(found.confusable):,} pairs easily confused"
+        f" {counted(len(found.confusable), 'pair')} easily confused"
     )
 
 

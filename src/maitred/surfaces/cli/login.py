@@ -9,10 +9,11 @@ from rich.text import Text
 
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
-from maitred.errors import ConfigError, LoginError
+from maitred.errors import ConfigError, LoginError, StoreError
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.cli.common import ConfigOption, acting, check_servers, err, out, run, settings_of
 from maitred.wiring import make_access, open_gateway, open_store
+from maitred.wording import counted
 
 if TYPE_CHECKING:  # it takes half a second to import, which `--help` need not wait for
     from maitred.catalog.keeper import Report
@@ -41,7 +42,7 @@ def login(
     report = run(lambda: _log_in(settings, spec, opens=not no_browser, timeout_s=timeout))
     if report.error:
         raise LoginError(server, f"it was kept, but {report.error.rstrip('.')}")
-    tools = "1 tool" if report.tools == 1 else f"{report.tools} tools"
+    tools = counted(report.tools, "tool")
     out.print(Text(f"Logged in to {server}: {tools}."))
 
 
@@ -90,10 +91,13 @@ async def _log_in(settings: Settings, spec: ServerSpec, *, opens: bool, timeout_
         told = "If your browser shows nothing, open" if shown else "Open"
         err.print(Text(f"{told} this address to log in to {spec.name}:\n{page}"))
 
-    async with open_store(catalog_path(settings)):
+    path = catalog_path(settings)
+    async with open_store(path) as store:
+        if why := await store.check():  # nobody logs in to something in vain
+            raise StoreError(str(path), f"the login could not be kept: {why}")
         await log_in(make_access(spec, settings), browse, timeout_s=timeout_s)
     async with open_gateway(settings, asks_models=False) as gateway:
-        with err.status(f"connecting to {spec.name} …"):
+        with err.status(Text(f"connecting to {spec.name} …")):
             [report] = await gateway.sync([spec.name])
     return report
 

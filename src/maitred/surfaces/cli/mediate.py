@@ -14,7 +14,6 @@ from rich.text import Text
 from maitred.config.choices import set_choice, unset_choice
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError
-from maitred.llm import plain
 from maitred.model.principals import Viewer
 from maitred.model.tools import ToolKey
 from maitred.surfaces.cli.common import (
@@ -31,8 +30,10 @@ from maitred.surfaces.cli.common import (
     run,
     settings_of,
 )
-from maitred.surfaces.cli.tables import counted, make_table, print_table
+from maitred.surfaces.cli.output import visible
+from maitred.surfaces.cli.tables import make_table, print_table
 from maitred.wiring import open_auditing
+from maitred.wording import counted
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -189,7 +190,7 @@ def _show_schema(before: Any, after: Any) -> None:
 
 def _say(text: str, *, style: str = "") -> None:
     """Print a line without what a terminal obeys: names of tools and parameters may hold anything."""
-    out.print(Text(f"  {plain(text)}", style=style))
+    out.print(Text(f"  {visible(text)}", style=style))
 
 
 def _told(value: Any) -> str:

@@ -1,6 +1,5 @@
 """`maitred menu` and `categories`: what agents are shown to begin with, and where each tool stands in it."""
 
-import difflib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +28,9 @@ from maitred.surfaces.cli.common import (
     run,
     settings_of,
 )
-from maitred.surfaces.cli.tables import counted, make_table, print_table
+from maitred.surfaces.cli.output import print_answer
+from maitred.surfaces.cli.tables import make_table, print_table
+from maitred.wording import counted, did_you_mean
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -66,7 +67,7 @@ def menu(
     if as_json:
         print_json(found)
     else:
-        typer.echo(found)
+        print_answer(found)
 
 
 def _page_json(gateway: "Gateway", path: str, cursor: str, size: int, viewer: Viewer) -> Any:
@@ -131,7 +132,7 @@ def _show_categories(found: dict[str, Any], counts: list[tuple[str, int]] | None
         often = [(tag, f"{count:,}") for tag, count in counts[:_MOST_TAGS]]
         print_table(make_table("", ("tag", "tools"), often, numbers=("tools",)))
         if left := len(counts) - len(often):
-            out.print(f"({left} more tags: --json)")
+            out.print(f"({counted(left, 'more tag')}: --json)")
     out.print(f"{counted(found['tools'], 'tool')} on {counted(found['servers'], 'server')}")
 
 
@@ -204,8 +205,7 @@ def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequen
         if not name:
             faults.append(f"{pair!r} must be TOOL=CATEGORY")
         elif category not in known:
-            near = difflib.get_close_matches(category, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            hint = did_you_mean(category, known, otherwise=f"there are {', '.join(known)}")
             faults.append(f"{category!r} is no category; {hint}")
     if faults:
         raise ConfigError("--set", faults)

@@ -18,7 +18,8 @@ from maitred.surfaces.cli.common import (
     run,
     settings_of,
 )
-from maitred.surfaces.cli.tables import counted, make_table, print_table
+from maitred.surfaces.cli.tables import make_table, print_table
+from maitred.wording import counted
 
 LEVELS: Final[tuple[Level, ...]] = ("hot", "warm", "standard", "cold")
 

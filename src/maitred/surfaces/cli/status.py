@@ -1,6 +1,5 @@
 """`maitred status` and `stop`: which gateways serve now, how their servers are, and how to end them."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -11,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from maitred.disclosure.answers import parts_withheld
 from maitred.surfaces.cli.common import (
     ConfigOption,
     JsonOption,
@@ -18,7 +18,9 @@ from maitred.surfaces.cli.common import (
     out,
     print_json,
     token_of_environment,
+    unwritable,
 )
+from maitred.surfaces.cli.output import in_json
 from maitred.surfaces.cli.tables import make_table, print_table
 from maitred.surfaces.daemon.control import Found, gateways, stopped
 
@@ -57,6 +59,8 @@ def status(
             if number:
                 out.print()
             print_table(table)
+        for fault in _faults(found):
+            out.print(fault)
 
 
 def stop(
@@ -80,7 +84,7 @@ def _watch(look: Any, *, as_json: bool) -> None:
     try:
         if as_json:
             while True:
-                typer.echo(json.dumps([one.to_json() for one in look()], ensure_ascii=False))
+                typer.echo(in_json([one.to_json() for one in look()]))
                 time.sleep(_EVERY_S)
         while not out.is_terminal:  # a file, or another program
             out.print(_seen(look()))
@@ -94,7 +98,16 @@ def _watch(look: Any, *, as_json: bool) -> None:
 
 
 def _seen(found: Sequence[Found]) -> Group:
-    return Group(*_tables(found)) if found else Group("No gateway serves this configuration now.")
+    if not found:
+        return Group("No gateway serves this configuration now.")
+    return Group(*_tables(found), *_faults(found))
+
+
+def _faults(found: Sequence[Found]) -> list[Text]:
+    """What is wrong with catalogs; a gateway of an older version tells nothing of that."""
+    told = [one.status["catalog"] for one in found if one.status and "catalog" in one.status]
+    texts = [f"catalog {one['path']}: {unwritable(one['fault'])}" for one in told if one["fault"]]
+    return [Text(text, style="red") for text in dict.fromkeys(texts)]
 
 
 def _tables(found: Sequence[Found]) -> list[Table]:
@@ -120,7 +133,8 @@ def _gateway_row(one: Found) -> Sequence[str]:
 def _server_row(server: Mapping[str, Any]) -> Sequence[str]:
     """A row of what a gateway tells, which may be of another version and not tell everything."""
     retry, withheld = server.get("retry_in_s"), server.get("withheld", "")
-    remark = withheld or server.get("error", "")
+    parts = parts_withheld(server.get("withheld_parts", 0))
+    remark = withheld or "; ".join(filter(None, (server.get("error", ""), parts)))
     if retry is not None and not withheld:
         remark = f"{remark}; tried again in {retry:.0f} s".removeprefix("; ")
     told = [

@@ -2,18 +2,18 @@
 
 from collections.abc import Collection, Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from maitred.surfaces.cli.common import out
+from maitred.surfaces.cli.output import Screen
 
 _WIDE = 200
 
 
 def print_table(table: Table) -> None:
     """A table as wide as the terminal; a file or a pipe gets it wide enough for most names."""
-    (out if out.is_terminal else Console(width=_WIDE)).print(table)
+    (out if out.is_terminal else Screen(width=_WIDE, soft_wrap=False)).print(table)
 
 
 def make_table(
@@ -27,8 +27,3 @@ def make_table(
     for row in rows:
         table.add_row(*map(Text, row))
     return table
-
-
-def counted(number: int, what: str) -> str:
-    """A number with what it counts, such as `1 tool` or `1,200 tools`."""
-    return f"{number:,} {what}{'s'[: number != 1]}"

@@ -21,6 +21,7 @@ from maitred.surfaces.cli.common import (
     settings_of,
     warmed,
 )
+from maitred.surfaces.cli.output import print_answer
 
 
 def register(app: typer.Typer) -> None:
@@ -62,7 +63,7 @@ def search(
                 viewer=viewer,
             )
         if not as_json:
-            typer.echo(answer.text)
+            print_answer(answer.text)
             return
         print_json(_plain(answer))
 
@@ -111,7 +112,7 @@ def info(
         if as_json:
             print_json([snapshot.definition(tool) for tool in answer.tools])
         else:
-            typer.echo(answer.text)
+            print_answer(answer.text)
 
     run(go)
 
@@ -148,7 +149,7 @@ def call(
         print_json(result)
     else:
         for line in _readable(result):
-            typer.echo(line)
+            print_answer(line)
     if result.get("isError"):
         raise typer.Exit(1)
 

@@ -10,6 +10,7 @@ import socket
 import stat
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -182,7 +183,8 @@ class Held:
             except FileNotFoundError:  # somebody found it unlocked, and so took it for left behind
                 pass
             os.close(self._lock)
-        os.write(self._lock, str(os.getpid()).encode())
+        with suppress(OSError):  # no room: it is found and asked all the same
+            os.write(self._lock, str(os.getpid()).encode())
 
     def listen(self) -> socket.socket:
         """A socket that only this user can connect to.

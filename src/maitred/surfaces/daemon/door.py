@@ -120,7 +120,7 @@ class Door:
             elif wants == "ping":
                 await wire.write(packed({"maitred": "here"}))
             elif wants == "status":
-                await wire.write(packed({"maitred": "status", **self.status(grant)}))
+                await wire.write(packed({"maitred": "status", **await self.status(grant)}))
             elif wants == "stop" and self._serve is not None:
                 self._gateway.access.check(_viewer(grant), "configure")
                 await wire.write(packed({"maitred": "stopping", "pid": os.getpid()}))
@@ -193,8 +193,8 @@ class Door:
 
     # --- control ------------------------------------------------------------------------------------------
 
-    def status(self, grant: Grant) -> dict[str, Any]:
-        """How the gateway is, and those of its servers that somebody may watch.
+    async def status(self, grant: Grant) -> dict[str, Any]:
+        """How the gateway and its catalog are, and those of its servers that somebody may watch.
 
         Raises:
             NotAllowedError: They may watch none.
@@ -209,6 +209,7 @@ class Door:
             "config": about.config,
             "version": __version__,
             "log": about.log,
+            "catalog": await self._gateway.storage.status(),
             "servers": [
                 {
                     "pid": server.health.pid,

@@ -38,6 +38,7 @@ _SERVER: Final = {
     "error": "",
     "notes": [],
     "withheld": "",
+    "withheld_parts": 0,
 }
 _USAGE: Final = {
     "calls": 40,

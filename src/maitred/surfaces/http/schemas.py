@@ -205,6 +205,7 @@ class Server(BaseModel):
     error: str
     notes: list[str]
     withheld: str = Field(description="Why its tools are not shown now; empty if they are.")
+    withheld_parts: Count = Field(description="Tools, prompts and templates withheld until approved.")
 
 
 class ServerDetail(Server):

@@ -42,6 +42,7 @@ _CACHEABLE: tuple[CacheableMethod, ...] = (
     "resources/read",
     "prompts/list",
 )
+_GREETINGS = ("initialize", "server/discover")
 _HINTS = {method: CacheHint(ttl_ms=_TTL_MS, scope="private") for method in _CACHEABLE}
 _URL_ELICITATION_REQUIRED = -32042
 _MISSING_CLIENT_CAPABILITY = -32021
@@ -80,7 +81,6 @@ class McpSurface:
             "maitred",
             version=__version__,
             title="maitred",
-            instructions=metatools.INSTRUCTIONS,
             cache_hints=_HINTS,
             get_tool_input_schema=gateway.schema_of,
             on_call_tool=self._never_called,
@@ -108,6 +108,9 @@ class McpSurface:
                 ctx.params or {}, ctx.protocol_version, ctx.session.report_progress, self.viewers.of(ctx)
             )
         result = await call_next(ctx)
+        if ctx.method in _GREETINGS and isinstance(result, dict):
+            viewer = self.viewers.asking(ctx)
+            return {**result, "instructions": self._gateway.introduction(viewer)}
         if ctx.method == "notifications/initialized":
             connection = ctx.session._connection  # noqa: SLF001  # see the module's docstring
             self._notices.connected(connection, self.viewers.of(ctx))

@@ -59,12 +59,21 @@ class Viewers:
             MCPError: The connection belongs to another principal.
         """
         connection = ctx.session._connection  # noqa: SLF001  # see the module's docstring
-        scope = getattr(ctx.request, "scope", None) or {}
-        found = scope.get(VIEWER)
-        guest = found if isinstance(found, Viewer) else self._admitted.get(connection)
+        guest = self._guest(ctx, connection)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return self.named(_client(connection), guest)
         return self.behind(connection, guest.grant if guest else None)
+
+    def asking(self, ctx: Context) -> Viewer:
+        """Who introduces itself; its connection is not known yet."""
+        connection = ctx.session._connection  # noqa: SLF001  # as above
+        return self._guest(ctx, connection) or self.stateless
+
+    def _guest(self, ctx: Context, connection: Connection) -> Viewer | None:
+        """Who is known to be behind a request, or behind its connection."""
+        scope = getattr(ctx.request, "scope", None) or {}
+        found = scope.get(VIEWER)
+        return found if isinstance(found, Viewer) else self._admitted.get(connection)
 
     def named(self, client: str, guest: Viewer | None = None) -> Viewer:
         """A client of the stateless era, by the name that it gives itself, and who it is known to be."""

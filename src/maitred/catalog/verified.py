@@ -1,0 +1,95 @@
+"""Lends a connection only after the server's lists were compared with what was approved.
+
+A server may publish something else each time it starts, and whenever it announces a change. So the first call
+on a connection, and the first after an announcement, waits for one comparison, which all waiting calls share.
+What the comparison leads to is decided elsewhere; here is known only whether it was made.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from maitred.backends.base import Connection, Connections
+from maitred.errors import ConnectionLostError, ServerUnavailableError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One reading of a server's lists: on which connection, and after how many announced changes."""
+
+    connection: Connection
+    announcements: int
+
+
+class VerifiedConnections:
+    """Lends the connections of a pool.
+
+    `compare` reads and judges the lists of a server, and calls `begin` and `complete`. It returns why it
+    failed, or an empty text.
+    """
+
+    def __init__(self, pool: Connections, compare: Callable[[str], Awaitable[str]]) -> None:
+        self._pool = pool
+        self._compare = compare
+        self._announcements: Counter[str] = Counter()
+        self._verified: dict[str, Comparison] = {}
+        self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+
+    def announce(self, server: str) -> None:
+        """A server said that a list changed: it has to be compared again."""
+        self._announcements[server] += 1
+
+    def begin(self, server: str, connection: Connection) -> Comparison:
+        """Note that a server's lists are read from now on; `complete` takes it once they were judged."""
+        return Comparison(connection=connection, announcements=self._announcements[server])
+
+    def complete(self, server: str, comparison: Comparison) -> None:
+        """Note that what was read was judged, and that the catalog agrees with the judgement."""
+        self._verified[server] = comparison
+
+    def turn(self, server: str) -> anyio.Lock:
+        """Hold it while a server is compared, so that nobody else compares the same connection."""
+        return self._turns[server]
+
+    def is_current(self, server: str) -> bool:
+        """Whether the last comparison holds for the server as it runs now."""
+        last = self._verified.get(server)
+        return last is not None and last.connection.alive and self._holds(server, last.connection)
+
+    def _holds(self, server: str, connection: Connection) -> bool:
+        last = self._verified.get(server)
+        return (
+            last is not None
+            and last.connection is connection
+            and last.announcements == self._announcements[server]
+        )
+
+    @asynccontextmanager
+    async def connection(self, server: str) -> AsyncIterator[Connection]:
+        """Borrow the connection of a server, compared with what was approved.
+
+        Raises:
+            ServerUnavailableError: The server cannot be started or reached, or what it publishes cannot be
+                compared.
+            ConnectionLostError: It went away meanwhile; nothing was sent.
+        """
+        async with self._pool.connection(server) as connection:
+            if not self._holds(server, connection):
+                await self._verify(server, connection)
+            yield connection
+
+    async def _verify(self, server: str, connection: Connection) -> None:
+        async with self.turn(server):
+            if self._holds(server, connection):
+                return  # another call had it compared
+            announcements = self._announcements[server]
+            error = await self._compare(server)
+        if not connection.alive:
+            raise ConnectionLostError(server, "it went away while its tools were read", unread=True)
+        last = self._verified.get(server)
+        if last is None or last.connection is not connection or last.announcements < announcements:
+            why = f"what it publishes cannot be compared with what was approved: {error or 'it has changed'}"
+            raise ServerUnavailableError(server, why)

@@ -1,0 +1,277 @@
+"""Credentials that this process knows, and texts without them.
+
+Whatever resolves a reference learns its value here. Whatever tells, logs or keeps a text of a server redacts
+it here first. The process has one collection, as it has one log: a value that one server was given may come
+back from another. It holds values in memory alone. A value is found as it is, in the usual encodings, and
+where it was cut off or broken over lines.
+"""
+
+import base64
+import json
+import os
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+
+MASK: Final = "***"
+SHORTEST: Final = 6
+"""Characters of the shortest value that is replaced; whoever replaced shorter ones would spoil all texts."""
+
+_MOST_VALUES: Final = 200
+_LONGEST: Final = 8_192
+_LEAST_LINE: Final = 12
+_MAX_DEPTH: Final = 60
+_SECRET_NAME: Final = re.compile(
+    r"pass(word|wd|phrase)?$|pwd$|secret|token$|api_?key|access_?key|private_?key|credential|authorization"
+    r"|^auth$|cookie|session_?id$|(^|_)pin$|(^|_)otp$|connection_?string|dsn$",
+    re.IGNORECASE,
+)
+_OPEN_NAMES: Final = frozenset({
+    "HOME", "USER", "LOGNAME", "USERNAME", "HOSTNAME", "PATH", "PWD", "OLDPWD", "SHELL", "TERM", "LANG",
+    "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "EDITOR", "DISPLAY", "VIRTUAL_ENV", "userHome",
+})  # fmt: skip
+_OPEN_PREFIXES: Final = ("LC_", "XDG_")
+_WORDS: Final = frozenset({
+    "enabled", "disabled", "default", "undefined", "localhost", "127.0.0.1", "0.0.0.0", "production",  # noqa: S104  # a word
+    "development", "staging", "testing", "warning", "verbose", "password", "secret", "username", "public",
+    "private",
+})  # fmt: skip
+_ESCAPED: Final = re.compile("%[0-9A-F]{2}")
+_FLAG: Final = re.compile(r"--?([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+_LEAST_HALF: Final = 8
+_AROUND_CUT: Final = " \t.…\"'`()[]{}<>,;"
+_IN_HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+_DROPPED_AT_END: Final = (0, 3, 2)
+_USER: Final = re.compile(r"(?<=://)[^\s/?#@\"'<>]{1,200}(?=@)")
+_QUERY: Final = re.compile(r"(://[^\s?#\"'<>]*[?#])[^\s\"'<>]+")
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether what goes by a name, such as `apiKey` or `DB_PASSWORD`, is a credential."""
+    return _SECRET_NAME.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\s.-]+", "_", name)) is not None
+
+
+class Secrets:
+    """The credentials that were learned, the last 200 of them, and texts without these."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Sequence[str]] = {}
+        self._forms: Sequence[str] = ()
+        self._ends = _Ends(())
+        self._learning = threading.Lock()
+
+    # --- learning -----------------------------------------------------------------------------------------
+
+    def learn(self, value: str, name: str = "") -> None:
+        """Know a value from now on; `name` is the variable or the like that it came from.
+
+        Not learned are values of fewer than six characters, common words, paths of this machine, and what
+        variables hold that tell of the machine or its user, such as `HOME`.
+        """
+        if name in _OPEN_NAMES or name.startswith(_OPEN_PREFIXES):
+            return
+        for part in _parts(value):
+            self._learn(part)
+
+    def learn_named(self, values: Mapping[str, str]) -> None:
+        """Know those of some values, such as variables or headers, that go by the name of a secret."""
+        for name, value in values.items():
+            if names_a_secret(name):
+                self.learn(value)
+                self.learn(value.rpartition(" ")[2])  # without `Bearer`
+
+    def learn_launch(self, words: Sequence[str], values: Mapping[str, str]) -> None:
+        """Know the credentials in a command line, such as `--token x` or `--api-key=x`, and in variables."""
+        self.learn_named(values)
+        found = None
+        for word in words:
+            if found is not None and found[2] is None and not word.startswith("-"):
+                self.learn_named({found[1]: word})
+            found = _FLAG.fullmatch(word)
+            if found is not None and found[2] is not None:
+                self.learn_named({found[1]: found[2]})
+
+    def learn_address(self, url: str, headers: Mapping[str, str]) -> None:
+        """Know the credentials in an address and in headers: those that go by the name of one."""
+        self.learn_named(headers)
+        try:
+            parts = urlsplit(url)
+            self.learn(unquote(parts.password or ""))
+            self.learn_named(dict(parse_qsl(parts.query)))
+        except ValueError:  # no address; whoever connects says so
+            return
+
+    def forget(self) -> None:
+        """Know nothing."""
+        self._values, self._forms, self._ends = {}, (), _Ends(())
+
+    def _learn(self, value: str) -> None:
+        with self._learning:
+            forms = self._values.pop(value, None)
+            self._values[value] = forms or tuple(_forms(value))  # the last one is forgotten last
+            if forms:
+                return
+            while len(self._values) > _MOST_VALUES:
+                del self._values[next(iter(self._values))]
+            known = {form for forms in self._values.values() for form in forms}
+            self._forms = sorted(known, key=len, reverse=True)
+            self._ends = _Ends(self._forms)
+
+    # --- replacing ----------------------------------------------------------------------------------------
+
+    def redact(self, text: str) -> str:
+        """A text with `***` for each value that is known, however it is written or cut."""
+        forms = self._forms
+        if not forms or len(text) < SHORTEST:
+            return text
+        for form in forms:
+            if form in text:
+                text = text.replace(form, MASK)
+        for form in forms:
+            text = _without_halves(text, form)
+        lines = text.split("\n")
+        shown = [self._ends.redacted(line) for line in lines]
+        return text if shown == lines else "\n".join(shown)
+
+    def redact_json(self, value: Any, depth: int = 0) -> Any:
+        """A JSON value with the same done to all of its texts; what is nested too deep is replaced whole."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if depth > _MAX_DEPTH:
+            return MASK
+        if isinstance(value, Mapping):
+            return {self.redact(str(key)): self.redact_json(item, depth + 1) for key, item in value.items()}
+        return [self.redact_json(item, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+def without_queries(text: str) -> str:
+    """A text whose URLs have lost their user, query and fragment, for logs of libraries."""
+    return _QUERY.sub(rf"\1{MASK}", _USER.sub(MASK, text)) if "://" in text else text
+
+
+def _parts(value: str) -> Iterator[str]:
+    """A value and what of it may come back by itself: its lines, and what an address carries."""
+    value = value.strip()
+    lines = [line for line in map(str.strip, value.splitlines()) if len(line) >= _LEAST_LINE]
+    carried = _carried(value) if "://" in value else ()
+    for part in (value, *lines, *carried):
+        if _is_worth(part):
+            yield part[:_LONGEST]
+
+
+def _carried(address: str) -> Sequence[str]:
+    try:
+        parts = urlsplit(address)
+        inside = [unquote(parts.password or ""), *(text for _, text in parse_qsl(parts.query))]
+        return [*inside, *(one for one in parts.path.split("/") if len(one) >= _LEAST_LINE)]
+    except ValueError:
+        return ()
+
+
+def _is_worth(value: str) -> bool:
+    if len(value) < SHORTEST or value.casefold() in _WORDS:
+        return False
+    return not (value.startswith("/") and os.path.exists(value))  # noqa: PTH110  # raises nothing
+
+
+def _forms(value: str) -> set[str]:
+    """How a value may be written."""
+    data = value.encode("utf-8", "surrogateescape" if _is_of_bytes(value) else "replace")
+    in_json = json.dumps(value)[1:-1]
+    escaped = {quote(data, safe=""), quote(data), quote_plus(data), quote(data, safe="~()*!'")}
+    forms = {
+        value,
+        *escaped,
+        *(_ESCAPED.sub(lambda code: code[0].lower(), one) for one in escaped),
+        in_json,
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        in_json.replace("/", "\\/"),
+        json.dumps(in_json)[1:-1],
+        repr(value)[1:-1],
+        value.translate(_IN_HTML),
+        *_in_base64(data),
+        data.hex(),
+    }
+    return {form for form in forms if len(form) >= SHORTEST}
+
+
+def _is_of_bytes(value: str) -> bool:
+    """Whether every odd character of it stands for a byte, as in variables of the environment."""
+    return not any("\ud800" <= c <= "\udfff" and not "\udc80" <= c <= "\udcff" for c in value)
+
+
+def _in_base64(data: bytes) -> Iterator[str]:
+    """What is the same of it in base64, whatever stands before and behind it; and the whole by itself."""
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(data).decode()
+        for before in range(3):
+            text = encode(b"\0" * before + data).decode()
+            end = len(text) - _DROPPED_AT_END[(before + len(data)) % 3]
+            if len(core := text[before + (before > 0) : end]) > SHORTEST:
+                yield core
+
+
+# --- what was cut off -------------------------------------------------------------------------------------
+
+
+def _without_halves(text: str, form: str) -> str:
+    """The text without the longer part of a value that was cut, wherever that stands."""
+    half = (len(form) + 1) // 2
+    if half < _LEAST_HALF:
+        return text
+    while (at := text.find(form[:half])) >= 0:
+        end = at + half
+        while text[end : end + 1] and form.startswith(text[at : end + 1]):
+            end += 1
+        text = text[:at] + MASK + text[end:]
+    while (at := text.find(form[-half:])) >= 0:
+        end = at + half
+        while at and form.endswith(text[at - 1 : end]):
+            at -= 1
+        text = text[:at] + MASK + text[end:]
+    return text
+
+
+class _Ends:
+    """Finds at the ends of lines what values begin or end with."""
+
+    def __init__(self, forms: Sequence[str]) -> None:
+        self._forms = forms
+        self._heads: dict[str, list[str]] = defaultdict(list)
+        self._tails: dict[str, list[str]] = defaultdict(list)
+        for form in forms:
+            self._heads[form[:SHORTEST]].append(form)
+            self._tails[form[-SHORTEST:]].append(form)
+
+    def redacted(self, line: str) -> str:
+        """A line without the beginning of a value at its end, the end of one at its beginning, or a piece."""
+        bare = line.strip(_AROUND_CUT)
+        if len(bare) < SHORTEST:
+            return line
+        if len(bare) >= _LEAST_LINE and any(bare in form for form in self._forms):
+            return line.replace(bare, MASK)
+        start = line.index(bare)
+        before, after = line[:start], line[start + len(bare) :]
+        for at in range(max(0, len(bare) - _LONGEST), len(bare) - SHORTEST + 1):
+            heads = self._heads.get(bare[at : at + SHORTEST], ())
+            if any(form.startswith(bare[at:]) for form in heads):
+                bare = bare[:at] + MASK
+                break
+        for end in range(min(len(bare), _LONGEST), SHORTEST - 1, -1):
+            tails = self._tails.get(bare[end - SHORTEST : end], ())
+            if any(form.endswith(bare[:end]) for form in tails):
+                bare = MASK + bare[end:]
+                break
+        return before + bare + after
+
+
+SECRETS: Final = Secrets()
+"""The credentials of this process."""
+
+
+def redact(text: str) -> str:
+    """A text without the credentials of this process."""
+    return SECRETS.redact(text)

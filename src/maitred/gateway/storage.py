@@ -1,0 +1,48 @@
+"""Whether the catalog's file can be written, for whoever looks after the gateway; and what waited for that.
+
+What is known is served without writing. Usage and the audit trail wait in memory by themselves. What cannot
+be found out again by itself, as the tools of a server that could not be kept, is taken up here.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import structlog
+
+from maitred.catalog.live import LiveCatalog
+from maitred.errors import MaitredError
+
+log = structlog.get_logger(__name__)
+
+_LOOK_S: Final = 2.0
+
+
+class Storage:
+    """Knows how the file at `path` is; `on_mended` is called when it can be written again."""
+
+    def __init__(self, catalog: LiveCatalog, path: Path, on_mended: Callable[[], Awaitable[None]]) -> None:
+        self._catalog = catalog
+        self._path = path
+        self._on_mended = on_mended
+
+    async def status(self) -> dict[str, Any]:
+        """Where the catalog is, and why it cannot be written now; empty if it can be. It is tried."""
+        return {"path": str(self._path), "fault": await self._catalog.check()}
+
+    async def keep_up(self) -> None:
+        """Once something could not be written, try again and again; never returns."""
+        seen = 0
+        while True:
+            await anyio.sleep(_LOOK_S)
+            if self._catalog.faults == seen:
+                continue
+            while await self._catalog.check():  # noqa: ASYNC110  # no disk tells when there is room again
+                await anyio.sleep(_LOOK_S)
+            seen = self._catalog.faults
+            log.warning("the catalog can be written again", path=str(self._path))
+            try:
+                await self._on_mended()
+            except MaitredError as error:
+                log.warning("what waited for the catalog is not taken up yet", reason=str(error))

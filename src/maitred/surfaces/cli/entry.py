@@ -1,0 +1,40 @@
+"""`maitred entry`: what a client needs to start this gateway, as it is pasted into the client's file."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from maitred.config.places import default_path
+from maitred.surfaces.cli.common import ConfigOption, config_path
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(entry)
+
+
+def entry(config: ConfigOption = None) -> None:
+    """Print the entry for a client's MCP configuration, with full paths; it takes the place of all others."""
+    typer.echo(entry_line(config))
+
+
+def entry_line(config: Path | None = None) -> str:
+    """The entry in one line, under `mcpServers` as most clients write it."""
+    return json.dumps({"mcpServers": {"maitred": _entry(config)}}, ensure_ascii=False)
+
+
+def _entry(config: Path | None) -> dict[str, Any]:
+    """The entry; `alwaysLoad` has Claude Code show the menu instead of its names alone."""
+    program = Path(sys.argv[0]).absolute()
+    started = (
+        [str(program)]
+        if program.name == "maitred" and program.is_file()
+        else [sys.executable, "-m", "maitred"]
+    )
+    command, *rest = started
+    path = config_path(config)
+    chosen = [] if path == default_path({}) else ["--config", str(path.absolute())]
+    return {"command": command, "args": [*rest, "serve", *chosen], "alwaysLoad": True}

@@ -1,0 +1,212 @@
+"""`maitred import`: take over the servers of other clients, as far as a person wants them."""
+
+import os
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from maitred.config.clients import CLIENTS, Discovery, Found, discover
+from maitred.config.declined import Declined, accept, decline, read_declined
+from maitred.config.edit import add_servers
+from maitred.config.load import load
+from maitred.errors import ConfigError
+from maitred.surfaces.cli.common import (
+    ConfigOption,
+    JsonOption,
+    config_path,
+    fail,
+    may_configure,
+    out,
+    print_json,
+    remember,
+)
+from maitred.surfaces.cli.entry import entry_line
+from maitred.surfaces.cli.output import visible
+from maitred.surfaces.cli.reach import for_programs, reach
+from maitred.wording import did_you_mean
+
+_LATER = "names, `all`, `none` declines all, or nothing to decide later"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("import")(import_servers)
+
+
+def import_servers(
+    config: ConfigOption = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only from this client; repeatable. One of {', '.join(CLIENTS)}."),
+    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Import just these, without asking.")] = None,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            "-y",
+            help="Import all that is new, without asking, but what stands in project files or was removed.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Import the servers that other clients on this machine use; their files are not changed."""
+    may_configure(config)
+    path = config_path(config)
+    looked = _Looked(
+        found=_discovered(client or CLIENTS),
+        known=set(load(path).servers) if path.exists() else set(),
+        declined=read_declined(path),
+    )
+    if as_json:
+        print_json(looked.to_json())
+    else:
+        looked.show()
+    if names:
+        chosen = looked.named(names)
+    elif yes:
+        chosen = [one for one in looked.new if not one.is_shared]
+    else:
+        chosen = [] if as_json or not looked.can_be_imported else _choose(looked, path)
+    if chosen:
+        entries = {one.name: one.entry for one in chosen}
+        add_servers(path, entries)
+        remember(lambda: accept(path, entries))
+    if not as_json:
+        _tell(chosen, path, config)
+
+
+def _tell(chosen: Sequence[Found], path: Path, config: Path | None) -> None:
+    if not chosen:
+        out.print("Nothing imported.")
+        return
+    out.print(Text(f"Imported {', '.join(visible(one.name) for one in chosen)} into {path}."))
+    out.print("`maitred doctor` tries them. Then give your client this in their place:")
+    out.print(Text(entry_line(config), style="bold"))
+
+
+def _discovered(clients: Collection[str]) -> Discovery:
+    return discover(
+        home=Path.home(), cwd=Path.cwd(), environ=os.environ, platform=sys.platform, clients=clients
+    )
+
+
+class _Looked:
+    """What clients have, beside what is configured and what was declined."""
+
+    def __init__(self, *, found: Discovery, known: Collection[str], declined: Declined) -> None:
+        self.found = found
+        self._known = known
+        self._declined = declined
+
+    @property
+    def can_be_imported(self) -> list[Found]:
+        """The servers that are not configured."""
+        return [one for one in self.found.found if one.name not in self._known]
+
+    @property
+    def new(self) -> list[Found]:
+        """Those of them that were not declined."""
+        return [one for one in self.can_be_imported if not self._is_declined(one)]
+
+    def _is_declined(self, one: Found) -> bool:
+        return one.name not in self._known and self._declined.covers(one.name, one.entry)
+
+    def named(self, names: Sequence[str]) -> list[Found]:
+        """The servers of these names, declined ones too.
+
+        Raises:
+            ConfigError: No client has one, or it is configured; lists them all.
+        """
+        by_name = {one.name: one for one in self.found.found}
+        faults = [
+            f"no client has a server {name!r}{did_you_mean(name, by_name, lead='; ')}"
+            for name in names
+            if name not in by_name
+        ]
+        faults += [
+            f"{name!r} is configured already; `maitred remove {name}` first"
+            for name in names
+            if name in self._known
+        ]
+        if faults:
+            raise ConfigError("import", faults)
+        return [by_name[name] for name in dict.fromkeys(names)]
+
+    def show(self) -> None:
+        """Each server with all that it would start or reach, on lines that nobody cuts."""
+        if not self.found.found:
+            out.print("No servers found in other clients.")
+        for one in self.found.found:
+            out.print(Text.assemble((visible(one.name), "bold"), f"  from {one.client}"))
+            for line in reach(one.entry):
+                out.print(Text(f"    {line}"))
+            for remark in self._remarks(one):
+                out.print(Text(f"    - {visible(remark)}", style="yellow"))
+        for problem in self.found.problems:
+            what = f" ({visible(problem.name)})" if problem.name else ""
+            out.print(Text(f"Skipped {problem.client}{what}: {problem.path}: {visible(problem.reason)}"))
+
+    def _remarks(self, one: Found) -> list[str]:
+        remarks = ["name already configured"] if one.name in self._known else []
+        if self._is_declined(one):
+            remarks.append("removed or declined before: its name imports it")
+        if one.is_shared:
+            remarks.append("from a project's file: `--yes` leaves it out, its name imports it")
+        return [*remarks, *one.notes]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for programs, without credentials and without values of variables and headers."""
+        return {
+            "found": [
+                {
+                    "name": one.name,
+                    "clients": list(one.clients),
+                    "path": str(one.path),
+                    "entry": for_programs(one.entry),
+                    "notes": list(one.notes),
+                    "configured": one.name in self._known,
+                    "declined": self._is_declined(one),
+                    "from_a_project_file": one.is_shared,
+                }
+                for one in self.found.found
+            ],
+            "problems": [
+                {"client": p.client, "path": str(p.path), "name": p.name, "reason": p.reason}
+                for p in self.found.problems
+            ],
+        }
+
+
+def _choose(looked: _Looked, path: Path) -> list[Found]:
+    """Ask which servers to import, and remember which are not wanted; nobody is asked without a terminal."""
+    if not sys.stdin.isatty():
+        if looked.new:
+            out.print("Not a terminal, so nothing was asked: `maitred import --yes` imports all that is new.")
+        return []
+    while True:
+        answer = typer.prompt(f"Import which? ({_LATER})", default="", show_default=False).strip()
+        if not answer:
+            return []
+        try:
+            chosen = _meant(looked, answer)
+        except ConfigError as error:
+            fail(error)
+            continue
+        left = {one.name: one.entry for one in looked.new if one not in chosen}
+        remember(lambda: decline(path, left))  # noqa: B023  # called at once
+        return chosen
+
+
+def _meant(looked: _Looked, answer: str) -> list[Found]:
+    """The servers of an answer; names may hold spaces where commas stand between them."""
+    if answer in ("all", "none"):
+        return looked.new if answer == "all" else []
+    if "," in answer:
+        return looked.named([name.strip() for name in answer.split(",") if name.strip()])
+    whole = [one.name for one in looked.found.found if one.name == answer]
+    return looked.named(whole or answer.split())

@@ -1,0 +1,217 @@
+"""Read the arguments of a meta-tool as a model sends them.
+
+What can mean one thing only is taken: a key under another usual name, a number or a list as a text, the
+tool's own parameters beside `arguments`. Everything else is named in an error. No key is dropped.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from maitred.errors import ArgumentsError, MaitredError
+from maitred.gateway import Detail
+from maitred.wording import as_code, did_you_mean
+
+Json = Mapping[str, Any]
+
+NAME_KEYS: Final = ("name", "tool", "tool_name")
+ARGUMENT_KEYS: Final = ("arguments", "args", "params", "parameters", "input")
+PHRASE_KEYS: Final = ("phrases", "phrase", "query", "queries")
+NAMES_KEYS: Final = ("names", "name", "tool", "tools", "tool_name")
+PATH_KEYS: Final = ("path", "server", "category")
+MAX_OUTPUT: Final = 1_000_000
+
+
+class WrongArgumentError(MaitredError):
+    """A meta-tool was called with an argument that it does not know, or of the wrong kind."""
+
+
+def check_keys(
+    tool: str, given: Json, known: Collection[str], *same: Sequence[str], hidden: Collection[str] = ()
+) -> None:
+    """Refuse keys that a meta-tool does not know, and two keys for one argument.
+
+    Args:
+        tool: The meta-tool.
+        given: Its arguments.
+        known: The keys of its schema.
+        same: Keys that mean the same, the one of the schema first.
+        hidden: Further keys that it takes.
+
+    Raises:
+        WrongArgumentError: It names the key, and what was meant or what there is.
+    """
+    taken = {*known, *hidden, *(key for keys in same for key in keys)}
+    for key in given:
+        if key not in taken:
+            there = f"it takes {', '.join(map(as_code, known))}"
+            hint = did_you_mean(key, known, quoted=as_code, otherwise=there)
+            raise WrongArgumentError(f"`{tool}` has no argument `{key}`; {hint}")
+    for keys in same:
+        _one_of(given, keys)
+
+
+def _one_of(given: Json, keys: Sequence[str]) -> tuple[str, Any]:
+    """The only one of some keys that has a value, with it; the first key if none has."""
+    found = [(key, given[key]) for key in keys if given.get(key) is not None]
+    for key, value in found[1:]:
+        if value != found[0][1]:
+            raise WrongArgumentError(f"`{found[0][0]}` and `{key}` mean the same; send one of them")
+    return found[0] if found else (keys[0], None)
+
+
+# --- single values ----------------------------------------------------------------------------------------
+
+
+def text(given: Json, *keys: str) -> str:
+    """A text under one of some keys, empty if there is none."""
+    key, value = _one_of(given, keys)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise WrongArgumentError(f"`{key}` must be a text")
+    return value
+
+
+def texts(given: Json, keys: Sequence[str]) -> Sequence[str]:
+    """A list of texts under one of some keys; a single text counts as a list of one."""
+    _, value = _one_of(given, keys)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        value = _parsed(value, value)
+    if isinstance(value, str) and value.strip():
+        return [value]
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return value
+    raise WrongArgumentError(f"`{keys[0]}` must be a list of texts with at least one entry")
+
+
+def boolean(given: Json, key: str) -> bool:
+    """True or false, false if it is not given."""
+    value = given.get(key)
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.strip().lower(), value)
+    if not isinstance(value, bool | None):
+        raise WrongArgumentError(f"`{key}` must be true or false")
+    return value is True
+
+
+def integer(given: Json, key: str, default: int, *, most: int) -> int:
+    """A whole number from 1; what is above `most` counts as `most`."""
+    value = given.get(key)
+    if value is None:
+        return default
+    if isinstance(value, str) and re.fullmatch(r"\s*\d{1,9}\s*", value, re.ASCII):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        limits = f"from 1 to {most:,}; more counts as {most:,}"
+        raise WrongArgumentError(f"`{key}` must be a number without a fraction, {limits}")
+    return min(value, most)
+
+
+def detail(given: Json) -> Detail:
+    """How much of a tool is told."""
+    value = text(given, "detail") or "brief"
+    if value == "full":
+        return "full"
+    if value == "brief":
+        return "brief"
+    raise WrongArgumentError(f"`detail` is brief or full, not {value!r}")
+
+
+def path(given: Json) -> str:
+    """A path of the menu; `server` or `category` alone names one, too."""
+    found = {key: text(given, key) for key in PATH_KEYS if text(given, key)}
+    if len(found) > 1:
+        raise WrongArgumentError(f"{' and '.join(map(as_code, found))} say where to look; send one of them")
+    for key, value in found.items():
+        return value if key == "path" else f"{key}/{value.removeprefix(f'{key}/')}"
+    return ""
+
+
+def code(given: Json) -> str:
+    """A program; calls may come as JSON values instead of as their text."""
+    value = given.get("code")
+    found = json.dumps(value) if isinstance(value, dict | list) else text(given, "code")
+    if not found.strip():
+        raise WrongArgumentError("`code` is missing: a program, or a JSON list of calls")
+    return found
+
+
+def _parsed(written: str, otherwise: Any) -> Any:
+    try:
+        return json.loads(written)
+    except (ValueError, RecursionError):
+        return otherwise
+
+
+# --- calls ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedCall:
+    """A call as it was asked for: the tool, its arguments, and all that was sent beside them."""
+
+    name: str
+    arguments: Json
+    beside: Json
+
+
+def asked_call(given: Json) -> AskedCall:
+    """What `call_tool` was asked for; models sometimes send the arguments as a JSON text.
+
+    Raises:
+        WrongArgumentError: The name is missing, or a value is of the wrong kind.
+    """
+    name = text(given, *NAME_KEYS)
+    if not name:
+        raise WrongArgumentError("`name` is missing: the full name of the tool, as search_tools shows it")
+    own = (*NAME_KEYS, ARGUMENT_KEYS[0])
+    beside = {key: value for key, value in given.items() if key not in own and value is not None}
+    return AskedCall(name=name, arguments=_object(given.get(ARGUMENT_KEYS[0])), beside=beside)
+
+
+def _object(value: Any) -> Json:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else None
+        except (ValueError, RecursionError) as error:
+            raise WrongArgumentError(
+                f"`arguments` must be an object; its JSON does not parse: {error}"
+            ) from None
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise WrongArgumentError("`arguments` must be an object: the tool's parameters by name")
+    return value
+
+
+def merged(asked: AskedCall, *, tool: str, schema: Any, parameters: str) -> Json:
+    """The arguments of a call with what was sent beside them, as far as the tool's schema makes that clear.
+
+    Args:
+        asked: The call.
+        tool: The tool's full name.
+        schema: Its input schema.
+        parameters: What it takes, in short, for the error.
+
+    Raises:
+        ArgumentsError: It names what was sent beside, and shows the parameters.
+    """
+    beside = {k: v for k, v in asked.beside.items() if k not in asked.arguments or asked.arguments[k] != v}
+    if not beside:
+        return asked.arguments
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    properties = found if isinstance(found, Mapping) else {}
+    if not asked.arguments:
+        if beside.keys() <= properties.keys():
+            return beside
+        if len(beside) == 1 and beside.keys() <= set(ARGUMENT_KEYS):
+            return _object(next(iter(beside.values())))
+    names = ", ".join(map(as_code, beside))
+    place = "`arguments`" if asked.arguments else "`name`"
+    fault = f"you sent {names} beside {place}; put the tool's parameters into `arguments`"
+    raise ArgumentsError(tool, [fault], schema=parameters)

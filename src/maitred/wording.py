@@ -1,0 +1,67 @@
+"""Words that many messages share: a number with its noun, and names that may have been meant."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+_LIKENESS: Final = 0.6
+"""How like two names are that may be taken for each other, as `difflib.SequenceMatcher.ratio` measures it."""
+
+_LEAST_PART = 4
+"""Characters of a name that has to stand whole in another to be taken for it."""
+
+_IN_IES = re.compile(r"[^aeiou]y$")
+_IN_ES = re.compile(r"(?:s|x|z|ch|sh)$")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with what it counts, such as `1 tool`, `1,200 tools` or `2 categories`."""
+    return f"{number:,} {noun if number == 1 else _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    if _IN_IES.search(noun):
+        return f"{noun[:-1]}ies"
+    return f"{noun}{'es' if _IN_ES.search(noun) else 's'}"
+
+
+def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """Known names that a mistaken one may have meant, the likeliest first; none if none is near.
+
+    Letters may be in the other case, and one name may be a part of the other.
+    """
+    wanted = name.casefold()
+    by_folded = {one.casefold(): one for one in known}
+    near = get_close_matches(wanted, by_folded, n=most, cutoff=_LIKENESS)
+    near += [one for one in by_folded if one not in near and _is_part(wanted, one)]
+    return [by_folded[one] for one in near[:most]]
+
+
+def did_you_mean(
+    name: str,
+    known: Iterable[str],
+    *,
+    quoted: Callable[[str], str] = repr,
+    most: int = 1,
+    lead: str = "",
+    otherwise: str = "",
+) -> str:
+    """A hint such as "did you mean 'tools'?", after `lead`; `otherwise`, without it, if no name is near."""
+    near = near_names(name, known, most=most)
+    return f"{lead}did you mean {either(near, quoted)}?" if near else otherwise
+
+
+def either(names: Sequence[str], quoted: Callable[[str], str] = str) -> str:
+    """Names of which one may be taken."""
+    return " or ".join(map(quoted, names))
+
+
+def as_code(name: str) -> str:
+    """A name as keys and commands are written in messages."""
+    return f"`{name}`"
+
+
+def _is_part(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return len(short) >= _LEAST_PART and short in long

@@ -1,0 +1,111 @@
+"""Nothing that is shown to a user fetches our name from an index: it is on none, and anybody may take it."""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from maitred.extras import install_command
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("src", "docs", "examples", "deploy", "bench", "training")
+FILES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")
+SUFFIXES = frozenset({"", ".py", ".md", ".yaml", ".yml", ".json", ".sh", ".toml", ".txt"})
+FROM_AN_INDEX = re.compile(
+    r"""\bmaitred\[                                          # an extra of ours, whatever installs it
+    |\b(?:pip3?|pipx|uv|uvx|npx|bunx|pnpx|npm|poetry|pdm|conda|brew|apt|apt-get)
+     \ (?:[^`\n]*[\s'"])?maitred(?![-\w./])                   # our name as a word of its own
+    """,
+    re.VERBOSE,
+)
+TABLE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def _shown() -> list[Path]:
+    found = [ROOT / name for name in FILES]
+    for folder in FOLDERS:
+        found += [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES]
+    return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
+
+
+@pytest.mark.parametrize("path", _shown(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_line_installs_us_from_an_index(path: Path) -> None:
+    """Hints name packages, or the folder of a checkout. Source: docs/security.md."""
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+
+    assert [f"{number}: {line}" for number, line in lines if FROM_AN_INDEX.search(line)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pip install maitred",
+        "`pip install 'maitred[demo]'`",
+        "pip3 install -U maitred==0.1.0",
+        "uvx maitred serve",
+        "uv tool install maitred",
+        "npx -y maitred",
+        "pipx install 'maitred'",
+        "install it with `maitred[llm]`",
+    ],
+)
+def test_the_pattern_finds_what_would_be_fetched(line: str) -> None:
+    """Of the lines that there were, and their like."""
+    assert FROM_AN_INDEX.search(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["~/.maitred/bin/pip install .", "pip install -e '.[demo]'", "docker build -t maitred ."]
+)
+def test_the_pattern_passes_what_installs_a_checkout(line: str) -> None:
+    """And images that are made here."""
+    assert not FROM_AN_INDEX.search(line)
+
+
+@pytest.mark.parametrize("extra", sorted(set(TABLE["optional-dependencies"]) - {"dev"}))
+def test_the_command_for_an_extra_installs_exactly_its_packages(extra: str) -> None:
+    """It is read from the metadata of what is installed, so it cannot grow old."""
+    program, *command = shlex.split(install_command(extra))
+
+    assert program == sys.executable
+    assert command[:3] == ["-m", "pip", "install"]
+    assert sorted(map(_plain, command[3:])) == sorted(map(_plain, TABLE["optional-dependencies"][extra]))
+
+
+def test_an_environment_without_pip_gets_a_command_of_uv(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `uv venv` and `uv tool install` make them."""
+    monkeypatch.setitem(sys.modules, "pip", None)
+
+    command = shlex.split(install_command("containers"))
+
+    assert command[:5] == ["uv", "pip", "install", "--python", sys.executable]
+
+
+def test_an_extra_that_does_not_exist_is_a_bug() -> None:
+    with pytest.raises(ValueError, match="no extra 'nope'"):
+        install_command("nope")
+
+
+def test_the_demonstration_says_what_to_install(tmp_path: Path) -> None:
+    """Where its servers are missing, a line that works can be copied."""
+    program = (
+        "import sys; sys.modules['mcp_server_time'] = None; sys.argv = ['maitred', 'demo'];"
+        " from maitred.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+
+    assert done.returncode == 2
+    assert f"`{install_command('demo')}`" in done.stderr
+    assert "mcp-server-time==" in done.stderr
+
+
+def _plain(requirement: str) -> tuple[str, frozenset[str]]:
+    """A requirement in which the order of limits and the writing of names do not count."""
+    name, limits = re.fullmatch(r"([\w.\-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
+    return re.sub(r"[-_.]+", "-", name).lower(), frozenset(limits.split(","))
