@@ -21,7 +21,7 @@ from maitred.catalog.names import MAX_NAME
 from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.disclosure.budget import for_model
-from maitred.errors import ArgumentsError
+from maitred.errors import ArgumentsError, ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import Tool, ToolCall
@@ -35,6 +35,8 @@ INDEX_TOKENS = 200
 FLOW_TOKENS = 1_500
 SEARCH_P95_S = 0.100
 QUERIES = 200
+HIDES = re.compile("[\u202a-\u202e\u2066-\u2069\U000e0020-\U000e007f]")
+"""Characters that hide text or show it in another order, for which a tool is withheld."""
 ANSWERED_SHARE = 0.97  # the rest asks for more than the smallest arguments, and is answered with its schema
 
 
@@ -124,9 +126,13 @@ async def _check_flow(client: Client, gateway: Gateway) -> None:
 
 
 async def _check_calls(gateway: Gateway, servers: list[dict[str, Any]]) -> None:
-    """Every tool is called by its published name, and its own server answers for that very tool."""
+    """Every tool is called by its published name, and its own server answers for that very tool.
+
+    Those whose texts hide something, which some of the generated ones do, wait for a person.
+    """
     answered: list[str] = []
     refused: list[str] = []
+    withheld: set[tuple[str, str]] = set()
     limit = anyio.CapacityLimiter(4)
 
     async def call_all(server: str) -> None:
@@ -137,6 +143,9 @@ async def _check_calls(gateway: Gateway, servers: list[dict[str, Any]]) -> None:
                 except ArgumentsError as error:
                     refused.extend([tool.name] if error.schema else [])
                     continue
+                except ToolWithheldError:
+                    withheld.add((tool.key.server, tool.key.name))
+                    continue
                 echo = json.loads(result["content"][0]["text"])
                 assert (echo["server"], echo["tool"]) == (tool.key.server, tool.key.name)
                 answered.append(tool.name)
@@ -145,8 +154,14 @@ async def _check_calls(gateway: Gateway, servers: list[dict[str, Any]]) -> None:
         async with anyio.create_task_group() as tasks:
             for record in servers:
                 tasks.start_soon(call_all, record["server"])
-    assert len(answered) + len(refused) == len(gateway.snapshot.tools)
+    hiding = {(r["server"], t["name"]) for r in servers for t in r["tools"] if _hides(t)}
+    assert withheld == hiding
+    assert len(answered) + len(refused) + len(withheld) == len(gateway.snapshot.tools)
     assert len(answered) >= ANSWERED_SHARE * len(gateway.snapshot.tools), refused[:20]
+
+
+def _hides(tool: dict[str, Any]) -> bool:
+    return "\u200b" in tool["name"] or bool(HIDES.search(json.dumps(tool, ensure_ascii=False)))
 
 
 def _call(gateway: Gateway, tool: Tool) -> ToolCall:

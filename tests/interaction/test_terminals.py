@@ -30,7 +30,8 @@ def deceiving(*words: str) -> Json:
 def make_config() -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         (folder / "program.py").write_text("return await call_tool('d__look', {})\n", encoding="utf-8")
-        return write_settings(folder, {"d": deceiving(), "dead": deceiving("dies")})
+        servers = {"d": deceiving(), "dead": deceiving("dies")}
+        return write_settings(folder, servers, admission={"scan": "off"})  # else its tools are withheld
 
     return make
 

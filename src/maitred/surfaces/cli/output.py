@@ -18,6 +18,8 @@ from rich.segment import Segment
 from maitred.backends.definitions import deceives
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e\n\t]*")
+_BYTES: Final = bytes(range(0x80, 0x100)).decode("ascii", "surrogateescape")
+"""How Python names the bytes of a file's name that are no text."""
 
 
 class Screen(Console):
@@ -32,14 +34,18 @@ class Screen(Console):
         """The segments of something to print; those that are no text are of this console itself."""
         for segment in super().render(renderable, options):
             text, style, control = segment
-            yield segment if control else Segment(printable(text), style)
+            yield segment if control else Segment(printable(text, terminal=self.is_terminal), style)
 
 
-def printable(text: str) -> str:
-    r"""A text in which what deceives a reader, or orders a terminal about, stands as escapes: `\x1b`."""
+def printable(text: str, *, terminal: bool = True) -> str:
+    r"""A text in which what deceives a reader, or orders a terminal about, stands as escapes: `\x1b`.
+
+    Who reads from a pipe gets the bytes of a file's name that are no text as they are.
+    """
     if _PLAIN.fullmatch(text):
         return text
-    return "".join(escaped(c) if deceives(c) else c for c in text.replace("\r\n", "\n"))
+    kept = "" if terminal else _BYTES
+    return "".join(escaped(c) if c not in kept and deceives(c) else c for c in text.replace("\r\n", "\n"))
 
 
 def visible(text: str) -> str:
