@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from maitred.admission.confusables import fold
 from maitred.admission.poison_features import SIZE, Seen, Table, kind_of, seen, subject
 from maitred.admission.poison_text import MAX_CHARACTERS, passages, sentences, unspaced
+from maitred.model.tools import canonical, content_hash
 
 WEIGHTS: Final = Path(__file__).parent / "weights" / "poison.npz"
+_MOST_SCORES: Final = 16_384
 _MOST: Final = 400
 _LEAST_WORDS: Final = 4
 _LOOKED_AT: Final = 120
@@ -93,14 +95,31 @@ def about(definition: Mapping[str, Any], found: "list[Sentence]") -> frozenset[s
 
 
 class Scorer:
-    """Scores definitions by weights. It remembers sentences, which servers repeat."""
+    """Scores definitions by weights.
+
+    It remembers sentences, which servers repeat, and the scores of definitions, which come with every
+    connection anew.
+    """
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
         self._seen = lru_cache(maxsize=16_384)(self._look)
+        self._scores: dict[str, Score] = {}
 
     def score(self, definition: Mapping[str, Any]) -> Score:
         """The highest score of any sentence of a definition."""
+        try:
+            key = content_hash(canonical(definition))
+        except RecursionError:  # deeper than JSON of an honest server
+            return self._score(definition)
+        score = self._scores.get(key)
+        if score is None:
+            score = self._scores[key] = self._score(definition)
+            if len(self._scores) > _MOST_SCORES:  # several threads may come here at once
+                self._scores.clear()
+        return score
+
+    def _score(self, definition: Mapping[str, Any]) -> Score:
         found = list(read_sentences(definition))
         subjects = about(definition, found)
         best = Score(value=float("-inf"))
