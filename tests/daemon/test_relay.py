@@ -263,6 +263,7 @@ def test_a_request_that_ends_gateways_is_given_up_and_so_are_gateways_that_keep_
         assert relayed.client.hear()["error"]["message"] == LOST
         gateway = relayed.gateway()
         relayed.client.say(request(2, "ping"))
+        assert gateway.hear()["id"] == 2
         gateway.close()
         gateway = relayed.gateway()
         gateway.close()
