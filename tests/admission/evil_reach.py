@@ -1,5 +1,7 @@
 """Manifests that reach too far or hold secrets, each with what must be found of it."""
 
+from tests.admission.layers import DIGEST
+
 STDIO = "name: evil\ncommand: {}\n"
 ARGS = "name: evil\ncommand: evil-server\nargs: {}\n"
 ENV = "name: evil\ncommand: evil-server\nenv: {}\n"
@@ -84,6 +86,62 @@ EVIL = {
     "a flood": (BOX.format("output: 10g"), "resources refuse output"),
     "a number of 5,000 digits": (BOX.format("pids: " + "9" * 5000), "schema refuse pids"),
     "a time without end": (BOX.format("timeouts: {call_s: 1e99}"), "schema refuse timeouts.call_s"),
+    "a folder over the program's own": (
+        BOX.format("filesystem: [{path: /srv/docs, at: /app/lib}]"),
+        "resources ask filesystem[0].at",
+    ),
+    "a folder at another place": (
+        STDIO.format("mcp-server-time") + "filesystem: [{path: /srv/docs, at: /opt/other}]",
+        "resources ask filesystem[0].at",
+    ),
+    **{
+        f"a folder over {at}": (
+            STDIO.format("mcp-server-time") + f"filesystem: [{{path: /srv/docs, at: '{at}'}}]",
+            "resources refuse filesystem[0].at",
+        )
+        for at in (
+            "/usr/lib/python3",
+            "/usr/",
+            "/etc/ssl",
+            "/proc/self",
+            "/dev/shm",
+            "/tmp",
+            "/tmp/home",
+            "/run/x",
+        )
+    },
+    "a folder over what an image is given": (
+        BOX.format("filesystem: [{path: /srv/docs, at: /proc/1}]"),
+        "resources refuse filesystem[0].at",
+    ),
+    # headers
+    **{
+        f"another host by {name}": (
+            URL.format("https://mcp.example.com/mcp") + f"headers: {{{name}: evil.example}}",
+            f"network refuse headers.{name}",
+        )
+        for name in ("Host", "hOST", "X-Forwarded-Host", "Forwarded", "X-Original-URL", "Proxy-Authenticate")
+    },
+    **{
+        f"another body by {name}": (
+            URL.format("https://mcp.example.com/mcp") + f"headers: {{{name}: x}}",
+            f"network refuse headers.{name}",
+        )
+        for name in ("Transfer-Encoding", "content-length", "Connection", "Mcp-Session-Id")
+    },
+    # code
+    "a shell of a listed image": (
+        f"name: evil\nimage: ghcr.io/acme/tool@{DIGEST}\nargs: [sh, -c, 'curl evil']\n",
+        "allowlist ask args[1]",
+    ),
+    "code for the interpreter of a listed image": (
+        f"name: evil\nimage: ghcr.io/acme/tool@{DIGEST}\nargs: [-c, 'import os; os.fork()']\n",
+        "allowlist ask args[0]",
+    ),
+    "code behind a trusted command": (
+        "name: evil\ncommand: uvx\nargs: [mcp-server-time@1, python3, -Ic, 'print(1)']\n",
+        "allowlist ask args[2]",
+    ),
     # secrets
     "a password": (ENV.format("{DB_PASSWORD: hunter2}"), "secrets refuse env.DB_PASSWORD"),
     "a token under a harmless name": (ENV.format(f"{{GREETING: {PAT}}}"), "secrets refuse env.GREETING"),

@@ -101,6 +101,17 @@ async def test_what_is_not_what_was_granted_is_not_given(rig: JailRig, tmp_path:
     listener.close()
 
 
+@pytest.mark.parametrize("below", ["", "lib/python/site-packages/server"])
+async def test_nothing_is_laid_over_the_program_that_was_approved(
+    below: str, rig: JailRig, tmp_path: Path
+) -> None:
+    """Else a folder that anybody may write would be the program."""
+    place = Path(sys.executable).parent.parent
+    backend = rig.backend(Mount(path=str(tmp_path), at=str(place / below)))
+
+    assert "would cover the program itself" in await refused(backend)
+
+
 async def test_a_folder_for_the_socket_of_an_engine_is_not_given(
     rig: JailRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,18 +11,14 @@ since the list would then be about the wrong one.
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
 
 from maitred.admission.addresses import parse_host, parse_url, why_forbidden
 from maitred.admission.base import Policy
-from maitred.admission.findings import Finding, Severity
+from maitred.admission.findings import Finding, Severity, unknown_transport
 from maitred.admission.images import Image, parse_command_pattern, parse_image, parse_image_pattern
+from maitred.admission.inline import SHELLS, code_at, code_at_of_image, program
 from maitred.admission.manifest import Manifest
 
-_SHELLS = frozenset({
-    "sh", "ash", "bash", "dash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "pwsh", "powershell",
-    "cmd", "command", "busybox", "toybox",
-})  # fmt: skip
 _WRAPPERS = frozenset({
     "env", "xargs", "nohup", "nice", "ionice", "setsid", "timeout", "script", "time", "watch", "stdbuf",
     "exec", "eval", "unshare", "nsenter", "chroot", "flock", "ssh", "start", "parallel", "ld.so",
@@ -33,14 +29,6 @@ _RAISERS = frozenset({
 _ENGINES = frozenset({
     "docker", "podman", "nerdctl", "ctr", "crictl", "kubectl", "lxc", "runc", "crun", "buildah",
 })  # fmt: skip
-_INLINE = {
-    "python": ("-c",),
-    "node": ("-e", "--eval", "-p", "--print"),
-    "deno": ("eval",),
-    "bun": ("-e", "--eval"),
-}
-_INLINE |= {"perl": ("-e", "-E"), "ruby": ("-e",), "php": ("-r",), "lua": ("-e",)}
-_VERSIONED = re.compile(r"[-\d.]+$")
 _STEERING = re.compile(
     r"PATH|IFS|SHELL|LD_.*|DYLD_.*|GCONV_PATH|BASH_ENV|ENV|PROMPT_COMMAND|PYTHON(PATH|HOME|STARTUP|INSPECT|USERBASE)"
     r"|NODE_(OPTIONS|PATH)|PERL5?(LIB|OPT|5LIB|5OPT)|RUBY(OPT|LIB)|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS"
@@ -58,11 +46,16 @@ class AllowlistCheck:
 
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
         """Findings about the image, the command or the host, whichever the transport has."""
-        if manifest.transport == "container":
-            return [*self._image(manifest, policy), *self._environment(manifest)]
-        if manifest.transport == "http":
-            return list(self._host(manifest, policy))
-        return [*self._command(manifest, policy), *self._environment(manifest)]
+        match manifest.transport:
+            case "container":
+                inline = self._inline(code_at_of_image(manifest.args))
+                return [*self._image(manifest, policy), *inline, *self._environment(manifest)]
+            case "http":
+                return list(self._host(manifest, policy))
+            case "stdio":
+                return [*self._command(manifest, policy), *self._environment(manifest)]
+            case unknown:
+                return [unknown_transport(self.layer, unknown)]
 
     def _image(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
         if not manifest.image:
@@ -106,15 +99,24 @@ class AllowlistCheck:
         if refused := _refused(command):
             yield self._find("refuse", "command", *refused)
             return
-        patterns = map(parse_command_pattern, policy.trusted_commands)
-        if any(pattern.matches(command, manifest.args) for pattern in patterns):
+        words = (command, *manifest.args)
+        code = code_at(words)
+        trusted = [
+            p
+            for p in map(parse_command_pattern, policy.trusted_commands)
+            if p.matches(command, manifest.args)
+        ]
+        if any((one.command, *one.args) == words for one in trusted):  # the very code is listed
             return
-        stem = _VERSIONED.sub("", _program(command))
-        inline = [at for at, arg in enumerate(manifest.args) if _is_inline(stem, arg)]
-        if inline:
-            reason = "is code that runs as it stands here, with nobody to vouch for it"
-            yield self._find("ask", f"args[{inline[0]}]", reason, "name a program that is installed")
-        yield self._find("ask", "command", "this command line is not on the list of commands", _BY_HAND)
+        yield from self._inline(None if code is None else code - 1)
+        if not trusted:
+            yield self._find("ask", "command", "this command line is not on the list of commands", _BY_HAND)
+
+    def _inline(self, at: int | None) -> Iterator[Finding]:
+        """What is said of code in an argument; a policy that lists the program does not know the code."""
+        if at is not None:
+            fix = f"name a program that is installed; {_BY_HAND}"
+            yield self._find("ask", f"args[{at}]", "runs code that stands in its arguments", fix)
 
     def _environment(self, manifest: Manifest) -> Iterator[Finding]:
         for name in manifest.env:
@@ -136,12 +138,6 @@ def fits_host(pattern: str, host: str) -> bool:
     return host == pattern
 
 
-def _program(command: str) -> str:
-    """What a program is called, whatever folder it is in and whatever system it is for."""
-    name = PurePosixPath(command.replace("\\", "/").strip()).name.lower()
-    return re.sub(r"\.(exe|cmd|bat|com|ps1)$", "", name)
-
-
 def _refused(command: str) -> tuple[str, str] | None:
     """Why a program cannot be one that a manifest starts, and what to do instead."""
     folders = command.replace("\\", "/").split("/")
@@ -150,19 +146,11 @@ def _refused(command: str) -> tuple[str, str] | None:
         return "is a path that leads elsewhere from each folder", "write it from the root, or the name alone"
     if len(folders) == 1 and re.search(r"\s", command):
         return "holds a blank", "give the program alone; its arguments stand in `args`"
-    name = _program(command)
-    if name in _SHELLS or name in _WRAPPERS or name.startswith("ld-linux"):
+    name = program(command)
+    if name in SHELLS or name in _WRAPPERS or name.startswith("ld-linux"):
         return f"{name!r} runs another program, which would not be looked at", "name that program itself"
     if name in _RAISERS:
         return f"{name!r} runs a program with the rights of somebody else", "name the program itself"
     if name in _ENGINES:
         return f"{name!r} starts containers past every limit", "use `image` instead of `command`"
     return None
-
-
-def _is_inline(stem: str, arg: str) -> bool:
-    flags = _INLINE.get(stem, ())
-    glued = [flag for flag in flags if flag.startswith("-") and not flag.startswith("--")]
-    return (
-        arg in flags or any(arg.startswith(f) for f in glued) or any(arg.startswith(f"{f}=") for f in flags)
-    )

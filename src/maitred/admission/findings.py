@@ -34,6 +34,14 @@ class Finding:
         return f"{told} ({self.fix})" if self.fix else told
 
 
+def unknown_transport(layer: str, transport: str) -> Finding:
+    """What a layer says of a transport that it has no rules for: nothing gets in that was not looked at."""
+    reason = f"{transport!r} is no transport that is looked at here"
+    return Finding(
+        layer=layer, severity="refuse", key="transport", reason=reason, fix="use one of the manual"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LayerReport:
     """What one layer found; `ran` is false where there was nothing to look at."""

@@ -4,16 +4,26 @@ For a server on HTTP the network is how it is reached: here its URL is judged as
 resolves to is judged at each connection by `guard`, since it may be another address a moment later.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from maitred.admission.addresses import Target, networks, parse_url, why_forbidden
 from maitred.admission.allowlist import fits_host
 from maitred.admission.base import Exemption, Policy
-from maitred.admission.findings import Finding, Severity
+from maitred.admission.findings import Finding, Severity, unknown_transport
 from maitred.admission.manifest import Manifest
 from maitred.wording import as_code, did_you_mean
 
 _NO_EXEMPTION = Exemption()
+_STEERING = re.compile(
+    r"host|forwarded|via|x-forwarded-.*|x-(original|rewrite)-.*|x-(http-)?(host|method).*|x-real-ip|proxy-.*",
+    re.IGNORECASE,
+)
+_FRAMING = re.compile(
+    r"content-.*|transfer-encoding|te|trailer|connection|keep-alive|upgrade|http2-settings|expect|accept"
+    r"|mcp-.*|last-event-id|origin",
+    re.IGNORECASE,
+)
 _NAMES = ("host", "bridge", "default", "open", "all", "any", "filtered", "true")
 
 
@@ -23,8 +33,15 @@ class NetworkCheck:
     layer = "network"
 
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
-        """Findings about `network` and `url`."""
-        return [*self._exemption(manifest, policy), *self._url(manifest, policy)]
+        """Findings about `network`, `url` and `headers`."""
+        match manifest.transport:
+            case "stdio" | "container":
+                return list(self._exemption(manifest, policy))
+            case "http":
+                of_url = self._url(manifest, policy)
+                return [*self._exemption(manifest, policy), *of_url, *self._headers(manifest)]
+            case unknown:
+                return [unknown_transport(self.layer, unknown)]
 
     def _exemption(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
         name = manifest.network
@@ -41,7 +58,7 @@ class NetworkCheck:
         yield self._find("ask", "network", reason, "a person with the admin role may approve it")
 
     def _url(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
-        if manifest.transport != "http" or not manifest.url:
+        if not manifest.url:
             return
         target = parse_url(manifest.url)
         if target.userinfo:
@@ -52,6 +69,15 @@ class NetworkCheck:
             yield self._find("refuse", "url", target.fault, fix)
             return
         yield from self._target(target, policy.exemptions.get(manifest.network, _NO_EXEMPTION))
+
+    def _headers(self, manifest: Manifest) -> Iterator[Finding]:
+        for name in manifest.headers:
+            if _STEERING.fullmatch(name):
+                told = "may lead the request to another server than the one of `url`"
+                yield self._find("refuse", f"headers.{name}", told, "leave it out; `url` says where it goes")
+            elif _FRAMING.fullmatch(name):
+                told = "says how the request is written, which the gateway does itself"
+                yield self._find("refuse", f"headers.{name}", told, "leave it out")
 
     def _target(self, target: Target, exemption: Exemption) -> Iterator[Finding]:
         host, plain = target.host, "write it in its usual form"

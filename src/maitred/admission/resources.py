@@ -26,6 +26,12 @@ _TOPS = (
     "/var/tmp",  # noqa: S108 - a name to compare with
     "/tmp",  # noqa: S108 - a name to compare with
 )  # fmt: skip
+_OF_BOX = ("/proc", "/sys", "/dev")
+_OF_JAIL = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu", "/etc", "/run",
+    "/var/run", "/boot",
+)  # fmt: skip
+_PRIVATE = ("/tmp/home", "/var/tmp")  # noqa: S108 - names to compare with
 _ABOVE_KEPT = ("/.config", "/.local", "/.local/share")
 _KEPT = frozenset({
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".git-credentials",
@@ -77,10 +83,16 @@ class ResourcesCheck:
             key = f"filesystem[{at}]"
             if why := _refused(grant):
                 yield self._find("refuse", key, why, "grant the one folder that is needed")
+            elif _is_covering(grant, manifest):
+                fix = "choose a place of its own, such as one below /srv, or leave `at` out"
+                yield self._find("refuse", f"{key}.at", "would cover what the server itself runs in", fix)
             elif not _is_granted(grant, policy):
                 act = "change" if grant.mode == "write" else "read"
                 fix = "a person with the admin role may approve it"
                 yield self._find("ask", key, f"asks to {act} files of this machine", fix)
+            elif _place(grant) != grant.path.rstrip("/"):
+                told = "has them seen at another place, where the server may take them for something else"
+                yield self._find("ask", f"{key}.at", told, "a person with the admin role may approve it")
 
     def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
         return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)
@@ -100,6 +112,22 @@ def _refused(grant: Grant) -> str:
     if kept := sorted(_KEPT.intersection(path.lower().split("/"))):
         return f"holds credentials or controls this machine ({kept[0]})"
     return ""
+
+
+def _place(grant: Grant) -> str:
+    return (grant.at or grant.path).rstrip("/")
+
+
+def _is_covering(grant: Grant, manifest: Manifest) -> bool:
+    """Whether it puts something else where the server finds its own system.
+
+    The launcher refuses what would cover the program itself, which it alone can see.
+    """
+    at = _place(grant)
+    if at == grant.path.rstrip("/"):
+        return False
+    own = _OF_BOX if manifest.transport == "container" else (*_OF_BOX, *_OF_JAIL)
+    return any(_is_below(at, one) for one in own) or any(_is_below(one, at) for one in (*own, *_PRIVATE))
 
 
 def _is_granted(grant: Grant, policy: Policy) -> bool:

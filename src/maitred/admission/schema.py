@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from maitred.admission.base import Policy
-from maitred.admission.findings import Finding
+from maitred.admission.findings import Finding, unknown_transport
 from maitred.admission.manifest import FITS, REACH, Manifest
 from maitred.config.settings import SAVED
 
@@ -44,6 +44,9 @@ class SchemaCheck:
 
     def _reach(self, manifest: Manifest) -> Iterator[Finding]:
         means = manifest.transport
+        if means not in REACH:
+            yield unknown_transport(self.layer, means)
+            return
         if not getattr(manifest, REACH[means]):
             yield self._refuse(
                 REACH[means], f"is missing, by which a server of transport {means} is reached", "add it"

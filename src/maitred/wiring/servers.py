@@ -59,21 +59,30 @@ def make_backend(
     containers: Containers,
     programs: Programs,
 ) -> "Backend":
-    """The backend of a specification, by its transport."""
-    if spec.transport == "container":
-        return containers.backend(spec)
-    if spec.transport == "chain":
-        from maitred.gateway.saved import SavedBackend
+    """The backend of a specification, by its transport.
 
-        return SavedBackend(spec)
+    Raises:
+        ConnectError: There is no such transport.
+    """
+    match spec.transport:
+        case "stdio":
+            return containers.beside(programs.backend(spec))
+        case "container":
+            return containers.backend(spec)
+        case "http" | "sse":
+            return _make_http(spec, settings)
+        case "memory":
+            from maitred.backends.memory import MemoryBackend
 
-    if spec.transport == "stdio":
-        return containers.beside(programs.backend(spec))
-    if spec.transport == "memory":
-        from maitred.backends.memory import MemoryBackend
+            return MemoryBackend(spec, in_process[spec.name], limits=settings.limits)
+        case "chain":
+            from maitred.gateway.saved import SavedBackend
 
-        return MemoryBackend(spec, in_process[spec.name], limits=settings.limits)
-    return _make_http(spec, settings)
+            return SavedBackend(spec)
+        case unknown:
+            from maitred.backends.base import ConnectError
+
+            raise ConnectError(f"its transport {unknown!r} is unknown, and nothing is opened by it")
 
 
 def _make_http(spec: "ServerSpec", settings: Settings) -> "Backend":

@@ -248,6 +248,7 @@ class _Cell:
         except OSError as error:
             told = f"{error.strerror}: {error.filename}"
             raise ConnectError(f"what its program is installed in cannot be read: {told}") from error
+        self._check_covered(here)
         self._check_told(here)
         texts = {"/etc/passwd": _PASSWD, "/etc/group": _GROUP}
         texts |= {} if self.cage.network else {"/etc/hosts": _HOSTS}
@@ -322,6 +323,17 @@ class _Cell:
     def _is_granted(self, path: Path) -> bool:
         """Whether it sees a path by a grant, where it is on this machine."""
         return any(path.is_relative_to(one.at) and one.at == one.path for one in self.cage.mounts)
+
+    def _check_covered(self, here: Installation) -> None:
+        """Refuse to put something else where the program finds its own code: nobody approved that program."""
+        own = [*here.parts, *here.links]
+        for mount in self.cage.mounts:
+            at = Path(mount.at)
+            if mount.at != mount.path and any(at.is_relative_to(p) or p.is_relative_to(at) for p in own):
+                raise ConnectError(
+                    f"{mount.path}, which it was granted at {mount.at}, would cover the program itself:"
+                    " choose another place for it, or leave `at` out"
+                )
 
     def _check_told(self, here: Installation) -> None:
         """Refuse what could only fail: a program that is told of a file that it does not see."""

@@ -1,0 +1,123 @@
+"""Find code that stands in the arguments of a command line, as after `sh -c` or `python3 -c`.
+
+Such a command line names a program that everybody knows and does whatever its arguments say, so to know the
+program is to know nothing. What runs another program, such as `env`, is looked through: an interpreter counts
+wherever it stands. What is taken for an option of an interpreter ends with the first word that is none, since
+what follows is the script's own.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+SHELLS: Final = frozenset({
+    "sh", "ash", "bash", "dash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "pwsh", "powershell",
+    "cmd", "command", "busybox", "toybox",
+})  # fmt: skip
+_VERSIONED: Final = re.compile(r"[-\d.]+$")
+_CODE: Final = re.compile(r"[\s;(){}]|^data:", re.IGNORECASE)
+_FLAG_OF_SOME: Final = re.compile(r"-\w*[ceErp]|--(eval|print|command|exec)|/c", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Interpreter:
+    """How an interpreter takes code: by letters after `-`, by long options, or as a word of its own.
+
+    `valued` are letters whose value is the rest of their word, or the next word; after one of `naming`, which
+    names a script, all options are the script's own.
+    """
+
+    letters: str
+    valued: str = ""
+    long: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    naming: str = ""
+
+    @property
+    def telling(self) -> str:
+        """The letters that give the rest of their word a meaning."""
+        return self.letters + self.valued + self.naming
+
+
+_NODE: Final = _Interpreter("ep", "rC", ("--eval", "--print"))
+_INTERPRETERS: Final = {
+    **dict.fromkeys(SHELLS, _Interpreter("cC", "oO", ("--command", "--init-command"), ("/c", "/k"))),
+    **dict.fromkeys(
+        ("pwsh", "powershell"),
+        _Interpreter("", "", ("-c", "-command", "-e", "-ec", "-enc", "-encodedcommand", "-commandwithargs")),
+    ),
+    **dict.fromkeys(
+        ("python", "pypy", "pythonw", "jython", "micropython", "ipython"), _Interpreter("c", "WX", naming="m")
+    ),
+    **dict.fromkeys(("node", "nodejs", "bun", "tsx", "ts-node"), _NODE),
+    "deno": _Interpreter("", "", (), ("eval",)),
+    "perl": _Interpreter("eE", "MmIxDFi"),
+    "ruby": _Interpreter("e", "ICEFKTrx"),
+    "php": _Interpreter("rBRE", "cdfFtSz", ("--run", "--process-code", "--process-begin", "--process-end")),
+    **dict.fromkeys(("lua", "luajit"), _Interpreter("e", "l")),
+    **dict.fromkeys(("rscript", "r", "julia", "elixir", "groovy", "scala", "osascript"), _Interpreter("eE")),
+    "erl": _Interpreter("", "", ("-eval", "--eval", "-run")),
+    **dict.fromkeys(("npx", "exec", "bunx"), _Interpreter("c", "p", ("--call",))),
+    **dict.fromkeys(("env", "genv"), _Interpreter("S", "uC", ("--split-string",))),
+    **dict.fromkeys(
+        ("gdb", "lldb"), _Interpreter("", "", ("-ex", "--ex", "-eval-command", "--eval-command"))
+    ),
+    **dict.fromkeys(
+        ("vim", "vi", "ex", "nvim", "emacs"), _Interpreter("c", "", ("--cmd", "--eval", "-eval"))
+    ),
+}
+_PROGRAMS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
+"""Whose first argument that is no option is code."""
+
+
+def program(command: str) -> str:
+    """What a program is called, whatever folder it is in and whatever system it is for."""
+    name = PurePosixPath(command.replace("\\", "/").strip()).name.lower()
+    return re.sub(r"\.(exe|cmd|bat|com|ps1)$", "", name)
+
+
+def code_at(words: Sequence[str]) -> int | None:
+    """The place of the first word of a command line that makes an interpreter take code from it, if any."""
+    for start, word in enumerate(words):
+        name = program(word)
+        interpreter = _INTERPRETERS.get(name) or _INTERPRETERS.get(_VERSIONED.sub("", name))
+        found = _code_after(words, start, interpreter) if interpreter else None
+        if found is None and name in _PROGRAMS and start + 1 < len(words):
+            found = start + 1
+        if found is not None:
+            return found
+    return None
+
+
+def code_at_of_image(args: Sequence[str]) -> int | None:
+    """As `code_at`, of arguments of an image, whose own program is not known: code has blanks or brackets."""
+    found = code_at(args)
+    if found is None and len(args) > 1 and _FLAG_OF_SOME.fullmatch(args[0]) and _CODE.search(args[1]):
+        return 0
+    return found
+
+
+def _code_after(words: Sequence[str], start: int, interpreter: _Interpreter) -> int | None:
+    is_value = False
+    for at in range(start + 1, len(words)):
+        word = words[at]
+        if word.lower() in interpreter.words or word.lower().startswith("data:"):
+            return at
+        if not word.startswith("-") or word in ("-", "--"):
+            if is_value:  # of the option before it
+                is_value = False
+                continue
+            return None
+        if word.partition("=")[0].lower() in interpreter.long:
+            return at
+        is_value = "=" not in word
+        if not word.startswith("--"):
+            letter = next((one for one in word[1:] if one in interpreter.telling), "")
+            if letter and letter in interpreter.letters:
+                return at
+            if letter and letter in interpreter.naming:
+                return None
+            is_value = bool(letter) and word.endswith(letter)
+    return None
