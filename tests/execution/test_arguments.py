@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import corpus
+from tests.support.cpu import cpu_within
 from typing_extensions import override
 
 from maitred.execution.arguments import ArgumentChecker
+from maitred.execution.work import Work
 from maitred.model.tools import canonical, content_hash
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -195,3 +198,63 @@ def test_no_arguments_are_beyond_checking(arguments: dict[str, Any]) -> None:
     }
 
     assert all(isinstance(fault, str) for fault in faults(schema, arguments))
+
+
+def exploding(inner: Any) -> dict[str, Any]:
+    """Twelve definitions, each of which tries the next one ten times, in the way that is given."""
+    definitions = {f"d{one}": inner({"$ref": f"#/$defs/d{one + 1}"}) for one in range(12)}
+    return {**of({"$ref": "#/$defs/d0"}), "$defs": {**definitions, "d12": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        exploding(lambda then: {"anyOf": [then] * 10}),
+        exploding(lambda then: {"oneOf": [{"not": then}] * 10}),
+        exploding(lambda then: {"items": {"anyOf": [then] * 10}}),
+        exploding(lambda then: {"prefixItems": [{"allOf": [then] * 10}]}),
+        exploding(lambda then: {"allOf": [{"properties": {"a": then}}] * 10}),
+        exploding(lambda then: {"patternProperties": {f"a{{1,{one + 1}}}": then for one in range(10)}}),
+        exploding(lambda then: {"if": then, "then": {"if": then, "else": {"anyOf": [then] * 8}}}),
+        exploding(lambda then: {"dependentSchemas": {str(one): then for one in range(10)}}),
+        {**of({"$ref": "#loop"}), "$defs": {"x": {"$anchor": "loop", "anyOf": [{"$ref": "#loop"}] * 2}}},
+        {**of({"$ref": "#/$defs/a"}), "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+        {**of({"$ref": "#/%24defs/a"}), "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}},
+        {"$ref": "#"},
+        {"$ref": ""},
+    ],
+)
+def test_a_schema_that_tries_without_end_checks_nothing(
+    schema: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its server checks for itself, and the log says so, once. Source: issue "What broke", 4."""
+    value: Any = "no list"
+    for one in range(8):
+        value = [value] if one % 2 else {"a": value, "aa": [value]}
+    checker = ArgumentChecker()
+
+    with cpu_within(1):
+        for _ in range(3):
+            assert checker.faults("digest", lambda _: schema, {"a": value}, tool="x__tree") == []
+
+    [line] = [one for one in capsys.readouterr().out.splitlines() if "unchecked" in one]
+    assert "x__tree" in line
+
+
+def test_choices_within_choices_are_checked_where_that_is_soon_done() -> None:
+    """Trees of several kinds of nodes are what such schemas are for."""
+    kinds = [of({"$ref": "#/$defs/n"}) | {"required": [one]} for one in "bc"]
+    schema = {**of({"$ref": "#/$defs/n"}), "$defs": {"n": {"anyOf": kinds}}}
+
+    assert faults(schema, {"a": {"b": 1, "a": {"c": 1, "a": {"b": 1}}}}) == []
+    assert faults(schema, {"a": {"b": 1, "a": {"d": 1}}})
+
+
+def test_what_real_servers_publish_is_checked() -> None:
+    """Values of usual size and depth, by the recorded schemas."""
+    path = corpus.recorded()
+    if path is None:
+        pytest.skip("the recorded definitions of real servers are not here")
+    schemas = [tool["inputSchema"] for record in corpus.read(path) for tool in record["tools"]]
+
+    assert [s for s in schemas if isinstance(s, dict) and Work(s).of(200, 6) > 2_000_000] == []

@@ -378,6 +378,20 @@ def bad_structured(server: Server, _: list[str]) -> None:
         tool["outputSchema"] = schema
 
 
+def exploding_schema(server: Server, _: list[str]) -> None:
+    """`tree` takes a value by a schema of two kilobytes that is tried a billion times; `echo` is as ever."""
+    definitions: Json = {"d12": {"type": "null"}}
+    for one in range(12):
+        lists = {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/d{one + 1}"}] * 10}}
+        definitions[f"d{one}"] = lists
+    server.add("tree", lambda given: f"taken {json.dumps(given)}")
+    server.tools[-1]["inputSchema"] = {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/d0"}},
+        "$defs": definitions,
+    }
+
+
 def old_protocol(server: Server, _: list[str]) -> None:
     """Speaks 2024-11-05 and answers `server/discover` with -32602, as some old SDKs do."""
 
@@ -399,7 +413,7 @@ MODES: dict[str, Mode] = {
 } | {mode.__name__.replace("_", "-"): mode for mode in (
     die_in_call, hang_in_call, garbage, slow_start, exit_at_start, page_loop, endless_pages, huge_line,
     ignore_eof, grandchild, early_notification, changing_tools, rug, duplicate_names, capability_lies, env,
-    slow_call, count, stderr_flood, bad_structured, old_protocol,
+    slow_call, count, stderr_flood, bad_structured, exploding_schema, old_protocol,
 )}
 # fmt: on
 

@@ -65,7 +65,7 @@ class Caller:
         if read_only and not tool.read_only:
             reason = "its server does not mark it read-only; use `call_tool` if changing something is meant"
             raise ToolWithheldError(tool.name, reason)
-        if faults := self._checker.faults(tool.input_hash, snapshot.schema, arguments):
+        if faults := self._checker.faults(tool.input_hash, snapshot.schema, arguments, tool=tool.name):
             raise ArgumentsError(tool.name, faults)
 
     async def _relay(

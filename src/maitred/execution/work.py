@@ -1,0 +1,132 @@
+"""How much work a schema may make of checking one value, known before it is done.
+
+A schema of a kilobyte can have a checker try the same part of a value a billion times: each of its parts
+tries ten others, each of those ten more. So the tries are counted as if none of them came to an end early:
+for each part and each depth of a value once, which takes time in proportion to the schema.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from math import inf
+from typing import Any, Final
+from urllib.parse import unquote
+
+_SAME: Final = ("$ref", "$dynamicRef", "$recursiveRef", "not", "if", "then", "else")
+_SAME_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_SAME_MAPS: Final = ("dependentSchemas", "dependencies")
+_BELOW: Final = (
+    *("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "additionalProperties"),
+    *("unevaluatedProperties", "propertyNames"),
+)
+_BELOW_MAPS: Final = ("properties", "patternProperties")
+_AGAIN: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+"""For these a checker goes through all that is said of the same value once more."""
+_NAMING: Final = frozenset({"$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
+"""With these, references lead elsewhere than they say."""
+_ELSEWHERE: Final = ("http://", "https://", "file:", "urn:")
+_TRACING: Final = ("(?=", "(?!", "(?<", "\\1", "\\2", "\\3", "\\k")
+"""What a pattern needs tries for that may fail and be taken back."""
+_TRACED: Final = 500.0
+_MOST_PARTS: Final = 20_000
+
+
+class Work:
+    """Counts the tries that one schema may make; `inf` where they cannot be known."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._root = schema
+        self._known: dict[tuple[int, int], float] = {}
+
+    def of(self, nodes: int, depth: int) -> float:
+        """The most tries for a value of so many parts, nested so deep; a plain value has one of each."""
+        if self._is_unknown:
+            return inf
+        try:
+            return nodes * self._tries(self._root, depth)
+        except (
+            RecursionError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ):  # nested too deep, or a reference that leads nowhere
+            return inf
+
+    def _tries(self, schema: Any, depth: int) -> float:
+        """The most tries for one part of a value, and for all parts on one way down from it."""
+        if not isinstance(schema, Mapping) or depth <= 0:
+            return 1.0
+        key = (id(schema), depth)
+        if key not in self._known:
+            self._known[key] = inf  # whoever comes back here on the same part of a value never ends
+            self._known[key] = self._added(schema, depth)
+        return self._known[key]
+
+    def _added(self, schema: Mapping[str, Any], depth: int) -> float:
+        same = sum(self._tries(part, depth) for part in self._on_same(schema))
+        below = sum(self._tries(part, depth - 1) for key in _BELOW for part in _schemas(schema.get(key)))
+        for key in _BELOW_MAPS:  # each property has one schema, and may fit several patterns
+            tries = [self._tries(part, depth - 1) for part in _values(schema.get(key))]
+            below += max(tries, default=0.0) if key == "properties" else sum(tries)
+        pattern = schema.get("pattern")
+        patterns = [pattern, *_values_of_keys(schema.get("patternProperties"))]
+        own = 1.0 + sum(_TRACED for one in patterns if _traces(one))
+        return own + (same * 2 if not _AGAIN.isdisjoint(schema) else same) + below
+
+    def _on_same(self, schema: Mapping[str, Any]) -> Iterator[Any]:
+        for key in _SAME:
+            part = schema.get(key)
+            yield self._referred(part) if isinstance(part, str) else part
+        for key in _SAME_LISTS:
+            yield from _schemas(schema.get(key))
+        for key in _SAME_MAPS:
+            yield from _values(schema.get(key))
+
+    def _referred(self, reference: str) -> Any:
+        """What a reference leads to; what is elsewhere is never fetched, and fits at once.
+
+        Raises:
+            LookupError: Nobody knows where it leads.
+        """
+        if reference.startswith(_ELSEWHERE):
+            return None
+        if reference not in ("", "#") and not reference.startswith("#/"):
+            raise LookupError(reference)
+        place: Any = self._root
+        for step in unquote(reference[1:]).split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            place = place[int(key)] if isinstance(place, list) else place[key]
+        return place
+
+    @cached_property
+    def _is_unknown(self) -> bool:
+        """Whether references may lead elsewhere than they say, or it is too large to be looked through."""
+        waiting: list[Any] = list(self._root.values())
+        refers, named, count = any(key in self._root for key in _SAME[:3]), False, 0
+        while waiting:
+            part = waiting.pop()
+            count += 1
+            if count > _MOST_PARTS:
+                return True
+            if isinstance(part, Mapping):
+                refers = refers or any(isinstance(part.get(key), str) for key in _SAME[:3])
+                named = named or any(isinstance(part.get(key), str) for key in _NAMING)
+                waiting.extend(part.values())
+            elif isinstance(part, list):
+                waiting.extend(part)
+        return refers and named
+
+
+def _schemas(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value] if isinstance(value, Mapping) else []
+
+
+def _values(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, Mapping) else []
+
+
+def _values_of_keys(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, Mapping) else []
+
+
+def _traces(pattern: Any) -> bool:
+    return isinstance(pattern, str) and any(sign in pattern for sign in _TRACING)
