@@ -157,7 +157,7 @@ def test_a_server_that_fails_has_a_status_of_its_own(
     ("method", "path", "body", "status", "code"),
     [
         ("GET", "/api/v1/nothing", None, 404, "not_found"),
-        ("GET", "/", None, 404, "not_found"),
+        ("GET", "/nothing", None, 404, "not_found"),
         ("DELETE", "/api/v1/tools/hot", None, 405, "method_not_allowed"),
         ("GET", "/api/v1/tools/mortal/echo/call", None, 405, "method_not_allowed"),
         ("GET", "/api/v1/tools/category/nowhere", None, 404, "path_not_found"),

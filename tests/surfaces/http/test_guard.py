@@ -48,3 +48,40 @@ def test_the_scheme_of_the_token_may_be_written_in_any_case() -> None:
     assert status(settings, host="localhost", authorization="bearer Secret") == 200
     assert status(settings, host="localhost", authorization="Bearer secret") == 401
     assert status(settings, host="localhost") == 401
+
+
+@pytest.mark.parametrize(
+    "name", ["127.0.0.1:evil.com", "localhost:80.evil.com", "localhost:", "[::1]:x", "localhost:999999"]
+)
+def test_what_stands_behind_a_host_is_a_port_or_the_host_is_another(name: str) -> None:
+    """As Host and as Origin. Source: issue "What broke", 9."""
+    assert status(Http(), host=name) == 421
+    assert status(Http(), host="localhost", origin=f"http://{name}") == 403
+    assert status(Http(), host="localhost:8420", origin="http://localhost:3000") == 200
+
+
+@pytest.mark.parametrize("name", ["host", "origin", "authorization", "content-type"])
+def test_a_header_that_decides_comes_once(name: str) -> None:
+    """Else another server on the way may have judged by the other one."""
+    headers = {"host": "localhost", "authorization": "Bearer t"}
+    value = headers.pop(name, "http://localhost")
+    client = TestClient(Guard(Starlette(), Http(token="t"), nobody))
+
+    answer = client.get("/x", headers=[*headers.items(), (name, value), (name, value)])
+
+    assert (answer.status_code, answer.json()["error"]) == (400, "header_repeated")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "text/plain; charset=utf-8", "multipart/form-data; x=1", ""])
+def test_a_page_cannot_send_what_its_browser_does_not_ask_about(kind: str) -> None:
+    """A form or a plain text reaches any address without a question; JSON does not."""
+    inner = Starlette(routes=[Route("/x", lambda _: PlainTextResponse("here"), methods=["POST"])])
+    client = TestClient(Guard(inner, Http(), nobody))
+    headers = {"host": "localhost", "origin": "http://localhost:3000"}
+
+    refused = client.post("/x", content=b"name: x", headers=headers | {"content-type": kind})
+    taken = client.post("/x", content=b"{}", headers=headers | {"content-type": "application/json"})
+
+    assert (refused.status_code, refused.json()["error"]) == (415, "media_type_refused")
+    assert "Content-Type: application/json" in refused.json()["message"]
+    assert taken.status_code == 200

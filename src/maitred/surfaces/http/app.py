@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from maitred import __version__
 from maitred.config.settings import Http
 from maitred.gateway import Gateway
-from maitred.surfaces.http import admission, audit, menu, probes, tokens, tools
+from maitred.surfaces.http import admission, audit, menu, probes, tokens, tools, welcome
 from maitred.surfaces.http.access import anonymous
 from maitred.surfaces.http.errors import answer_errors
 from maitred.surfaces.http.examples import ERRORS
@@ -55,6 +55,7 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
     tokens.add_routes(app, gateway)
     audit.add_routes(app, gateway)
     probes.add_routes(app, gateway, metrics)
+    welcome.add_routes(app)
     answer_errors(app)
     _describe_token(app, needed=guarded)
     pages.app = app

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from maitred.config.http import check_address
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
+from maitred.surfaces.http.connections import BoundedProtocol
 
 _GRACE_S: Final = 5
 
@@ -60,6 +61,7 @@ async def serve_http(
         log_config=None,
         timeout_graceful_shutdown=_GRACE_S,
         ws="none",
+        http=BoundedProtocol,
     )
     server = _Server(config, ready)
 

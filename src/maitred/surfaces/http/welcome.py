@@ -1,0 +1,100 @@
+"""What a person sees who opens the gateway's address in a browser: what it is, and what can be asked of it.
+
+Both pages load nothing, run nothing and name no server, so anybody may see them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+from maitred.surfaces.http.encoding import encode
+
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:3rem auto;padding:0 1rem;color:#1c1c1c;"
+    "background:#fff}code{background:#f1f1ee;padding:.1em .3em;border-radius:3px;overflow-wrap:anywhere}"
+    "h2{margin-top:2.5rem;border-bottom:1px solid #ddd}h3{margin-bottom:0;font-size:1rem}p{margin:.3rem 0}"
+    "dt{margin-top:.8rem}dd{margin:0 0 0 1.5rem}a{color:#0a58ca}"
+    "@media(prefers-color-scheme:dark){body{color:#e8e8e4;background:#181818}code{background:#2a2a2a}"
+    "h2{border-color:#444}a{color:#8ab4f8}}"
+)
+_SAFE: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+_PLACES: Final = {
+    "/mcp": "for MCP clients: the tools of all servers, by streamable HTTP",
+    "/docs": "what the HTTP API takes and answers",
+    "/api/openapi.json": "the same as an OpenAPI document, for programs",
+    "/healthz": "whether the process answers",
+    "/readyz": "whether all tools are known",
+    "/metrics": "figures for Prometheus",
+}
+_CODE: Final = re.compile(r"`([^`]+)`")
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add both pages, which no description lists."""
+
+    @app.get("/", include_in_schema=False)
+    async def welcome(request: Request) -> Response:
+        """What there is; JSON for who does not ask for a page."""
+        if "text/html" in request.headers.get("accept", ""):
+            return _page("maitred", _listed())
+        return Response(encode({"name": "maitred", "places": _PLACES}), media_type="application/json")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        """The API, operation by operation."""
+        return _page("maitred: the HTTP API", _described(app.openapi()))
+
+
+def _page(title: str, parts: Iterator[str]) -> Response:
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
+    body = f"<h1>{title}</h1>{''.join(parts)}"
+    html = (
+        f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head><body>{body}</body></html>'
+    )
+    return Response(html, media_type="text/html", headers=_SAFE)
+
+
+def _listed() -> Iterator[str]:
+    yield "<p>One gateway between AI agents and many MCP servers. It answers at these addresses:</p><dl>"
+    for path, what in _PLACES.items():
+        yield f'<dt><a href="{path}"><code>{path}</code></a></dt><dd>{escape(what)}</dd>'
+    yield "</dl><p>Where a token is needed, it goes into the header <code>Authorization: Bearer …</code>.</p>"
+
+
+def _described(description: Mapping[str, Any]) -> Iterator[str]:
+    yield f"<p>{_text(description['info']['description'])}</p>"
+    yield '<p>For programs: <a href="/api/openapi.json"><code>/api/openapi.json</code></a>.</p>'
+    groups: dict[str, list[str]] = {}
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            group = next(iter(operation.get("tags", [])), "other")
+            groups.setdefault(group, []).append("".join(_operation(path, method, operation)))
+    for group, operations in groups.items():
+        yield f"<h2>{escape(group.capitalize())}</h2>{''.join(operations)}"
+
+
+def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[str]:
+    yield f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
+    summary, more = (_text(operation.get(key, "")) for key in ("summary", "description"))
+    yield f"<p><b>{summary}.</b> {more}</p><dl>"
+    for one in operation.get("parameters", []):
+        needed = ", needed" if one.get("required") else ""
+        what = _text(one.get("description", ""))
+        yield f"<dt><code>{escape(one['name'])}</code> in the {escape(one['in'])}{needed}</dt><dd>{what}</dd>"
+    if body := operation.get("requestBody"):
+        kinds = " or ".join(f"<code>{escape(kind)}</code>" for kind in body["content"])
+        yield f"<dt>the body</dt><dd>{kinds}</dd>"
+    codes = ", ".join(sorted(operation.get("responses", {})))
+    yield f"<dt>answers</dt><dd>{escape(codes)}</dd></dl>"
+
+
+def _text(text: str) -> str:
+    return _CODE.sub(r"<code>\1</code>", escape(" ".join(text.split()), quote=False))
