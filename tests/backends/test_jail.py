@@ -101,6 +101,27 @@ async def test_what_is_not_what_was_granted_is_not_given(rig: JailRig, tmp_path:
     listener.close()
 
 
+@pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6777])
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_no_program_that_runs_as_its_owner_is_left_where_it_may_write(
+    mode: int, at_once: bool, rig: JailRig, tmp_path: Path
+) -> None:
+    """Outside it would run as whoever runs the gateway. Source: issue "What broke", 9."""
+    backend = rig.backend(Mount(path=str(tmp_path), at=str(tmp_path), writable=True))
+    async with probing(backend) as probe:
+        told = await probe.call("mode", path=str(tmp_path / "evil"), mode=mode, at_once=at_once)
+        usual = await probe.call("mode", path=str(tmp_path / "usual"), mode=0o755, at_once=at_once)
+
+    assert (told["ok"], told.get("error")) == (False, "EPERM")
+    assert usual["ok"]
+    made = [
+        await anyio.Path(tmp_path / name).stat()
+        for name in ("evil", "usual")
+        if name == "usual" or not at_once
+    ]
+    assert [one for one in made if one.st_mode & 0o6000] == []
+
+
 @pytest.mark.parametrize("below", ["", "lib/python/site-packages/server"])
 async def test_nothing_is_laid_over_the_program_that_was_approved(
     below: str, rig: JailRig, tmp_path: Path

@@ -98,7 +98,8 @@ RIGHTS = [
     row("a socket to the machine around this one", "family", "EAFNOSUPPORT", number=socket.AF_VSOCK),
     row("become root", "setuid", "EINVAL"),
     row("end another process", "kill", "ESRCH", pid=os.getpid()),
-    row("look into another process", "ptrace", "ESRCH", pid=os.getpid()),
+    row("look into another process", "ptrace", "EPERM", pid=os.getpid()),
+    row("make a program that runs as its owner", "mode", "EPERM", path="/tmp/own", mode=0o4755),
 ]
 LIMITS = [
     row("fill the temporary folder", "write", "ENOSPC", path="/tmp/probe", bytes=2 * CAGE.disk),

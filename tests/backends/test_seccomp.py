@@ -13,10 +13,10 @@ X86, ARM, OLD = 0xC000003E, 0xC00000B7, 0x40000003
 MACHINES = [("x86_64", X86), ("aarch64", ARM)]
 
 
-def judged(program: bytes, processor: int, number: int, argument: int = 0) -> int:
+def judged(program: bytes, processor: int, number: int, *arguments: int) -> int:
     """What the kernel answers to a call."""
     steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
-    data = struct.pack("=IIQQ", number, processor, 0, argument)
+    data = struct.pack("=IIQ6Q", number, processor, 0, *arguments, *[0] * (6 - len(arguments)))
     at = value = 0
     while True:
         code, yes, no, constant = steps[at]
@@ -28,6 +28,8 @@ def judged(program: bytes, processor: int, number: int, argument: int = 0) -> in
                 at += yes if value == constant else no
             case 0x35:
                 at += yes if value >= constant else no
+            case 0x45:
+                at += yes if value & constant else no
             case 0x06:
                 return int(constant)
 
@@ -52,6 +54,34 @@ def test_sockets_are_of_the_usual_families(machine: str, processor: int) -> None
 
     assert {family for family, answer in answers.items() if answer == ALLOWED} == {1, 2, 10, 16}
     assert set(answers.values()) == {ALLOWED, REFUSED | errno.EAFNOSUPPORT}
+
+
+MODES = {
+    ("x86_64", "chmod"): (90, 0),
+    ("x86_64", "fchmodat"): (268, 0, 0),
+    ("x86_64", "mknod"): (133, 0),
+    ("x86_64", "open"): (2, 0, 0o100),
+    ("x86_64", "openat of a nameless file"): (257, 0, 0, 0o20200000),
+    ("aarch64", "fchmod"): (52, 0),
+    ("aarch64", "fchmodat2"): (452, 0, 0),
+    ("aarch64", "openat"): (56, 0, 0, 0o100),
+}
+
+
+@pytest.mark.parametrize(("machine", "call"), MODES)
+def test_no_file_gets_a_bit_by_which_another_becomes_its_owner(machine: str, call: str) -> None:
+    """Whichever call gives it its mode; other modes are given."""
+    program, processor = make_filter(machine), dict(MACHINES)[machine]
+    number, *before = MODES[machine, call]
+
+    for mode in (0o4755, 0o2755, 0o6000, 0o107755):
+        assert judged(program, processor, number, *before, mode) == REFUSED | errno.EPERM
+    assert judged(program, processor, number, *before, 0o1777) == ALLOWED
+
+
+def test_a_file_that_is_only_opened_has_no_mode() -> None:
+    """Whatever stands in its place."""
+    assert judged(make_filter("x86_64"), X86, 257, 0, 0, 0, 0o4755) == ALLOWED
 
 
 def test_calls_with_other_numbers_are_all_refused() -> None:

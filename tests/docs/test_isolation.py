@@ -183,6 +183,8 @@ TRIED: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Arguments]]]]
     "mount something": ("mount", lambda _: {"path": "/tmp"}),
     "read keys that are kept in the kernel": ("keys", lambda _: {}),
     "become root": ("setuid", lambda _: {}),
+    "trace another process": ("ptrace", lambda _: {"pid": os.getpid()}),
+    "make a program that runs as its owner": ("mode", lambda _: {"path": "/tmp/own", "mode": 0o4755}),
     "start more processes than it may": ("fork", lambda _: {"number": 4 * CAGE.pids}),
     "fill its temporary folder": ("write", lambda _: {"path": "/tmp/full", "bytes": 2 * CAGE.disk}),
     "fill the shared memory": ("write", lambda _: {"path": "/dev/shm/full", "bytes": 2 * CAGE.disk}),

@@ -32,6 +32,8 @@ of the exception where there is none.
   namespace kind="user"          makes a namespace of its own (user, pid, net, mnt, ipc, uts)
   mount     path                 mounts a tmpfs there
   setuid                         becomes root by setuid(0)
+  mode      path, mode, at_once=false
+                                 makes a file with a mode, by chmod or as it is made
   run       argv                 runs a program (10 s at most); `code`, `output` (both streams, 2000 char.)
   kill      pid, signal=9        sends a signal
   keys                           asks for the keyring of its session; any error but EPERM means it has one
@@ -256,6 +258,14 @@ def namespace(kind: str = "user") -> Answer:
 @tool
 def mount(path: str) -> Answer:
     return _libc("mount", b"probe", path.encode(), b"tmpfs", 0, None)
+
+
+@tool
+def mode(path: str, mode: int, at_once: bool = False) -> Answer:  # JSON
+    os.umask(0)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode if at_once else 0o600))
+    os.chmod(path, mode)  # noqa: PTH101
+    return {}
 
 
 @tool
