@@ -1,6 +1,7 @@
 """The catalog on disk: read as it was written, migrated, safe with two writers, and clear in its errors."""
 
 import asyncio
+import os
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -254,6 +255,33 @@ async def test_a_folder_that_is_made_is_private(tmp_path: Path) -> None:
         pass
 
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+def modes_in(folder: Path) -> dict[str, int]:
+    return {one.name: one.stat().st_mode & 0o777 for one in folder.iterdir()}
+
+
+@pytest.mark.parametrize("before", [None, 0o644])
+async def test_nobody_else_reads_a_catalog(before: int | None, tmp_path: Path) -> None:
+    """It has tokens and the audit trail; what an earlier version left readable is closed.
+
+    Source: issue "What broke", 9.
+    """
+    path = tmp_path / "c.db"
+    usual = os.umask(0)
+    try:
+        if before is not None:
+            async with open_store(path):
+                pass
+            path.chmod(before)
+        async with open_full_store(path) as store:
+            await store.load()
+            modes = modes_in(tmp_path)
+    finally:
+        os.umask(usual)
+
+    assert "c.db" in modes
+    assert set(modes.values()) == {0o600}
 
 
 async def test_readers_are_not_stopped_by_a_writer(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ Reads of single tools never come here; a process loads one `Snapshot` and serves
 one transaction and raises the generation only when something changed that a reader could notice.
 """
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,7 @@ from maitred.model.usage import Standing
 log = structlog.get_logger(__name__)
 
 _CHUNK = 500
+_OTHERS = 0o077
 _ADDRESS = "file:"
 _IN_MEMORY = (_ADDRESS, ":memory:")
 
@@ -51,7 +53,7 @@ class SqlStore:
 
     async def __aenter__(self) -> Self:
         if not self._path.startswith(_IN_MEMORY):
-            await anyio.to_thread.run_sync(_make_folder, Path(self._path))
+            await anyio.to_thread.run_sync(_make_place, Path(self._path))
         address = f"{self._path}&uri=true" if self._path.startswith(_ADDRESS) else self._path
         engine = create_async_engine(f"sqlite+aiosqlite:///{address}", connect_args={"timeout": 10})
         sa.event.listen(engine.sync_engine, "connect", _prepare)
@@ -202,7 +204,8 @@ class SqlStore:
             await connection.execute(sa.update(state).where(state.c.id == 1).values(**marks))
 
 
-def _make_folder(path: Path) -> None:
+def _make_place(path: Path) -> None:
+    """Make the folder, and the file for its owner alone: there are tokens and an audit trail in it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (NotADirectoryError, FileExistsError) as error:
@@ -210,6 +213,11 @@ def _make_folder(path: Path) -> None:
         raise ConfigError(str(path.parent), [fault]) from error
     except OSError as error:
         raise store_error(path, error) from error
+    with suppress(OSError):  # why it cannot be made or changed is found when it is opened
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for one in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))):
+            if one.exists() and one.stat().st_mode & _OTHERS:
+                one.chmod(one.stat().st_mode & ~_OTHERS & 0o7777)
 
 
 def _cause(error: sa.exc.SQLAlchemyError) -> Exception:
