@@ -4,6 +4,7 @@ import json
 
 import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 from tests.backends.rig import SOON_S
 from tests.backends.test_channel import Peer
 
@@ -70,3 +71,76 @@ async def test_an_answer_that_cannot_be_written_is_an_error_and_not_silence() ->
         peer.value = "well"
         peer.says({"jsonrpc": "2.0", "id": 2, "method": "any"})
         assert (await peer.heard(2))[1]["result"] == {"x": "well"}
+
+
+UNREADABLE = {
+    "cut off": b'{"jsonrpc": "2.0", "id": %d, "result": {"x": "y"',
+    "a bare word": b'{"jsonrpc": "2.0", "id": %d, "result": {"x": undefined}}',
+    "two in one line": b'{"jsonrpc": "2.0", "id": %d, "result": {}}{"jsonrpc": "2.0", "method": "x"}',
+    "single quotes": b"{'jsonrpc': '2.0', 'id': %d, 'result': {}}",
+    "an error for nobody": b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse"}}',
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+async def test_an_answer_that_cannot_be_read_ends_its_request_and_says_so(kind: str) -> None:
+    """Nobody waits until the time is up. Source: issue "What broke", 14."""
+    peer = Peer()
+    async with peer.running() as channel:
+
+        async def ask() -> None:
+            with pytest.raises(MCPError, match=r"cannot be read|Parse"):
+                await channel.send_raw_request("tools/call", None)
+
+        with anyio.fail_after(SOON_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                [request] = await peer.heard(1)
+                peer.says(UNREADABLE[kind].replace(b"%d", b"%d" % request["id"]))
+
+
+async def test_of_several_requests_the_one_that_is_named_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    """The others go on; text that is no message ends none, and is told in the log."""
+    peer = Peer()
+    ended: list[str] = []
+    async with peer.running() as channel:
+
+        async def ask(name: str) -> None:
+            try:
+                await channel.send_raw_request(name, None)
+                ended.append(f"{name} well")
+            except MCPError:
+                ended.append(f"{name} failed")
+
+        with anyio.fail_after(SOON_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask, "one")
+                [one] = await peer.heard(1)
+                tasks.start_soon(ask, "two")
+                two = (await peer.heard(2))[1]
+                peer.says(b"{starting with 'id': %d}" % two["id"])
+                peer.says(b'{"jsonrpc": "2.0", "result": {"id": 77}, "id": %d' % one["id"])
+                peer.says({"jsonrpc": "2.0", "id": two["id"], "result": {}})
+
+    assert ended == ["one failed", "two well"]
+    assert "cannot be read" in capsys.readouterr().out
+
+
+async def test_several_answers_in_one_list_are_all_taken() -> None:
+    """As one revision of the protocol has it."""
+    peer = Peer()
+    async with peer.running() as channel:
+        found: list[object] = []
+
+        async def ask() -> None:
+            found.append(await channel.send_raw_request("any", None))
+
+        with anyio.fail_after(SOON_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                tasks.start_soon(ask)
+                asked = await peer.heard(2)
+                answers = [{"jsonrpc": "2.0", "id": one["id"], "result": {"x": 1}} for one in asked]
+                peer.says(json.dumps(answers).encode())
+
+    assert found == [{"x": 1}, {"x": 1}]

@@ -7,6 +7,7 @@ servers write to standard output (log lines, ANSI colours, invalid UTF-8, messag
 
 import asyncio
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,7 +31,7 @@ from mcp.shared.jsonrpc_dispatcher import (
     cancelled_request_id_from_params,
     handler_exception_to_error_data,
 )
-from mcp_types import INTERNAL_ERROR, ErrorData
+from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from maitred.channel.context import Inbound
@@ -42,6 +43,9 @@ _NOISE_BURST = 20_000.0
 _NOISE_PER_S = 2_000.0
 _CANCEL_WRITE_S = 2.0
 _DEEPEST = 200
+_SHOWN = 200
+_MESSAGE = re.compile(rb"\s*[\[{].*[\"']jsonrpc[\"']\s*:", re.DOTALL)
+_ID = re.compile(rb"[\"']id[\"']\s*:\s*(\d{1,15})\b")
 
 
 class _Pending(NamedTuple):
@@ -124,12 +128,26 @@ class LineChannel:
             self._count_noise(1)
             return
         message = _parse(line)
-        if not isinstance(message, dict):
-            self._count_noise(1 + len(line) / 1024)
-        elif "method" in message:
-            self._take_message(message)
-        elif "id" in message:
-            self._settle(message)
+        several = message if isinstance(message, list) else [message]
+        for one in several:
+            if not isinstance(one, dict):
+                self._take_unreadable(line)
+            elif "method" in one:
+                self._take_message(one)
+            elif "id" in one:
+                self._settle(one)
+
+    def _take_unreadable(self, line: bytes) -> None:
+        """Have the request whose answer this is fail, rather than wait; other text is only counted."""
+        self._count_noise(1 + len(line) / 1024)
+        if not _MESSAGE.match(line):
+            return
+        log.warning("a line of a server cannot be read", line=_shown(line))
+        named = [int(number) for number in _ID.findall(line) if int(number) in self._pending]
+        pending = self._pending.pop(named[0]) if len(named) == 1 else None
+        if pending is not None and not pending.future.done():
+            why = f"its answer cannot be read: {_shown(line)}"
+            pending.future.set_exception(MCPError(PARSE_ERROR, why))
 
     def _take_message(self, message: dict[str, Any]) -> None:
         method, params = message["method"], message.get("params")
@@ -181,6 +199,8 @@ class LineChannel:
     def _settle(self, message: dict[str, Any]) -> None:
         request_id = message["id"]
         known = as_request_id(request_id)
+        if request_id is None and "error" in message and len(self._pending) == 1:
+            known = next(iter(self._pending))  # a server that could not read what it was asked
         pending = self._pending.pop(coerce_request_id(known), None) if known is not None else None
         if pending is None or pending.future.done():
             self._count_noise(1)
@@ -377,6 +397,11 @@ def _parse(line: bytes) -> Any:
         return _sendable(json.loads(line.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
         return None
+
+
+def _shown(line: bytes) -> str:
+    text = line[:_SHOWN].decode("utf-8", "replace")
+    return f"{text}…" if len(line) > _SHOWN else text
 
 
 def _sendable(value: Any, depth: int = 0) -> Any:
