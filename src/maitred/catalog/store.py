@@ -214,7 +214,8 @@ def _make_place(path: Path) -> None:
     except OSError as error:
         raise store_error(path, error) from error
     with suppress(OSError):  # why it cannot be made or changed is found when it is opened
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if not path.exists():  # to close one that is in use would give up the locks of this process
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         for one in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))):
             if one.exists() and one.stat().st_mode & _OTHERS:
                 one.chmod(one.stat().st_mode & ~_OTHERS & 0o7777)
