@@ -134,6 +134,8 @@ REQUIREMENTS: Mapping[str, Requirement] = (
         "issue 5",
         {
             "chain:run": "`call_tool_chain` runs a program, which may call what is not marked read-only.",
+            "chain:names": "A name that nothing has is told before a chain calls anything.",
+            "chain:failing": "A chain that imports a server which failed is told why it has no tools.",
             "chain:progress": "Each call of a chain is told by a progress notice.",
             "chain:errors": "A wrong call inside a chain is an error that names the tool and its parameters.",
             "chain:dry-run": "A dry run finds faults and calls nothing.",

@@ -34,6 +34,7 @@ def make_config() -> Callable[[Path], Path]:
             "changing": faulty("changing-tools"),
             "closed": faulty("count") | {"enabled": False},
             "slow": faulty("slow-call", str(folder / "cancelled.txt")),
+            "broken": faulty("exit-at-start"),
         }
         return write_settings(folder, servers, disclosure={"mode": "menu"}, search={"mode": "lexical"})
 
@@ -191,3 +192,21 @@ async def appears(path: anyio.Path) -> None:
         async for _ in awatch(str(path.parent), rust_timeout=100, yield_on_timeout=True):
             if await path.exists():
                 return
+
+
+@requirement("chain:names")
+async def test_a_name_that_nothing_has_is_told_before_anything_is_called(client: Client) -> None:
+    """Also where it stands behind calls that change something. Source: issue "What broke", 13."""
+    told = structured(await chain(client, "import counter\nawait counter.add(a=1, b=1)\nreturn sums"))
+
+    assert not told["ok"]
+    assert "'sums' is not defined" in told["error"]["message"]
+    assert (told["error"]["line"], told["calls"]) == (3, [])
+
+
+@requirement("chain:failing")
+async def test_a_server_that_failed_is_no_unknown_module(client: Client) -> None:
+    """Else nobody would look for what is wrong with it. Source: issue "What broke", 14."""
+    told = structured(await chain(client, "import broken\nreturn await broken.echo()"))
+
+    assert "The server of this name has no tools" in told["error"]["message"]

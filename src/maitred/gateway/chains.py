@@ -4,6 +4,7 @@ Every call inside takes the way of a call from outside, with the same checks, co
 is made with the first program and ends with the gateway; calls that are only written down need none.
 """
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -43,6 +44,7 @@ log = structlog.get_logger(__name__)
 DEFAULT_MS: Final = 30_000
 LONGEST_MS: Final = 60_000
 _LARGE_BYTES = 50_000
+_NO_NAME: Final = re.compile(r"\W")
 
 
 class Chains:
@@ -123,7 +125,9 @@ class Chains:
         size = max(max_output_size, 0)
         tell = partial(checked, code=code, estimate=estimate, max_output_size=size, asked=dry_run)
         wait_s = min(max(timeout_ms, 1), LONGEST_MS) / 1_000
-        program = await to_thread.run_sync(partial(self._read, self.modules(viewer), code, types=dry_run))
+        failing = self._failing(viewer)
+        read = partial(self._read, self.modules(viewer), code, failing, types=dry_run)
+        program = await to_thread.run_sync(read)
         about = About(viewer=viewer, request_id=known_id(request_id))
         if isinstance(program, ChainFault):
             if not dry_run:
@@ -153,14 +157,23 @@ class Chains:
             return await self._dry.of_program(program, await self._engine.check(program), viewer)
         return [ChainFault(kind="timeout", message=f"The check took longer than {most_s:g} s.")]
 
-    def _read(self, index: ModuleIndex, code: str, *, types: bool) -> ChainProgram | DirectCalls | ChainFault:
+    def _failing(self, viewer: Viewer) -> Mapping[str, str]:
+        """Why servers have no tools, by the names that their modules would have."""
+        there = self._access.portion(viewer).context.servers()
+        why = {one.name: one.error or self._context.why_not_known(one.name) for one in there if not one.tools}
+        return {_NO_NAME.sub("_", name): told for name, told in why.items() if told}
+
+    def _read(
+        self, index: ModuleIndex, code: str, failing: Mapping[str, str], *, types: bool
+    ) -> ChainProgram | DirectCalls | ChainFault:
         """What is meant by a text, whose size is looked at before anything else is."""
         most = self._limits().source_bytes
         if len(code) > most or len(code.encode("utf-8", "surrogatepass")) > most:
             return ChainFault(kind="size", message=f"The program is longer than {most:,} bytes.")
         code = unfenced(code)
         modules = index.used(code, types=types)
-        return read_form(code, modules) or ChainProgram(code=code, modules=modules, known=index.names)
+        written = ChainProgram(code=code, modules=modules, known=index.names, failing=failing)
+        return read_form(code, modules) or written
 
     async def run_saved(
         self, name: str, call: ToolCall, *, viewer: Viewer, progress: Progress | None, within: Within | None

@@ -78,7 +78,9 @@ def advised(message: str, program: ChainProgram) -> str:
     """The message with what to write instead, where that is known."""
     known = program.known or {one.name: [f.name for f in one.functions] for one in program.modules}
     if found := _MODULE.search(message):
-        message = f"{message}. {_of_module(found[1], known)}"
+        why = program.failing.get(found[1])
+        told = f"The server of this name has no tools: {why}" if why else _of_module(found[1], known)
+        message = f"{message}. {told}"
     elif member := next(filter(None, (re.search(pattern, message) for pattern in _MEMBER)), None):
         named = member.groupdict()
         module, name = named.get("module", member[1]), named.get("name", member[2])

@@ -99,11 +99,13 @@ class ChainProgram:
 
     `inputs` are plain JSON values that stand as variables before the first line. `known` has the functions by
     module of all that could be imported, to say which was meant; by default they are those of `modules`.
+    `failing` says of servers without tools why they have none, by the name that their module would have.
     """
 
     code: str
     modules: Sequence[ChainModule] = ()
     known: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -39,7 +39,9 @@ from maitred.execution.chain.bounds import mended
 from maitred.execution.chain.drive import Drive, modules_of
 from maitred.execution.chain.faults import fault_of, faults_of, tidy
 from maitred.execution.chain.jail import Jail, make_jail
+from maitred.execution.chain.names import unknown_names
 from maitred.execution.chain.plain import without_paths
+from maitred.execution.chain.usual import Usual, usual
 
 _KILL_GRACE_S = 0.5
 _NOT_CHECKED = ("memory", "timeout", "crashed")
@@ -153,6 +155,10 @@ class MontySandbox:
             return _failed("size", f"The program is longer than {limits.source_bytes:,} bytes.")
         if self._pool is None:
             return _failed("cancelled", "The gateway is being stopped.")
+        if faults := unknown_names(program):
+            return ChainOutcome(fault=_together(faults))
+        made = _usual(program)
+        program = replace(program, code=made.code)
         log = PrintLog(limits.log_bytes)
         drive = Drive(program, call_tool, limits, log.write)
         outcome = None
@@ -172,23 +178,33 @@ class MontySandbox:
             line, column = drive.place
             what = "took longer than" if begun else "found no free process within"
             outcome = _failed("timeout", f"The chain {what} {limits.wall_s:g} s.", line, column)
-        return replace(outcome, logs=log.text(), computed_s=drive.computed_s)
+        fault = _earlier(outcome.fault, made.before) if outcome.fault else None
+        return replace(outcome, fault=fault, logs=log.text(), computed_s=drive.computed_s)
 
     async def check(self, program: ChainProgram) -> Sequence[ChainFault]:
         """See `ChainSandbox`. Each fault has its place; a program too large or too odd to check has one."""
         if _bytes(program.code) > _CHECK_LIMITS.source_bytes:
             return [_fault("size", f"The program is longer than {_CHECK_LIMITS.source_bytes:,} bytes.")]
+        unknown = unknown_names(program)
+        made = _usual(program)
         with anyio.move_on_after(_CHECK_LIMITS.wall_s) as scope, self._counted(scope):
             try:
-                faults = await self._typed(program)
-                if any(fault.kind in _NOT_CHECKED for fault in faults):
-                    return await self._parsed(program)  # the checker itself gave up; that is no fault
-                if any(fault.kind != "type" for fault in faults):
-                    return faults
-                return [*await self._parsed(program), *faults]
+                faults = await self._checked(replace(program, code=made.code))
+                own = [_earlier(fault, made.before) for fault in faults]
+                lines = {fault.line for fault in unknown}
+                found = [*unknown, *(fault for fault in own if fault.line not in lines)]
+                return sorted(found, key=lambda one: (one.line, one.column))
             except _NoWorkerError as error:
                 return [_fault("crashed", f"No process for the check could be started: {error}")]
         return [_fault("timeout", f"The check took longer than {_CHECK_LIMITS.wall_s:g} s.")]
+
+    async def _checked(self, program: ChainProgram) -> Sequence[ChainFault]:
+        faults = await self._typed(program)
+        if any(fault.kind in _NOT_CHECKED for fault in faults):
+            return await self._parsed(program)  # the checker itself gave up; that is no fault
+        if any(fault.kind != "type" for fault in faults):
+            return faults
+        return [*await self._parsed(program), *faults]
 
     @contextmanager
     def _counted(self, scope: anyio.CancelScope) -> Iterator[None]:
@@ -324,9 +340,22 @@ def _drop(_stream: str, _text: str) -> None:
     """A check prints nothing."""
 
 
-def _earlier(fault: ChainFault) -> ChainFault:
-    """The fault a line up, for the line that was put before the program."""
-    return replace(fault, line=max(fault.line - 1, 0))
+def _earlier(fault: ChainFault, lines: int = 1) -> ChainFault:
+    """The fault some lines up, for the lines that were put before the program."""
+    return replace(fault, line=max(fault.line - lines, 0))
+
+
+def _usual(program: ChainProgram) -> Usual:
+    return usual(program.code, [one.name for one in program.modules])
+
+
+def _together(faults: Sequence[ChainFault]) -> ChainFault:
+    """One fault that tells of all, with the place of the first."""
+    first, *others = faults
+    if not others:
+        return first
+    lines = [first.message, *(f"Line {one.line}: {one.message}" for one in others)]
+    return replace(first, message="\n".join(lines))
 
 
 def _fault(kind: FaultKind, message: str, line: int = 0, column: int = 0) -> ChainFault:

@@ -1,0 +1,221 @@
+"""Fifty programs as language models write them: right ones run as in Python, wrong ones are told once.
+
+The result of a right one is what Python itself makes of it. Source: issue "What broke", 13.
+"""
+
+import asyncio
+import datetime
+import json
+import math
+import re
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from maitred.execution.chain.base import ChainFunction, ChainLimits, ChainModule, ChainProgram
+from maitred.execution.chain.monty import MontySandbox
+
+pytestmark = pytest.mark.anyio
+
+PROGRAMS = Path(__file__).parents[2] / "data" / "chains" / "programs.txt"
+TOOLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "shop": {"search": ("query", "limit"), "get": ("id",), "order": ("id", "count")},
+    "notes": {"write": ("title", "text"), "list": ()},
+    "weather": {"now": ("city",)},
+}
+ITEMS = [
+    {"id": 1, "name": "Aurora", "kind": "lamp", "price": 49.5, "stock": 12},
+    {"id": 2, "name": "Birch", "kind": "chair", "price": 120.0, "stock": 2},
+    {"id": 3, "name": "Comet", "kind": "lamp", "price": 19.25, "stock": 0},
+    {"id": 4, "name": "Dune", "kind": "rug", "price": 310.0, "stock": 4},
+    {"id": 5, "name": "Elm", "kind": "table", "price": 450.75, "stock": 1},
+    {"id": 6, "name": "Flint", "kind": "lamp", "price": 88.0, "stock": 7},
+]
+TEMPERATURES = {"Rome": 24, "Oslo": -3, "Lima": 19}
+
+
+@dataclass
+class Told:
+    """What is told of a wrong program, and what its author writes then."""
+
+    part: str
+    then: str
+
+
+@dataclass
+class Shop:
+    """The tools, with what was written by them."""
+
+    notes: list[dict[str, str]] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+        self.calls.append(tool)
+        given = dict(arguments)
+        match tool:
+            case "shop__search":
+                query, limit = given["query"], given["limit"]
+                return [dict(i) for i in ITEMS if query in (i["kind"], "")][:limit]
+            case "shop__get":
+                return dict(ITEMS[given["id"] - 1])
+            case "shop__order":
+                return {"number": given["id"] * 1000 + given["count"]}
+            case "notes__write":
+                self.notes.append({"title": given["title"], "text": given["text"]})
+                return {"ok": True}
+            case "notes__list":
+                return list(self.notes)
+            case "weather__now" if given["city"] in TEMPERATURES:
+                degrees = TEMPERATURES[given["city"]]
+                return {"temperature": degrees, "text": f"It is {degrees} degrees, wind 5."}
+            case _:
+                raise RuntimeError(f"{tool} failed: nothing is known of that")
+
+
+def _read() -> tuple[dict[str, str], dict[str, tuple[str, Told]]]:
+    right, wrong = {}, {}
+    text = "\n".join(line for line in PROGRAMS.read_text().split("\n") if not line.startswith("# "))
+    for part in text.split("\n=== ")[1:]:
+        title, _, body = part.partition("\n")
+        if not title.startswith("wrong: "):
+            right[title] = body.rstrip()
+            continue
+        code, _, rest = body.partition("--- told\n")
+        told, _, then = rest.partition("--- next\n")
+        wrong[title.removeprefix("wrong: ")] = (code.rstrip(), Told(told.strip(), then.rstrip()))
+    return right, wrong
+
+
+RIGHT, WRONG = _read()
+
+
+def program(code: str) -> ChainProgram:
+    modules = [
+        ChainModule(
+            name=server,
+            server=server,
+            functions=[
+                ChainFunction(name=name, tool=f"{server}__{name}", parameters=[(one, one) for one in names])
+                for name, names in tools.items()
+            ],
+        )
+        for server, tools in TOOLS.items()
+    ]
+    return ChainProgram(code=code, modules=modules)
+
+
+async def by_python(code: str, shop: Shop) -> Any:
+    """What Python makes of a program, which has imports for what a model forgets."""
+    modules: dict[str, ModuleType] = {}
+    for server, tools in TOOLS.items():
+        modules[server] = ModuleType(server)
+        for name, takes in tools.items():
+            setattr(modules[server], name, _function(shop, f"{server}__{name}", takes))
+    kept = {name: sys.modules.get(name) for name in modules}
+    sys.modules.update(modules)
+    given = {"asyncio": asyncio, "json": json, "re": re, "math": math, "datetime": datetime}
+    names: dict[str, Any] = {**given, **modules, "call_tool": shop.call, "__name__": "program"}
+    try:
+        exec("async def program():\n" + textwrap.indent(code, "    "), names)  # of our own file
+        return await names["program"]()
+    finally:
+        for name, module in kept.items():
+            sys.modules.pop(name)
+            if module is not None:
+                sys.modules[name] = module
+
+
+def _function(shop: Shop, tool: str, names: tuple[str, ...]) -> Any:
+    async def function(*values: Any, **named: Any) -> Any:
+        return await shop.call(tool, {**dict(zip(names, values, strict=False)), **named})
+
+    return function
+
+
+def plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def sandbox() -> AsyncIterator[MontySandbox]:
+    async with MontySandbox() as sandbox:
+        yield sandbox
+
+
+def test_there_are_fifty() -> None:
+    assert len(RIGHT) + len(WRONG) == 50
+
+
+@pytest.mark.parametrize("what", RIGHT)
+async def test_a_right_program_runs_at_the_first_try(what: str, sandbox: MontySandbox) -> None:
+    """With the result that Python gives, and the same calls."""
+    ours, theirs = Shop(), Shop()
+    wanted = await by_python(RIGHT[what], theirs)
+
+    outcome = await sandbox.run(program(RIGHT[what]), ours.call, ChainLimits())
+
+    assert outcome.fault is None, outcome.fault
+    assert plain(outcome.value) == plain(wanted)
+    assert sorted(ours.calls) == sorted(theirs.calls)
+
+
+@pytest.mark.parametrize("what", WRONG)
+async def test_a_wrong_program_is_told_once_what_to_write(what: str, sandbox: MontySandbox) -> None:
+    """Nothing was written before, and the next try succeeds."""
+    code, told = WRONG[what]
+    shop = Shop()
+
+    outcome = await sandbox.run(program(code), shop.call, ChainLimits())
+    assert outcome.fault is not None
+    fault = outcome.fault
+    assert told.part in f"{fault.message} (line {fault.line})"
+    assert "notes__write" not in shop.calls
+
+    then = await sandbox.run(program(told.then), shop.call, ChainLimits())
+    assert then.fault is None, then.fault
+    assert plain(then.value) == plain(await by_python(told.then, Shop()))
+
+
+async def test_a_program_that_runs_itself_is_run(sandbox: MontySandbox) -> None:
+    """As every tutorial begins; what it prints is kept."""
+    code = """
+import asyncio
+import weather
+
+async def main():
+    print((await weather.now(city="Rome"))["temperature"])
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+    outcome = await sandbox.run(program(code), Shop().call, ChainLimits())
+
+    assert outcome.fault is None, outcome.fault
+    assert outcome.logs == "24\n"
+
+
+async def test_places_in_a_program_are_those_of_its_author(sandbox: MontySandbox) -> None:
+    """Whatever was written otherwise, and whatever stands before it."""
+    code = """x = await asyncio.gather(
+    call_tool("weather__now", {"city": "Rome"}),
+    return_exceptions=True,
+)
+del x[0]
+return x[5]
+"""
+    outcome = await sandbox.run(program(code), Shop().call, ChainLimits())
+
+    assert outcome.fault is not None
+    assert outcome.fault.line == 6
+    assert "IndexError" in outcome.fault.message
