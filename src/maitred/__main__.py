@@ -3,21 +3,52 @@
 A client's `serve` is let through before, since it is started often and has to be there at once.
 """
 
+import atexit
 import codecs
 import io
 import os
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
 from maitred.errors import MaitredError
 from maitred.surfaces.daemon.entry import served
 
+_ENGINE = "pydantic_monty"
 _UTF8 = ["-X", "utf8"]
 
 
 def main() -> None:
     """Run the command line; errors that were foreseen end it with a message and exit code 2."""
+    try:
+        _run()
+    except SystemExit as ended:
+        if _ENGINE not in sys.modules:
+            raise
+        _leave(ended.code)
+    if _ENGINE in sys.modules:
+        _leave(0)
+
+
+def _leave(code: object) -> None:
+    """End the process as Python does, but for taking the interpreter apart.
+
+    The engine of chains has threads that nobody can wait for. One that wants the interpreter while that is
+    taken apart is ended in the middle of its work, which its language answers by aborting the process.
+    """
+    if not isinstance(code, int | None):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  # as at every end: waits for our own
+    atexit._run_exitfuncs()  # noqa: SLF001  # as at every end
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it any more
+            stream.flush()
+    os._exit(code or 0)
+
+
+def _run() -> None:
     prepare()
     try:
         code = served(sys.argv[1:], os.environ)

@@ -54,6 +54,15 @@ def test_a_program_that_fails_exits_with_1_and_a_dry_run_calls_nothing(config: P
     assert "cannot be read" in refused(cli(config, "chain", "run", "no-such-file"))
 
 
+def test_a_command_that_ran_a_chain_ends_well_and_with_all_it_had_to_say(config: Path) -> None:
+    """However many threads of the engine are busy then. Source: issue "What broke", a suite to trust."""
+    program = "import counter\nprint('x' * 3000)\nreturn 'y' * 60000\n"
+    for _ in range(5):
+        fine(cli(config, "chain", "run", "-", "--dry-run", stdin=program))
+        done = cli(config, "chain", "run", "-", "--json", stdin=program)
+        assert read_json(done)["ok"]
+
+
 def test_a_reviewed_chain_is_a_tool_until_its_file_changes(own: Path) -> None:
     """Saved, called, changed and withheld, saved again, removed. Source: docs/cli.md."""
     file = own.parent / "plus.yaml"
