@@ -17,6 +17,8 @@ from tests.daemon.home import WAIT_S, Home, Stateless, at_home, spied, starts
 from tests.faults.client import Client
 from tests.interaction.harness import cli, faulty, opened, text_of
 
+from maitred.config.places import state_folder
+from maitred.surfaces.daemon.address import address_of
 from maitred.surfaces.daemon.hanging import answers, ended
 from maitred.surfaces.daemon.hello import Talk
 from maitred.surfaces.daemon.replay import LOST
@@ -166,6 +168,24 @@ async def test_clients_with_other_credentials_do_not_share_and_each_gateway_can_
 
         assert await pid_of(bob, "counter") not in servers
         assert len(home.daemons()) == 1
+
+
+async def test_nothing_that_the_shared_gateway_makes_is_for_others(home: Home) -> None:
+    """Neither its socket nor its locks nor its log, whatever the umask allows.
+
+    Source: issue "What broke", 9.
+    """
+    home.write({"counter": faulty("count")})
+    usual = os.umask(0)
+    try:
+        async with home.client():
+            address = address_of(home.config)
+            folders = {address.door.parent, state_folder()}
+            made = {one: one.stat().st_mode & 0o777 for folder in folders for one in folder.rglob("*")}
+    finally:
+        os.umask(usual)
+    assert address.door in made
+    assert {one.name: oct(mode) for one, mode in made.items() if mode & 0o077} == {}
 
 
 async def test_a_gateway_may_serve_one_client_alone_and_is_seen_all_the_same(home: Home) -> None:

@@ -177,3 +177,25 @@ def test_an_account_without_a_home_is_told_what_to_set(monkeypatch: pytest.Monke
     for place in (default_path, state_folder):
         with pytest.raises(ConfigError, match="set HOME"):
             place()
+
+
+def test_no_folder_or_file_is_made_that_others_may_look_into(tmp_path: Path) -> None:
+    """Also those above our own, by which it could be put away and replaced, and whatever the umask allows.
+
+    Source: issue "What broke", 9.
+    """
+    home = tmp_path / "home"
+    home.mkdir()
+    places = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "MAITRED_CONFIG")
+    env = {name: text for name, text in os.environ.items() if name not in places} | {"HOME": str(home)}
+    server = faulty("count")
+    for arguments in (["add", "probe", "--", server["command"], *server["args"]], ["search", "count"]):
+        command = [sys.executable, "-m", "maitred", *arguments]
+        done = subprocess.run(
+            command, env=env, cwd=tmp_path, umask=0, capture_output=True, timeout=WAIT_S, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    made = {str(one.relative_to(home)): one.stat().st_mode & 0o777 for one in home.rglob("*")}
+    assert {".config/maitred/maitred.yaml", ".local/state/maitred"} <= made.keys()
+    assert {name: oct(mode) for name, mode in made.items() if mode & 0o077} == {}

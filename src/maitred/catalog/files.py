@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeVar
 import anyio
 
 from maitred.catalog.diagnosis import is_of_environment, store_error
+from maitred.config.places import make_folder
 from maitred.errors import StoreError
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class Standby:
         Raises:
             OSError, sqlite3.Error: It cannot be made yet.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._path.parent)
         draft = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
         try:
             os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

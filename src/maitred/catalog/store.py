@@ -22,6 +22,7 @@ from maitred.catalog import rows
 from maitred.catalog.diagnosis import HOLDS, may_pass, store_error
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.tables import offers, schemas, servers, standings, state, tools
+from maitred.config.places import make_folder
 from maitred.errors import ConfigError, StoreError
 from maitred.model.offers import Offer
 from maitred.model.servers import ServerRecord
@@ -207,7 +208,7 @@ class SqlStore:
 def _make_place(path: Path) -> None:
     """Make the folder, and the file for its owner alone: there are tokens and an audit trail in it."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(path.parent)
     except (NotADirectoryError, FileExistsError) as error:
         fault = f"the folder of the catalog cannot be made ({error.strerror}); set `catalog.path` to another"
         raise ConfigError(str(path.parent), [fault]) from error

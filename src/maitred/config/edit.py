@@ -26,6 +26,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from maitred.config.document import JSON_SUFFIXES, read_document
 from maitred.config.load import parse
+from maitred.config.places import make_folder
 from maitred.errors import ConfigError
 from maitred.wording import did_you_mean
 
@@ -331,7 +332,7 @@ def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
     try:
         target = path.resolve()
         if create:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(target.parent)
         with _locked(target.parent):
             for _ in range(_ATTEMPTS):
                 before = target.read_bytes() if target.exists() or not create else None

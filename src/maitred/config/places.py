@@ -29,6 +29,24 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return _folder(environ, "XDG_STATE_HOME", ".local/state")
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, all for their owner alone, whatever the umask.
+
+    `Path.mkdir(parents=True)` gives the mode to the last one only, and who may write to a folder may put away
+    what is in it.
+
+    Raises:
+        OSError: One cannot be made, or a file has its name.
+    """
+    try:
+        folder.mkdir(exist_ok=True, mode=0o700)
+    except FileNotFoundError:
+        if folder.parent == folder:
+            raise
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True, mode=0o700)
+
+
 def _folder(environ: Mapping[str, str], variable: str, default: str) -> Path:
     """Our folder below one of the user's."""
     if chosen := environ.get(variable):

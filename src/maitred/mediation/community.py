@@ -13,6 +13,7 @@ import httpx2
 import structlog
 
 from maitred.config.document import JSON_SUFFIXES
+from maitred.config.places import make_folder
 from maitred.errors import ConfigError
 from maitred.mediation.override_files import MAX_BYTES, check_sum, parse_overrides
 from maitred.mediation.overrides import Overrides
@@ -67,8 +68,9 @@ async def _kept(copy: anyio.Path, sha256: str) -> bytes | None:
 
 async def _keep(copy: anyio.Path, data: bytes) -> None:
     try:
-        await copy.parent.mkdir(parents=True, exist_ok=True)
+        await anyio.to_thread.run_sync(make_folder, Path(copy.parent))
         fresh = copy.with_suffix(".new")
+        await fresh.touch(mode=0o600)
         await fresh.write_bytes(data)
         await fresh.replace(copy)
     except OSError as error:

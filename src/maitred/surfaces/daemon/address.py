@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import maitred
-from maitred.config.places import state_folder
+from maitred.config.places import make_folder, state_folder
 from maitred.errors import DaemonError
 
 if sys.platform != "win32":  # where no gateway is shared, and none has a socket
@@ -141,7 +141,7 @@ def run_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _made(folder: Path) -> Path:
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(folder.parent)
     folder.mkdir(exist_ok=True, mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():

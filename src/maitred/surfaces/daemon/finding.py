@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from maitred.backends.warden import MARK
-from maitred.config.places import state_folder
+from maitred.config.places import make_folder, state_folder
 from maitred.errors import DaemonError
 from maitred.surfaces.daemon.address import Address, Seat, hold
 from maitred.surfaces.daemon.hanging import ended
@@ -145,7 +145,7 @@ def _held(path: Path) -> Iterator[IO[bytes]]:
         DaemonError: It is not given up.
     """
     until = time.monotonic() + _START_S
-    with path.open("ab") as lock:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as lock:
         while not hold(lock.fileno()):
             if time.monotonic() > until:
                 raise DaemonError(f"{path} is held by another start that does not end")
@@ -212,7 +212,7 @@ def _start(wanted: Wanted, lock: IO[bytes]) -> Talk:
 
 def opened_log(log: Path, flags: int = 0) -> IO[bytes]:
     """A log to append to, readable by its owner alone."""
-    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(log.parent)
     always = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     return os.fdopen(os.open(log, always | flags, 0o600), "ab")
 
