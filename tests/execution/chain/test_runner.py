@@ -354,3 +354,17 @@ async def test_direct_calls_have_a_deadline_too() -> None:
 
     assert ran.outcome.fault is not None
     assert ran.outcome.fault.kind == "timeout"
+
+
+async def test_a_name_with_what_does_not_show_is_no_name_of_a_tool() -> None:
+    """A program that reads well and calls something else is not one. Source: issue "What broke", 9."""
+    tools = Tools()
+
+    async def body(call: CallTool) -> Any:
+        return await call("a__\u200becho", {})
+
+    done = await run(body, tools)
+
+    assert done.outcome.fault is not None
+    assert "'a__\\u200becho': it has characters that do not show" in done.outcome.fault.message
+    assert tools.calls == []

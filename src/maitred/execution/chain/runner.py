@@ -159,6 +159,10 @@ class _Session:
         """What the engine calls: the result as a plain value, or a `RuntimeError` for the program to see."""
         name = clean(tool)[:_NAME_CHARS]
         self._account.ask()
+        if name != tool[:_NAME_CHARS]:
+            raise RuntimeError(
+                f"There is no tool {tool[:_NAME_CHARS]!a}: it has characters that do not show."
+            )
         try:
             sent, size = await crossing(dict(arguments), self._account.limits)
         except TooBigError as error:
