@@ -5,10 +5,14 @@ have a fault in its native code, the jail leaves it no files, no network, no oth
 Containers often forbid it, so it is tried once; without it chains still run, and the reason is kept.
 """
 
+import os
+import secrets
 import shlex
 import shutil
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +35,32 @@ _OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Jail:
-    """The program to start as a worker; `why_not` is empty where it is jailed."""
+    """The program to start as a worker; `why_not` is empty where it is jailed.
+
+    `mark` stands in the command line of each process of the jail, and of no other.
+    """
 
     program: Path
     jailed: bool
     why_not: str = ""
+    mark: str = ""
+
+    def end_strays(self) -> None:
+        """End what bubblewrap left: if it is killed as it begins, its child waits for it for ever."""
+        if not self.mark:
+            return
+        found = {pid: parent for pid, parent in _parents() if self._is_marked(pid)}
+        for pid, parent in found.items():
+            is_held = parent == os.getpid() or parent in found or self._is_marked(parent)
+            if not is_held:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _is_marked(self, pid: int) -> bool:
+        try:
+            return self.mark.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
 
 
 def make_jail(worker: Path, folder: Path, *, bwrap: str | None = None, why_not: str = "") -> Jail:
@@ -46,15 +71,26 @@ def make_jail(worker: Path, folder: Path, *, bwrap: str | None = None, why_not: 
     """
     found = None if why_not else shutil.which(bwrap or "bwrap")
     if found:
+        mark = f"chain-{secrets.token_hex(8)}"
         for extra in (_STRICT, ()):
-            jailed = _written(folder / "jailed", [found, *_OPTIONS, *extra, *_inside(worker)])
+            options = [*_OPTIONS, "--hostname", mark, *extra]
+            jailed = _written(folder / "jailed", [found, *options, *_inside(worker)])
             refused = _trial(jailed)
             if not refused:
-                return Jail(program=jailed, jailed=True)
+                return Jail(program=jailed, jailed=True, mark=mark)
             why_not = why_not or refused
     why_not = why_not or "bubblewrap (bwrap) is not installed"
     bare = _written(folder / "bare", [str(worker)])
     return Jail(program=worker if _trial(bare) else bare, jailed=False, why_not=why_not)
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Each process with its parent; nothing where there is no /proc."""
+    with suppress(OSError):
+        for entry in os.listdir("/proc"):  # noqa: PTH208  # names alone are wanted
+            with suppress(OSError, ValueError):
+                fields = Path(f"/proc/{int(entry)}/stat").read_text(encoding="latin-1").rpartition(")")[2]
+                yield int(entry), int(fields.split()[1])
 
 
 def _inside(worker: Path) -> tuple[str, ...]:

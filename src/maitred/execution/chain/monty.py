@@ -44,6 +44,7 @@ from maitred.execution.chain.plain import without_paths
 from maitred.execution.chain.usual import Usual, usual
 
 _KILL_GRACE_S = 0.5
+_KILLED = ("timeout", "crashed")
 _NOT_CHECKED = ("memory", "timeout", "crashed")
 _LEAVE_S = 5.0
 _RUNS_PER_WORKER = 200
@@ -142,10 +143,12 @@ class MontySandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        pool, self._pool, self._jail = self._pool, None, None
+        pool, self._pool, jail, self._jail = self._pool, None, self._jail, None
         await self._end_runs()
         if pool is not None:
             await _close(pool)
+        with anyio.CancelScope(shield=True):
+            await _end_strays(jail)
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -174,6 +177,8 @@ class MontySandbox:
                 outcome = _failed("crashed", f"No process for the chain could be started: {error}")
         if outcome is None and self._pool is None:
             outcome = _failed("cancelled", "The gateway is being stopped.")
+        if outcome is None or (outcome.fault and outcome.fault.kind in _KILLED):
+            await _end_strays(self._jail)
         if outcome is None:
             line, column = drive.place
             what = "took longer than" if begun else "found no free process within"
@@ -330,6 +335,11 @@ async def _close(pool: AsyncMonty) -> None:
     """End the workers of a pool, also where the task was cancelled."""
     with anyio.move_on_after(_LEAVE_S, shield=True):
         await pool.__aexit__(None, None, None)
+
+
+async def _end_strays(jail: Jail | None) -> None:
+    if jail is not None:
+        await anyio.to_thread.run_sync(jail.end_strays)
 
 
 def _bytes(code: str) -> int:

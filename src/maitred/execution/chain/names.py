@@ -11,7 +11,7 @@ from typing import Final
 
 from maitred.execution.chain.advice import MODULES, advised
 from maitred.execution.chain.base import ChainFault, ChainProgram
-from maitred.execution.chain.usual import bound_names, dotted, read_names
+from maitred.execution.chain.usual import NO_TREE, bound_names, dotted, read_names
 
 _MOST: Final = 20
 _LACKING: Final = frozenset((
@@ -30,7 +30,7 @@ def unknown_names(program: ChainProgram) -> Sequence[ChainFault]:
     """Every name that means nothing, in the order of their places; none where the program does not parse."""
     try:
         tree = ast.parse(program.code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except NO_TREE:
         return []  # the engine says better what is wrong
     servers = program.known or {one.name: [f.name for f in one.functions] for one in program.modules}
     found = {

@@ -13,6 +13,9 @@ from typing import Final
 
 from maitred.execution.chain.advice import MODULES
 
+NO_TREE: Final = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
+"""What Python raises for a program that has no tree, or one that is too deep."""
+
 _OWN: Final = "maitred_"
 _SETTLED: Final = (
     f"async def {_OWN}settled(one):",
@@ -59,7 +62,7 @@ def usual(code: str, modules: Sequence[str] = ()) -> Usual:
         for _ in range(_MOST_PASSES):
             if not writer.write():
                 return writer.written()
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except NO_TREE:
         pass
     return Usual(code=code)
 
