@@ -338,9 +338,9 @@ async def test_a_flood_holds_up_its_server_alone(rig: JailRig) -> None:
             tasks.start_soon(ask)
         took = time.monotonic() - started
 
-    assert took > (size - rate) / rate
-    assert len(waited) > 10
-    assert sorted(waited)[len(waited) // 2] < 0.1
+    assert took > 0.8 * (size - rate) / rate
+    assert len(waited) >= 3
+    assert sorted(waited)[len(waited) // 2] < took / 4
 
 
 async def test_standard_error_counts_as_output(rig: JailRig) -> None:

@@ -90,7 +90,7 @@ class Host:
 
     async def idle(self) -> None:
         """Wait until no tool runs any more: a server hears a moment later that a call was given up."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while self.running:
                 await self.fewer.wait()
 
