@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from maitred.wording import counted as counted  # noqa: PLC0414  # `execution.chain.answer` has it from here
+from maitred.wording import counted
 
 Estimate = Callable[[str], int]
 T = TypeVar("T")

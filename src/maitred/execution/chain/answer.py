@@ -11,8 +11,9 @@ from typing import Any
 from maitred.backends.definitions import clean
 from maitred.execution.chain.account import CallReceipt, ChainRun
 from maitred.execution.chain.base import ChainFault, ChainOutcome, FaultKind
-from maitred.execution.outline import Estimate, clip, compact, counted, cut, outline
+from maitred.execution.outline import Estimate, clip, compact, cut, outline
 from maitred.execution.results import HEADER_TOKENS, result_uri
+from maitred.wording import counted
 
 Keep = Callable[[dict[str, Any]], str]
 """Keeps a `tools/call` answer for its caller and gives its id; "" if it is too large to be kept."""
