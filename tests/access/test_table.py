@@ -13,6 +13,7 @@ from maitred.model.access import ROLES, Role
 
 pytestmark = pytest.mark.anyio
 
+YAML = {"Content-Type": "application/yaml"}
 MANIFEST = b"name: new\ntransport: stdio\ncommand: no-such-program\n"
 VERDICT = {"verdict": "suspend", "why": "a test"}
 
@@ -47,7 +48,7 @@ HTTP: Mapping[str, Sequence[tuple[str, str, Mapping[str, Any]]]] = {
         ("GET", f"{API}/stats", {}),
         ("GET", "/metrics", {}),
     ],
-    "register": [("POST", f"{API}/servers/check", {"content": MANIFEST})],
+    "register": [("POST", f"{API}/servers/check", {"content": MANIFEST, "headers": YAML})],
     "approve": [("POST", f"{API}/servers/no-such-server/approval", {"json": VERDICT})],
     "audit": [("GET", f"{API}/audit", {})],
     "grant": [("GET", f"{API}/tokens", {}), ("DELETE", f"{API}/tokens/nobody", {})],

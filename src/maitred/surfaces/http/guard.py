@@ -95,7 +95,7 @@ def _misled(method: str, headers: Headers) -> Response | None:
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind and kind not in _SENT_BY_PAGES:
         return None
-    told = "say what the body is, for instance with the header Content-Type: application/json"
+    told = "say what the body is: Content-Type: application/json, or application/yaml for a manifest"
     return Refusal(415, "media_type_refused", told)
 
 
