@@ -213,14 +213,17 @@ async def played(folder: Path) -> list[tuple[int, Any]]:
 def curl(line: str) -> tuple[str, str, dict[str, Any]]:
     """What a line of curl asks for."""
     words: Iterator[str] = iter(shlex.split(line)[1:])
-    method, url, body = "GET", "", {}
+    method, url, body = "GET", "", dict[str, Any]()
     for word in words:
         if word == "-X":
             method = next(words)
         elif word == "--json":
             body = {"json": json.loads(next(words))}
         elif word == "--data-binary":
-            body = {"content": Path(next(words).removeprefix("@")).read_bytes()}
+            body["content"] = Path(next(words).removeprefix("@")).read_bytes()
+        elif word == "-H":
+            name, _, value = next(words).partition(": ")
+            body["headers"] = {name: value}
         else:
             url = word
     return method, url, body

@@ -158,9 +158,9 @@ class MontySandbox:
             return _failed("size", f"The program is longer than {limits.source_bytes:,} bytes.")
         if self._pool is None:
             return _failed("cancelled", "The gateway is being stopped.")
-        if faults := unknown_names(program):
+        if faults := await anyio.to_thread.run_sync(unknown_names, program):
             return ChainOutcome(fault=_together(faults))
-        made = _usual(program)
+        made = await anyio.to_thread.run_sync(_usual, program)
         program = replace(program, code=made.code)
         log = PrintLog(limits.log_bytes)
         drive = Drive(program, call_tool, limits, log.write)
@@ -190,8 +190,8 @@ class MontySandbox:
         """See `ChainSandbox`. Each fault has its place; a program too large or too odd to check has one."""
         if _bytes(program.code) > _CHECK_LIMITS.source_bytes:
             return [_fault("size", f"The program is longer than {_CHECK_LIMITS.source_bytes:,} bytes.")]
-        unknown = unknown_names(program)
-        made = _usual(program)
+        unknown = await anyio.to_thread.run_sync(unknown_names, program)
+        made = await anyio.to_thread.run_sync(_usual, program)
         with anyio.move_on_after(_CHECK_LIMITS.wall_s) as scope, self._counted(scope):
             try:
                 faults = await self._checked(replace(program, code=made.code))

@@ -29,37 +29,37 @@ _ITSELF: Final = (
 def unknown_names(program: ChainProgram) -> Sequence[ChainFault]:
     """Every name that means nothing, in the order of their places; none where the program does not parse."""
     try:
-        tree = ast.parse(program.code)
+        nodes = list(ast.walk(ast.parse(program.code)))
     except NO_TREE:
         return []  # the engine says better what is wrong
     servers = program.known or {one.name: [f.name for f in one.functions] for one in program.modules}
     found = {
         (fault.line, fault.column, fault.message): fault
         for fault in (
-            *_names(tree, program, servers),
-            *_imports(tree, program, servers),
-            *_members(tree, program, servers),
-            *_envelopes(tree),
+            *_names(nodes, program, servers),
+            *_imports(nodes, program, servers),
+            *_members(nodes, program, servers),
+            *_envelopes(nodes),
         )
     }
     return [found[place] for place in sorted(found)][:_MOST]
 
 
 def _names(
-    tree: ast.AST, program: ChainProgram, servers: Mapping[str, Sequence[str]]
+    nodes: Sequence[ast.AST], program: ChainProgram, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[ChainFault]:
-    known = bound_names(tree) | _KNOWN | {*program.inputs, *MODULES, *servers}
-    told = set()
-    for node in read_names(tree):
-        if node.id not in known and node.id not in told:
+    known = bound_names(nodes) | _KNOWN | {*program.inputs, *MODULES, *servers}
+    told: set[str] = set()
+    for node in read_names(nodes):
+        if node.id not in known and node.id not in told and len(told) < _MOST:
             told.add(node.id)
             yield _fault(node, advised(f"NameError: name '{node.id}' is not defined", program))
 
 
 def _imports(
-    tree: ast.AST, program: ChainProgram, servers: Mapping[str, Sequence[str]]
+    nodes: Sequence[ast.AST], program: ChainProgram, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[ChainFault]:
-    for node in ast.walk(tree):
+    for node in nodes:
         names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
         names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         for name in names:
@@ -74,22 +74,20 @@ def _imports(
 
 
 def _members(
-    tree: ast.AST, program: ChainProgram, servers: Mapping[str, Sequence[str]]
+    nodes: Sequence[ast.AST], program: ChainProgram, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[ChainFault]:
     """Functions that a server does not have; a server under another name is left to the run."""
-    rebound = {
-        one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-    }
-    for node in ast.walk(tree):
+    rebound = {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    for node in nodes:
         module, dot, name = dotted(node).partition(".")
         if dot and module in servers and module not in rebound and name not in servers[module]:
             text = f"AttributeError: module '{module}' has no attribute '{name}'"
             yield _fault(node, advised(text, program))
 
 
-def _envelopes(tree: ast.AST) -> Iterator[ChainFault]:
+def _envelopes(nodes: Sequence[ast.AST]) -> Iterator[ChainFault]:
     """What a result has on the wire, and not here."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case (
                 ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load())

@@ -6,7 +6,7 @@ later, the next of a generator, `asdict`, random identifiers, and imports that w
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -33,6 +33,10 @@ _UUID: Final = (
     "    return '-'.join([word[:8], word[8:12], word[12:16], word[16:20], word[20:]])",
 )
 _TASKS: Final = ("asyncio.create_task", "asyncio.ensure_future")
+_BINDING: Final = (
+    *(ast.Name, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
+)
 _MOST_PASSES: Final = 20
 _SEMAPHORES: Final = ("asyncio.Semaphore", "asyncio.BoundedSemaphore")
 
@@ -67,14 +71,14 @@ def usual(code: str, modules: Sequence[str] = ()) -> Usual:
     return Usual(code=code)
 
 
-def bound_names(tree: ast.AST) -> set[str]:
+def bound_names(nodes: Iterable[ast.AST]) -> set[str]:
     """All names that a program gives a meaning to, wherever it does."""
-    return {name for node in ast.walk(tree) for name in _bound(node)}
+    return {name for node in nodes if isinstance(node, _BINDING) for name in _bound(node)}
 
 
-def read_names(tree: ast.AST) -> Iterator[ast.Name]:
+def read_names(nodes: Iterable[ast.AST]) -> Iterator[ast.Name]:
     """Where a program asks for the meaning of a name."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
             yield node
 
@@ -109,29 +113,28 @@ class _Writer:
 
     def __init__(self, code: str, modules: Sequence[str]) -> None:
         self._code = code
-        self._tree = ast.parse(code)
+        self._nodes = list(ast.walk(ast.parse(code)))
         self._edits: list[_Edit] = []
         self._wanted: set[str] = set()
         self._semaphores = self._bounds()
         self._fields = self._dataclasses()
-        forgotten = {node.id for node in read_names(self._tree)} - bound_names(self._tree)
+        forgotten = {node.id for node in read_names(self._nodes)} - bound_names(self._nodes)
         self._wanted |= forgotten & {*MODULES, *modules}
 
     def write(self) -> bool:
         """Write otherwise what can be, the innermost first; false if there was nothing left."""
         self._edits = []
         self._lines = _lines_of(self._code)
-        self._inner = set(_inside_functions(self._tree))
-        for node in ast.walk(self._tree):
-            for kind, write in self._ways.items():
-                if isinstance(node, kind):
-                    write(node)
+        for node in self._nodes:
+            if write := self._ways.get(type(node)):
+                write(node)
         end = len(self._code) + 1
         for edit in sorted(self._edits, key=lambda one: (one.start, one.end), reverse=True):
             if edit.end <= end:
                 self._take(edit)
                 end = edit.start
-        self._tree = ast.parse(self._code)
+        if self._edits:
+            self._nodes = list(ast.walk(ast.parse(self._code)))
         return bool(self._edits)
 
     def written(self) -> Usual:
@@ -159,7 +162,7 @@ class _Writer:
     def _bounds(self) -> set[str]:
         """The names of what bounds calls in flight; one that lets a single call pass is a lock, and stays."""
         found = set()
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             if isinstance(node, ast.Assign) and self._is_semaphore(node.value):
                 found |= {one.id for one in node.targets if isinstance(one, ast.Name)}
         return found
@@ -167,7 +170,7 @@ class _Writer:
     def _dataclasses(self) -> Mapping[str, Sequence[str]]:
         """The fields of each dataclass of the program."""
         found = {}
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             if isinstance(node, ast.ClassDef) and any(
                 "dataclass" in ast.unparse(d) for d in node.decorator_list
             ):
@@ -209,7 +212,7 @@ class _Writer:
         name = dotted(node.func)
         if name in _TASKS and len(node.args) == 1:
             self._replace(node, f"({self._text(node.args[0])})")
-        elif name == "asyncio.run" and len(node.args) == 1 and node not in self._inner:
+        elif name == "asyncio.run" and len(node.args) == 1 and node not in _inside_functions(self._nodes):
             self._replace(node, f"(await {self._text(node.args[0])})")
         elif self._is_semaphore(node):
             self._replace(node, "None")
@@ -279,8 +282,8 @@ class _Writer:
         return before + len(text.encode()[:column].decode())
 
 
-def _inside_functions(tree: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
+def _inside_functions(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from ast.walk(node)
 
