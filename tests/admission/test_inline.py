@@ -22,6 +22,7 @@ CODE = [
     "node -pe x",
     "node --require y -e x",
     "node --import 'data:text/javascript,x'",
+    "node --import=data:text/javascript,x",
     "deno eval x",
     "bun --print x",
     "perl -lane x",

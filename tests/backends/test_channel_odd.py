@@ -75,6 +75,7 @@ async def test_an_answer_that_cannot_be_written_is_an_error_and_not_silence() ->
 
 UNREADABLE = {
     "cut off": b'{"jsonrpc": "2.0", "id": %d, "result": {"x": "y"',
+    "an id as text": b'{"jsonrpc": "2.0", "id": "%d", "result": {"x": ',
     "a bare word": b'{"jsonrpc": "2.0", "id": %d, "result": {"x": undefined}}',
     "two in one line": b'{"jsonrpc": "2.0", "id": %d, "result": {}}{"jsonrpc": "2.0", "method": "x"}',
     "single quotes": b"{'jsonrpc': '2.0', 'id': %d, 'result': {}}",

@@ -103,7 +103,8 @@ def _code_after(words: Sequence[str], start: int, interpreter: _Interpreter) -> 
     is_value = False
     for at in range(start + 1, len(words)):
         word = words[at]
-        if word.lower() in interpreter.words or word.lower().startswith("data:"):
+        value = word.lower().rpartition("=")[2] if word.startswith("--") else word.lower()
+        if word.lower() in interpreter.words or value.startswith("data:"):
             return at
         if not word.startswith("-") or word in ("-", "--"):
             if is_value:  # of the option before it

@@ -45,7 +45,7 @@ _CANCEL_WRITE_S = 2.0
 _DEEPEST = 200
 _SHOWN = 200
 _MESSAGE = re.compile(rb"\s*[\[{].*[\"']jsonrpc[\"']\s*:", re.DOTALL)
-_ID = re.compile(rb"[\"']id[\"']\s*:\s*(\d{1,15})\b")
+_ID = re.compile(rb"[\"']id[\"']\s*:\s*[\"']?(\d{1,15})\b")
 
 
 class _Pending(NamedTuple):
