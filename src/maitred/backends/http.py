@@ -28,6 +28,7 @@ from maitred.backends.base import (
 )
 from maitred.backends.definitions import clean
 from maitred.backends.dispatcher import EndingDispatcher
+from maitred.backends.http_bounds import BoundedClient
 from maitred.backends.session import open_session
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
@@ -137,6 +138,7 @@ class HttpBackend:
             refused.note(response)
 
         auth = _TokenAuth(self._tokens, refused) if self._tokens is not None else None
+        limit = self._limits.max_message_bytes
 
         def client(
             headers: dict[str, str] | None = None,
@@ -144,7 +146,8 @@ class HttpBackend:
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
             del timeout
-            return httpx2.AsyncClient(
+            return BoundedClient(
+                limit,
                 headers=headers,
                 timeout=httpx2.Timeout(30, read=max(300.0, self.spec.timeouts.call_s + 10)),
                 auth=auth,
@@ -157,7 +160,6 @@ class HttpBackend:
                 sse_client(url, headers=headers, httpx_client_factory=client, auth=auth)
             )
         opened = await stack.enter_async_context(client(headers, auth=auth))
-        limit = self._limits.max_message_bytes
         return await stack.enter_async_context(
             streamable_http_client(url, http_client=opened, max_sse_event_size=limit)
         )
