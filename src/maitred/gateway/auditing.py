@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -34,6 +34,9 @@ SOURCE_KEY: Final = "maitred/source"
 UNWRITTEN: Final = "maitred: the call was made, but its outcome could not be written into the audit trail."
 _ID = re.compile(r"[A-Za-z0-9._:/=+@-]{1,128}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_SPAN = re.compile(r"([0-9]{1,6})([mhdw])")
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FIRST: Final = datetime(1, 1, 2, tzinfo=UTC)
 _NAME_CHARS = 200
 _FIRST_PRUNE_S: Final = 60.0
 _DAY_S: Final = 24 * 3_600.0
@@ -301,6 +304,16 @@ def mark_of(text: str) -> Mark:
 def moment_of(time: datetime) -> str:
     """A time as lines have it; one without a zone is local."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def moment_ago(span: str) -> str:
+    """The time that lies `90m`, `24h`, `7d` or `2w` before now, as lines have it; else empty."""
+    found = _SPAN.fullmatch(span)
+    if found is None:
+        return ""
+    now = datetime.now(UTC)
+    back = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return moment_of(now - back if back < now - _FIRST else _FIRST)
 
 
 def with_marks(answer: dict[str, Any], request: str, source: Mapping[str, Any]) -> dict[str, Any]:

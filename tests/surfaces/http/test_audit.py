@@ -74,6 +74,17 @@ async def test_lines_are_answered_in_pages_the_newest_first(tmp_path: Path) -> N
     assert none["lines"] == []
 
 
+async def test_lines_may_be_asked_for_by_how_long_ago_they_were(tmp_path: Path) -> None:
+    """As on the command line; a span that reaches back beyond all years has all."""
+    async with opened(tmp_path) as served:
+        await served.http.post(f"{TOOLS}/write/call", json={"arguments": {}})
+        found = [len((await served.page(since=span))["lines"]) for span in ("5m", "24h", "999999w")]
+        wrong = await served.http.get(AUDIT, params={"since": "5 minutes"})
+
+    assert found == [1, 1, 1]
+    assert wrong.status_code == 422
+
+
 async def test_whether_the_trail_is_as_it_was_written_can_be_asked(tmp_path: Path) -> None:
     """Which line was changed, and whether it still holds a head that was noted before."""
     async with opened(tmp_path) as served:

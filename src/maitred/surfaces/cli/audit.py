@@ -4,13 +4,12 @@ The trail stands in the catalog's file, so no gateway has to run, and none is st
 """
 
 import os
-import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 from rich.text import Text
@@ -37,8 +36,6 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
     from maitred.catalog.trail import Mark, Verification
     from maitred.gateway import Auditing
 
-_AGO = re.compile(r"([0-9]{1,6})([mhdw])")
-_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _ABOUT = "maitred audit"
 
 
@@ -110,17 +107,15 @@ def _wanted(since: str, principal: str, tool: str) -> Mapping[str, str]:
 
 def _moment(text: str) -> str:
     """A time as lines have it, from one that is written out or counted back from now."""
-    if ago := _AGO.fullmatch(text):
-        moment = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-    else:
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            said = f"--since: {text!r} is no time; write 2026-03-01, 2026-03-01T09:00, 90m, 24h, 7d or 2w"
-            raise ConfigError(_ABOUT, [said]) from None
-    from maitred.gateway.auditing import moment_of  # noqa: PLC0415  # slow, and only needed here
+    from maitred.gateway.auditing import moment_ago, moment_of  # noqa: PLC0415  # slow, and only needed here
 
-    return moment_of(moment)
+    if ago := moment_ago(text):
+        return ago
+    try:
+        return moment_of(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        said = f"--since: {text!r} is no time; write 2026-03-01, 2026-03-01T09:00, 90m, 24h, 7d or 2w"
+        raise ConfigError(_ABOUT, [said]) from None
 
 
 def _list(settings: Settings, wanted: Mapping[str, Any], limit: int, *, as_json: bool) -> None:

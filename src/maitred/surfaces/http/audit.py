@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from maitred.errors import MaitredError
 from maitred.gateway import Gateway, known_id
-from maitred.gateway.auditing import mark_of
+from maitred.gateway.auditing import mark_of, moment_ago
 from maitred.surfaces.http import examples
 from maitred.surfaces.http.access import viewer_of
 from maitred.surfaces.http.describe import API, answers
@@ -25,8 +25,8 @@ _JSON = "application/json"
 Since = Annotated[
     str,
     Query(
-        pattern=r"^([0-9]{4}(-[0-9]{2}(-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}Z?)?)?)?)?)?$",
-        description="Only lines from this time on, in UTC.",
+        pattern=r"^([0-9]{4}(-[0-9]{2}(-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}Z?)?)?)?)?)?$|^[0-9]{1,6}[mhdw]$",
+        description="Only lines from this time on, in UTC, or of the last `90m`, `24h`, `7d` or `2w`.",
         examples=["2026-03-01T09:30:00Z"],
     ),
 ]
@@ -104,8 +104,9 @@ def _add_lines(app: FastAPI, gateway: Gateway) -> None:
     ) -> Response:
         """The lines of the audit trail, the newest first; what has begun and ended is one line."""
         gateway.access.check(viewer_of(request), "audit")
+        moment = moment_ago(since) or since.removesuffix("Z")
         found = await gateway.auditing.latest(
-            since=since.removesuffix("Z"), who=principal, tool=tool, before=int(cursor or "0"), limit=limit
+            since=moment, who=principal, tool=tool, before=int(cursor or "0"), limit=limit
         )
         page = {"lines": list(found.lines), "next_cursor": str(found.before or "")}
         return Response(encode(page), media_type=_JSON)
