@@ -145,3 +145,17 @@ async def test_several_answers_in_one_list_are_all_taken() -> None:
                 peer.says(json.dumps(answers).encode())
 
     assert found == [{"x": 1}, {"x": 1}]
+
+
+async def test_what_is_no_message_is_told_once_and_cut_off_when_it_floods(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Objects that are neither question nor answer count like noise. Source: issue "What broke", 14."""
+    peer = Peer()
+    async with peer.running() as channel:
+        for _ in range(100):
+            peer.says(b"\n".join([b'{"jsonrpc": "2.0", "result": {}}'] * 1_000))
+
+    assert not channel.alive
+    assert "flooded" in channel.reason
+    assert capsys.readouterr().out.count("cannot be read") == 1

@@ -88,6 +88,7 @@ class LineChannel:
         self._early: deque[bytes] = deque()
         self._handlers: tuple[OnRequest, OnNotify, OnNotifyIntercept | None] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._told_unreadable = False
         self._noise = _NOISE_BURST
         self._noise_at = time.monotonic()
         self._closed = anyio.Event()
@@ -129,12 +130,13 @@ class LineChannel:
             return
         message = _parse(line)
         several = message if isinstance(message, list) else [message]
-        for one in several:
-            if not isinstance(one, dict):
-                self._take_unreadable(line)
-            elif "method" in one:
+        readable = [one for one in several if isinstance(one, dict) and ("method" in one or "id" in one)]
+        if len(readable) < len(several):
+            self._take_unreadable(line)
+        for one in readable:
+            if "method" in one:
                 self._take_message(one)
-            elif "id" in one:
+            else:
                 self._settle(one)
 
     def _take_unreadable(self, line: bytes) -> None:
@@ -142,7 +144,9 @@ class LineChannel:
         self._count_noise(1 + len(line) / 1024)
         if not _MESSAGE.match(line):
             return
-        log.warning("a line of a server cannot be read", line=_shown(line))
+        if not self._told_unreadable:  # of one that writes many, the first is enough for its operator
+            self._told_unreadable = True
+            log.warning("a line of a server cannot be read", line=_shown(line))
         named = [int(number) for number in _ID.findall(line) if int(number) in self._pending]
         pending = self._pending.pop(named[0]) if len(named) == 1 else None
         if pending is not None and not pending.future.done():
