@@ -8,7 +8,7 @@ what follows is the script's own.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -26,7 +26,7 @@ class _Interpreter:
     """How an interpreter takes code: by letters after `-`, by long options, or as a word of its own.
 
     `valued` are letters whose value is the rest of their word, or the next word; after one of `naming`, which
-    names a script, all options are the script's own.
+    names a script, all options are the script's own. `passed` are words, such as `run`, that no script is.
     """
 
     letters: str
@@ -34,6 +34,7 @@ class _Interpreter:
     long: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     naming: str = ""
+    passed: tuple[str, ...] = ()
 
     @property
     def telling(self) -> str:
@@ -51,13 +52,17 @@ _INTERPRETERS: Final = {
     **dict.fromkeys(
         ("python", "pypy", "pythonw", "jython", "micropython", "ipython"), _Interpreter("c", "WX", naming="m")
     ),
-    **dict.fromkeys(("node", "nodejs", "bun", "tsx", "ts-node"), _NODE),
-    "deno": _Interpreter("", "", (), ("eval",)),
+    **dict.fromkeys(("node", "nodejs", "tsx", "ts-node"), _NODE),
+    "bun": replace(_NODE, passed=("run",)),
+    "deno": _Interpreter("", "", (), ("eval",), passed=("run", "serve", "test")),
     "perl": _Interpreter("eE", "MmIxDFi"),
     "ruby": _Interpreter("e", "ICEFKTrx"),
     "php": _Interpreter("rBRE", "cdfFtSz", ("--run", "--process-code", "--process-begin", "--process-end")),
     **dict.fromkeys(("lua", "luajit"), _Interpreter("e", "l")),
     **dict.fromkeys(("rscript", "r", "julia", "elixir", "groovy", "scala", "osascript"), _Interpreter("eE")),
+    **dict.fromkeys(("make", "gmake"), _Interpreter("E", "CfIoW", ("--eval",))),
+    "expect": _Interpreter("c"),
+    "sqlite3": _Interpreter("", "", ("-cmd", "--cmd")),
     "erl": _Interpreter("", "", ("-eval", "--eval", "-run")),
     **dict.fromkeys(("npx", "exec", "bunx"), _Interpreter("c", "p", ("--call",))),
     **dict.fromkeys(("env", "genv"), _Interpreter("S", "uC", ("--split-string",))),
@@ -107,10 +112,10 @@ def _code_after(words: Sequence[str], start: int, interpreter: _Interpreter) -> 
         if word.lower() in interpreter.words or value.startswith("data:"):
             return at
         if not word.startswith("-") or word in ("-", "--"):
-            if is_value:  # of the option before it
-                is_value = False
-                continue
-            return None
+            if not is_value and word.lower() not in interpreter.passed:
+                return None
+            is_value = False  # the next word is none of the option before it
+            continue
         if word.partition("=")[0].lower() in interpreter.long:
             return at
         is_value = "=" not in word
