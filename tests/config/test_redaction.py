@@ -137,7 +137,7 @@ def test_many_values_and_long_texts_take_no_time_to_speak_of() -> None:
     secrets = knowing(*(f"{n:05d}-{'v' * 40}-{n:05d}" for n in range(300)))
     text = "\n".join(f"line {n}: nothing that anybody would want to hide stands here" for n in range(200))
 
-    started = time.perf_counter()
+    started = time.process_time()
     assert secrets.redact(text) == text
     assert secrets.redact("00250-" + "v" * 40 + "-00250") == "***"
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

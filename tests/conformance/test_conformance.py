@@ -32,9 +32,9 @@ SERVER = "conformance"
 REVISIONS = ["2025-11-25", "2026-07-28"]
 BAD = {"FAILURE", "WARNING"}
 
-SUITE_S = 150.0
+SUITE_S = 400.0
 START_S = 60.0
-STOP_S = 15.0
+STOP_S = 30.0
 
 Check = Mapping[str, Any]
 

@@ -176,9 +176,9 @@ def test_no_expression_takes_long_on_the_largest_facts(source: str) -> None:
     times = []
     for _ in range(3):
         moment = compiler.moment(LARGEST)
-        begin = time.perf_counter()
+        begin = time.process_time()
         moment.holds(expression, "tool")
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
 
     assert min(times) < 0.1
 

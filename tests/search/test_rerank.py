@@ -42,7 +42,7 @@ async def _order(
     scores: Sequence[float] = CLOSE,
     timeout_s: float = 5,
 ) -> Reranked:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         return await RerankStage(Fake(answer), timeout_s=timeout_s).order(query, CANDIDATES, scores)
 
 

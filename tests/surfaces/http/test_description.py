@@ -13,7 +13,7 @@ from tests.interaction.harness import HttpGateway, cli, faulty, serving, write_s
 from tests.surfaces.http.rig import House, opened
 
 KEY = "k3y"
-LIMIT_S = 150
+LIMIT_S = 400
 METHODS = {"get", "post", "delete"}
 CONFIG = """\
 [checks.positive_data_acceptance]
