@@ -14,7 +14,7 @@ from maitred.evaluation.stock import stocked
 from maitred.model.tools import RawTool, ToolKey
 from maitred.surfaces.mcp.metatools import definitions
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.xdist_group("whole-corpus")]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900), pytest.mark.xdist_group("whole-corpus")]
 
 WORDS = Search(mode="lexical")
 """What is found by meaning as well costs no more; reading thousands of tools for it takes a while."""
@@ -39,7 +39,7 @@ LIMITS = {
 
 
 async def measured(tools: Sequence[RawTool]) -> dict[str, Measured]:
-    with anyio.fail_after(280):
+    with anyio.fail_after(850):
         async with stocked(tools, WORDS) as gateway:
             assert await gateway.settled(60)
             return {one.name: one for one in await measure(gateway, definitions)}

@@ -10,7 +10,7 @@ from tests.evaluation.makers import QUERIES, TOOLS, write_set
 from tests.interaction.harness import faulty, write_settings
 from tests.support import prefork
 
-TIME_S = 120
+TIME_S = 400
 
 
 def maitred(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -37,7 +37,7 @@ from maitred.execution.chain.monty import MontySandbox
 from maitred.gateway import Gateway
 from maitred.wiring import open_gateway
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(170), pytest.mark.xdist_group("chain")]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600), pytest.mark.xdist_group("chain")]
 
 TOKEN = "canary-5e1f"
 SECRET = "MAITRED_TEST_CANARY"
