@@ -82,6 +82,27 @@ async def test_a_server_of_the_new_era_is_asked_for_the_changes_that_it_announce
     assert [message["params"]["notifications"] for message in streams.opened] == [asked]
 
 
+async def test_a_session_begins_when_changes_are_told_so_that_none_is_missed() -> None:
+    """A change right after the start would be told to nobody: the first list would stay. Source: maitred."""
+    streams = Streams({"tools": {"listChanged": True}})
+    async with streams.script.open("stateless"):
+        streams.say("tools/list_changed")
+        await streams.script.notices.until(Notice(kind="tools"))
+
+
+async def test_a_stream_that_comes_late_holds_nobody_up_and_is_made_up_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever changed before it came is asked for anew."""
+    monkeypatch.setattr(notices, "_ANSWERED_S", 0.0)
+    streams = Streams({"tools": {"listChanged": True}})
+    streams.script.answers["subscriptions/listen"] = streams.opened.append
+    async with streams.script.open("stateless"):
+        await streams.script.asked.until("subscriptions/listen")
+        streams.say("subscriptions/acknowledged", notifications={"toolsListChanged": True})
+        await streams.script.notices.until(Notice(kind="tools"))
+
+
 async def test_a_notice_on_a_stream_is_heard_once() -> None:
     streams = Streams({"tools": {"listChanged": True}})
     async with streams.script.open("stateless") as connection:

@@ -1,8 +1,9 @@
 """What servers say without being asked, and in the stateless era the streams on which they say it.
 
 A notice reaches the session's message handler in both eras: the SDK hands over what comes on a stream, too.
-So there is one way in, `notice_of`, and the streams are only kept open and drained. A stream that was
-accepted and then broke is opened again; what was missed meanwhile is made up for by a notice for each list.
+So there is one way in, `notice_of`, and the streams are only kept open and drained. A session begins when its
+stream was answered, so that no change after its first list is missed. A stream that came late, or was
+accepted and then broke and is opened again, is made up for by a notice for each list.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 _FIRST_DELAY_S = 1.0
 _MAX_DELAY_S = 60.0
 _NOTICES_S = 1.0
+_ANSWERED_S = 1.0
 
 ListKind = Literal["tools", "resources", "prompts"]
 
@@ -56,11 +58,37 @@ def asked(capabilities: types.ServerCapabilities | None) -> tuple[ListKind, ...]
     return tuple(kind for kind, declared in kinds.items() if declared)
 
 
-async def watch(
+@asynccontextmanager
+async def watching(
     server: str, session: ClientSession, lists: Sequence[ListKind], tell: Callable[[Notice], None]
+) -> AsyncIterator[None]:
+    """Have the changes of some lists told; at first, wait a second at most until the server has answered."""
+    answered = anyio.Event()
+
+    async def keep() -> None:
+        try:
+            await _watch(server, session, lists, tell, answered)
+        finally:
+            answered.set()
+
+    async with anyio.create_task_group() as tasks:
+        if lists:
+            tasks.start_soon(keep)
+            with anyio.move_on_after(_ANSWERED_S):
+                await answered.wait()
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _watch(
+    server: str,
+    session: ClientSession,
+    lists: Sequence[ListKind],
+    tell: Callable[[Notice], None],
+    answered: anyio.Event,
 ) -> None:
     """Keep a stream of change notices open; a server that refuses the first one is not asked again."""
-    delay_s, heard = _FIRST_DELAY_S, False
+    delay_s, heard, begun = _FIRST_DELAY_S, False, anyio.current_time()
     while True:
         opened = anyio.current_time()
         try:
@@ -70,9 +98,11 @@ async def watch(
                 resources_list_changed="resources" in lists,
                 prompts_list_changed="prompts" in lists,
             ) as stream:
-                for kind in lists if heard else ():
-                    tell(Notice(kind=kind))
+                if heard or anyio.current_time() - begun >= _ANSWERED_S:
+                    for kind in lists:
+                        tell(Notice(kind=kind))
                 heard = True
+                answered.set()
                 await _drained(stream)
         except (MCPError, SubscriptionLost) as error:
             log.info("the server sends no change notices", server=server, reason=str(error))

@@ -30,7 +30,7 @@ from maitred import __version__
 from maitred.backends.base import ConnectOptions, Listing, Offers, Progress, Subscription
 from maitred.backends.definitions import as_sent, clean, read_tools
 from maitred.backends.negotiation import negotiate
-from maitred.backends.notices import ProgressNotices, asked, listening, notice_of, watch
+from maitred.backends.notices import ProgressNotices, asked, listening, notice_of, watching
 from maitred.backends.offers import LISTS, Listed, read_offers
 from maitred.backends.offers import as_sent as offers_as_sent
 from maitred.channel import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
@@ -341,12 +341,11 @@ async def open_session(
             options.on_notice(notice)
 
     session = _Session(dispatcher=dispatcher, client_info=_CLIENT_INFO, message_handler=on_message)
-    async with session, anyio.create_task_group() as tasks:
+    async with session:
         await negotiate(session, options.era)
-        if session.modern and (lists := asked(session.server_capabilities)):
-            tasks.start_soon(watch, spec.name, session, lists, options.on_notice)
-        yield SessionConnection(spec, session, closing, limits)
-        tasks.cancel_scope.cancel()
+        lists = asked(session.server_capabilities) if session.modern else ()
+        async with watching(spec.name, session, lists, options.on_notice):
+            yield SessionConnection(spec, session, closing, limits)
 
 
 def _facts(session: _Session) -> ServerFacts:
