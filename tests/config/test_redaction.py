@@ -17,6 +17,11 @@ SECRET = 'k7/Qe+1 "zR&9=mW\\x8Lp4vT'
 ODD = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="*"), min_size=12)
 
 
+def is_learned(value: str) -> bool:
+    """Whether a value is one that `Secrets` learns: no path of this machine, no blanks around it."""
+    return value == value.strip() and not os.path.exists(value)  # noqa: PTH110  # raises nothing
+
+
 def knowing(*values: str) -> Secrets:
     secrets = Secrets()
     for value in values:
@@ -24,7 +29,7 @@ def knowing(*values: str) -> Secrets:
     return secrets
 
 
-@given(secret=ODD.filter(lambda text: text == text.strip()), start=st.integers(0, 8))
+@given(secret=ODD.filter(is_learned), start=st.integers(0, 8))
 def test_no_encoding_of_a_value_passes(secret: str, start: int) -> None:
     """Whatever stands before it in base64, and however a program quotes it."""
     secrets = knowing(secret)
