@@ -146,10 +146,18 @@ def seen(sentence: str, kind: str, *, label: bool) -> Seen:
     ]
     stems = tuple(words[place][:_STEM] for place in content if len(words[place]) >= _LEAST_STEM)
     return Seen(
-        plain=np.unique(_spread(np.concatenate(plain))).astype(np.int64),
-        runs=np.unique(_spread(_runs(" ".join(words)))).astype(np.int64),
+        plain=_each_once(_spread(np.concatenate(plain))),
+        runs=_each_once(_spread(_runs(" ".join(words)))),
         stems=stems,
     )
+
+
+def _each_once(places: NDArray[np.uint64]) -> Places:
+    """The places in their order, each once; `np.unique` takes several times as long for so few."""
+    ordered = np.sort(places)
+    first = np.ones(len(ordered), dtype=np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first].astype(np.int64)
 
 
 def _hashed(texts: Sequence[str]) -> NDArray[np.uint64]:
