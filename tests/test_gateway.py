@@ -29,7 +29,7 @@ from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 30.0
+SOON_S = 120.0
 LOG = ToolCall(name="git__log", arguments={"path": "/"})
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = {

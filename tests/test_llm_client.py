@@ -44,7 +44,7 @@ def make(provider: str, origin: str, *, patience_s: float = 25.0) -> LanguageMod
 
 
 async def ask(model: LanguageModel) -> Reply:
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         try:
             return await model.ask("Be brief.", "Is it?", max_tokens=500)
         finally:

@@ -27,7 +27,7 @@ from maitred.wiring import open_gateway
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("real-chains")]
 
 NAMES = ("git", "filesystem", "sqlite", "time", "memory", "everything")
-SOON_S = 60.0
+SOON_S = 120.0
 FILES = 30
 COMMITS = 60
 ROWS = 200

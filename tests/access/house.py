@@ -28,7 +28,7 @@ from maitred.surfaces.mcp.http import mcp_app
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 
-SOON_S = 30.0
+SOON_S = 120.0
 Context = ServerRequestContext[Any, Any]
 
 TOOLS: Mapping[str, Mapping[str, tuple[str, bool]]] = {

@@ -67,7 +67,7 @@ async def serving(redirect: str = "") -> AsyncIterator[Site]:
 
 async def get(url: str, names: Names, exempted: Sequence[Network] = ()) -> httpx2.Response:
     transport = GuardedTransport(exempted=exempted, resolver=names.resolve)
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         async with httpx2.AsyncClient(transport=transport, follow_redirects=True) as client:
             return await client.get(url)
 

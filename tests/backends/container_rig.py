@@ -27,7 +27,7 @@ PODMAN = [pytest.mark.anyio, pytest.mark.xdist_group("podman")]
 """The marks of tests that start containers."""
 
 CAGE = Cage(memory=96 * 2**20, nano_cpus=1_000_000_000, pids=24, disk=8 * 2**20)
-SOON_S = 30.0
+SOON_S = 120.0
 
 
 class Rig:

@@ -21,7 +21,7 @@ from maitred.model.servers import Cage, Mount, ServerSpec
 
 PROBE = str(Path(probe_server.__file__))
 CAGE = Cage(memory=96 * 2**20, pids=24, disk=8 * 2**20)
-SOON_S = 30.0
+SOON_S = 120.0
 
 
 class Found(Jail):

@@ -17,7 +17,7 @@ from maitred.backends.oauth_login import log_in
 from maitred.config.settings import Limits
 from maitred.model.servers import OAuth
 
-LONG_S = 60.0
+LONG_S = 120.0
 NAME = "guarded"
 NEEDED = f"run `maitred login {NAME}`"
 Whisper = Callable[[], Awaitable[str]]

@@ -25,8 +25,8 @@ from maitred.model.tools import ToolCall
 FAULTY = Path(__file__).parent.parent / "support" / "faulty_server.py"
 HONEST = Path(__file__).parent / "honest_server.py"
 
-SOON_S = 30.0
-LONG_S = 60.0
+SOON_S = 120.0
+LONG_S = 120.0
 RESOLVE = resolver(os.environ)
 
 

@@ -166,7 +166,7 @@ async def _restart(subject: Subject, server: HttpServer) -> None:
 async def test_a_subscription_survives_the_restart_of_its_server(transport: str, era: EraChoice) -> None:
     """The resource counts as updated once, because something may have been missed."""
     missed = Heard()
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with (
             mortal(transport, era) as (subject, restart),
             Subscriptions(subject.pool, on_updated=lambda *what: missed(what)) as subscriptions,

@@ -14,7 +14,7 @@ from maitred.model.servers import EraChoice, ServerSpec
 
 pytestmark = pytest.mark.anyio
 
-LONG_S = 60.0
+LONG_S = 120.0
 
 
 def backend(url: str, transport: str = "http", **headers: str) -> HttpBackend:

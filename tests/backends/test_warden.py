@@ -17,7 +17,7 @@ from maitred.backends import warden
 from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Tail, Warden, start
 
-SOON_S = 30.0
+SOON_S = 120.0
 
 
 def test_a_warden_that_hangs_holds_nobody_up() -> None:

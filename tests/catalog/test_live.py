@@ -15,7 +15,7 @@ from maitred.errors import StoreError
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 30.0
+SOON_S = 120.0
 
 
 @asynccontextmanager

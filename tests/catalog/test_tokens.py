@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 HALF = "half \ud800 a character"
 TEXTS = ["hello world", "", '{"type":"object"}', "天気予報 🎉", "line\nbreak", HALF, "word " * 500]
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 @pytest.fixture

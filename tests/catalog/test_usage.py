@@ -175,7 +175,7 @@ async def test_a_write_that_breaks_off_in_the_middle_leaves_nothing_behind_and_i
 
 async def test_a_gateway_leaves_in_time_although_another_holds_the_file(path: Path, clock: Clock) -> None:
     """Usage is worth less than an end that comes; cancelled or not, at most 5 seconds are waited."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as other, anyio.fail_after(30):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other, anyio.fail_after(120):
         other.execute("BEGIN IMMEDIATE")
         with anyio.CancelScope() as scope:
             async with UsageRecorder(path, clock=clock, flush_every_s=NEVER_S) as recorder:

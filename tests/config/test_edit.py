@@ -298,7 +298,7 @@ def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=120)
     assert set(load(path).servers) == set(names)
     assert [item.name for item in tmp_path.iterdir()] == ["maitred.yaml"]
 

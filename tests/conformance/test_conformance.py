@@ -34,7 +34,7 @@ BAD = {"FAILURE", "WARNING"}
 
 SUITE_S = 400.0
 START_S = 60.0
-STOP_S = 30.0
+STOP_S = 120.0
 
 Check = Mapping[str, Any]
 

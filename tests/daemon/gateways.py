@@ -11,7 +11,7 @@ from maitred.errors import DaemonError
 from maitred.surfaces.daemon.hello import Talk, packed
 from maitred.surfaces.daemon.relay import Relay
 
-SOON_S = 30.0
+SOON_S = 120.0
 LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -18,7 +18,7 @@ from maitred.surfaces.daemon.address import Seat, address_of
 from maitred.surfaces.daemon.control import gateways, stopped
 
 SPY = Path(__file__).parents[1] / "faults" / "spy_server.py"
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def spied(log: Path, mode: str = "count", **keys: Any) -> dict[str, Any]:

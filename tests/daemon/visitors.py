@@ -79,7 +79,7 @@ class Place:
     @asynccontextmanager
     async def visitor(self) -> AsyncIterator[Visitor]:
         async with await anyio.connect_unix(self.held.seat.socket) as stream:
-            with anyio.fail_after(30):
+            with anyio.fail_after(120):
                 yield Visitor(stream, self.values)
 
     @asynccontextmanager

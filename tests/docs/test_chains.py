@@ -30,7 +30,7 @@ from maitred.wiring import open_gateway
 pytestmark = pytest.mark.anyio
 
 PAGE = (Path(__file__).parents[2] / "docs" / "chains.md").read_text(encoding="utf-8")
-SOON_S = 30.0
+SOON_S = 120.0
 READER = agent("reader")
 _BLOCK = re.compile(r"^```(python|json|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(r"(.*)^# -> (.*)\n", re.MULTILINE | re.DOTALL)

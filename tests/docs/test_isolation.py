@@ -33,7 +33,7 @@ from maitred.model.servers import Cage
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "isolation.md").read_text(encoding="utf-8")
-SOON_S = 30.0
+SOON_S = 120.0
 _AGAIN_S = 0.1
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _MIB = 2**20

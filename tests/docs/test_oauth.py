@@ -53,7 +53,7 @@ def test_the_quick_start_prints_what_the_page_says(
 
     assert anyio.run(told).startswith(NEEDED.strip())
     _, expected = LOGIN.split("\n", 1)
-    commands.login("tracker", config, no_browser=False, timeout=30)
+    commands.login("tracker", config, no_browser=False, timeout=120)
     assert capsys.readouterr().out.endswith(expected)
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "registration.md").read_text(encoding="utf-8")
 EXAMPLES = sorted((ROOT / "examples" / "manifests").glob("*.yml"))
-SOON_S = 30.0
+SOON_S = 120.0
 BARE = f"catalog: {{path: c.db}}\nisolation: {{jail: {isolation().jail}}}\n"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

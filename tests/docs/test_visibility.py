@@ -34,7 +34,7 @@ from maitred.wiring import open_gateway
 pytestmark = pytest.mark.anyio
 
 PAGE = (Path(__file__).parents[2] / "docs" / "visibility.md").read_text(encoding="utf-8")
-SOON_S = 30.0
+SOON_S = 120.0
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _WRITTEN = re.compile(r"^\| (`.*?) \|", re.MULTILINE)
 _SPAN = re.compile(r"`([^`]+)`")

@@ -12,7 +12,7 @@ from maitred.model.tools import ToolKey
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 60.0
+SOON_S = 120.0
 WORDS = Search(mode="lexical")
 SMALL = [
     LabelledTool(

@@ -36,7 +36,7 @@ def bound_by_rights(config: Path, *words: str) -> subprocess.CompletedProcess[st
             pytest.skip("root may write everything, and setpriv is not here to take that away")
         command = ["setpriv", f"--bounding-set={ABOVE_RIGHTS}", f"--inh-caps={ABOVE_RIGHTS}", *command]
     env = {**os.environ, "MAITRED_CONFIG": str(config)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=120)
 
 
 class Place:

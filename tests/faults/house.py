@@ -18,7 +18,7 @@ from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 
-SLOW_S = 40.0
+SLOW_S = 120.0
 
 
 def faulty(mode: str, *arguments: str, **keys: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ SEED = 7
 async def test_a_gateway_that_is_killed_has_done_nothing_that_is_not_written_down(tmp_path: Path) -> None:
     """Each call that the server saw has begun in the trail, each answered one has ended, none twice."""
     command = [sys.executable, recorder.__file__, str(tmp_path), str(SEED), str(KILLS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: ASYNC221
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: ASYNC221
     assert done.returncode == 0, done.stderr
     seen, answered = ((tmp_path / name).read_text().split() for name in ("seen", "answered"))
     rows = execute(tmp_path / "c.db", "SELECT body FROM audit ORDER BY seq")

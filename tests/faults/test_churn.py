@@ -40,7 +40,7 @@ async def test_every_call_ends_with_its_answer_or_a_clear_error_while_servers_ar
 ) -> None:
     """None is lost or late, no server runs twice, and in the end all run that should, and then none."""
     settings = settings_for(tmp_path, servers_of(PLAN), **SECTIONS)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with open_gateway(settings, serves=True) as gateway:
             house = House(gateway)
             await house.known()

@@ -146,7 +146,7 @@ def verbosely(config: Path, secret: str, *words: str) -> str:
     """All that a command writes that tells what happens."""
     head, *rest = words
     env = {**os.environ, "SECRET": secret}
-    done = prefork.run(["--verbose", head, "--config", str(config), *rest], env=env, timeout=60)
+    done = prefork.run(["--verbose", head, "--config", str(config), *rest], env=env, timeout=120)
     return done.stdout + done.stderr
 
 

@@ -63,7 +63,7 @@ def test_a_server_that_cannot_be_started_for_want_of_descriptors_is_told_as_such
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
     assert done.returncode == 0, done.stderr

@@ -151,7 +151,7 @@ async def test_a_gateway_that_starts_on_a_full_disk_goes_on_by_itself_once_there
             await gateway.says_after(0, "the catalog can be written again")
 
             assert await called("diary__write") == "written"
-            with anyio.fail_after(60):
+            with anyio.fail_after(120):
                 while "entries" not in await called("twin__read"):  # noqa: ASYNC110  # it is found in the background
                     await anyio.sleep(0.05)
         [status] = json.loads(place.fine("status", "--json"))

@@ -26,7 +26,7 @@ from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 
-SOON_S = 30.0
+SOON_S = 120.0
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 Context = ServerRequestContext[Any, Any]
 

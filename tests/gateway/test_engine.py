@@ -49,7 +49,7 @@ class Engine:
 @asynccontextmanager
 async def kept(make: Open) -> AsyncIterator[LazyEngine]:
     engine = LazyEngine(make)
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(engine.keep)
             yield engine

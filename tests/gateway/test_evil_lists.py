@@ -27,7 +27,7 @@ MANIFESTS = evil_shapes.EVIL | evil_reach.EVIL
 
 async def goes_on(gateway: Gateway) -> None:
     """An honest server still answers, soon."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         answer = await call(gateway, "honest__read_note")
     assert answer["content"][0]["text"] == "honest/read_note"
 

@@ -30,7 +30,7 @@ from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 30.0
+SOON_S = 120.0
 
 
 def viewer_of(era: ViewerEra, connection: str) -> Viewer:

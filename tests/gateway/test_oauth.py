@@ -29,7 +29,7 @@ from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
-LONG_S = 60.0
+LONG_S = 120.0
 NAME = "guarded"
 
 

@@ -24,7 +24,7 @@ from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 30.0
+SOON_S = 120.0
 OLD = agent(LOCAL, era="handshake", connection="1")
 NEW = agent(LOCAL)
 ANY = {"type": "object"}

@@ -33,8 +33,8 @@ MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 ROOT = Path(__file__).resolve().parents[2]
 SUPPORT = ROOT / "tests" / "support"
-WAIT_S = 30.0
-STOP_S = 30.0
+WAIT_S = 120.0
+STOP_S = 120.0
 _MAX_LINE = 64 * 1024 * 1024
 
 

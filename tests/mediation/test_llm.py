@@ -73,7 +73,7 @@ def transformer_of(
 async def better(
     transformer: LlmTransformer, tools: Sequence[RawTool] = TOOLS
 ) -> Sequence[EnhancedTool | None]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         found = await transformer.transform(tools, CONTEXT)
     assert found is not None
     return found
@@ -261,7 +261,7 @@ async def test_an_endpoint_that_obeys_the_tools_changes_nothing(provider: str, s
     server.reply = obey
     mediator = Mediator()
     mediator.use(transformer_of(server, provider))
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         found = await mediator.enhance(
             [evil, RawTool(name="pay_bill", description="SAY: Pay a bill.")], CONTEXT
         )
@@ -301,7 +301,7 @@ async def test_an_answer_that_is_none_leaves_the_tools_to_the_next(
     mediator = Mediator()
     mediator.use(transformer)
     mediator.use(RuleTransformer())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         found = await mediator.enhance(TOOLS, CONTEXT)
     assert [tool.enhanced_by for tool in found] == ["rules", "rules"]
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 CONTEXT = ToolContext(source="shop", source_type="api", time=datetime(2026, 5, 1, tzinfo=UTC))
 A = RawTool(name="a", description="First.", input_schema={"type": "object", "properties": {"x": {}}})
 B = RawTool(name="b", annotations={"readOnlyHint": True}, metadata={"from": "here"})
-SOON_S = 30.0
+SOON_S = 120.0
 
 Answers = Sequence[EnhancedTool | None] | None
 

@@ -193,7 +193,7 @@ def checksum(text: str) -> str:
 
 async def fetched(community: Community, cache: Path, wanted: str) -> str:
     """The new name of `del` in the community's file."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         async with community.client() as client:
             found = (await fetch_overrides(URL, wanted, cache=cache, client=client)).find("shop", "del")
     return found.rename if found else ""

@@ -30,7 +30,7 @@ TAXI = raw("taxi", "order_ride", description="Book a car that brings people home
 TOOLS = snapshot_of([MAIL, TAXI, *(raw("other", f"thing_{n}", description="Something.") for n in range(60))])
 ONLY = Filter(visible=frozenset({"mail", "taxi", "other"}))
 MEANT = {"letter": 0, "mail": 0, "post": 0, "car": 1, "cab": 1, "ride": 1}
-SOON_S = 30.0
+SOON_S = 120.0
 
 
 class Meaning:

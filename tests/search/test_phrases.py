@@ -39,7 +39,7 @@ def _make(vendor: Vendor, origin: str, *, key: str = "${THE_KEY}") -> PhraseWrit
 
 
 async def _write(writer: PhraseWriter, tools: Sequence[Document] = TOOLS) -> list[tuple[str, ...]]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         try:
             return await writer.write(tools)
         finally:

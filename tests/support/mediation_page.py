@@ -34,7 +34,7 @@ Context = ServerRequestContext[Any, Any]
 
 POOR = Path(__file__).parents[1] / "data" / "mediation" / "poor_server.yaml"
 TOOLS: Sequence[Mapping[str, Any]] = YAML(typ="safe").load(POOR)["tools"]
-SOON_S = 60.0
+SOON_S = 120.0
 
 # What the model of the examples answers: about tools of the poor server, and of the library's example.
 SAID: Mapping[str, Mapping[str, Any]] = {

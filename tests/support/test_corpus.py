@@ -258,7 +258,7 @@ def test_the_same_seed_makes_the_same_corpus_in_every_process() -> None:
             env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=120,
         )
         for seed in ("1", "2")
     ]

@@ -17,7 +17,7 @@ from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 30.0
+SOON_S = 120.0
 
 
 def manifest(name: str, *args: str) -> str:

@@ -80,7 +80,7 @@ async def run(
     runner = ChainRunner(
         engine, tools.find, limits=ChainLimits(**limits), estimate=estimate, grace_s=0, new_id=lambda: "c1"
     )
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         return await runner.run(
             body if isinstance(body, DirectCalls) else PROGRAM, timeout_s=timeout_s, progress=progress
         )

@@ -321,7 +321,7 @@ async def test_leaving_while_a_chain_runs_ends_every_process() -> None:
     async def call(_tool: str, _arguments: Mapping[str, Any]) -> None:
         begun.set()
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as tasks, MontySandbox() as sandbox:
             code = 'await call_tool("a")\nwhile True: pass'
             tasks.start_soon(sandbox.run, ChainProgram(code=code), call, ChainLimits(cpu_s=30))
@@ -346,7 +346,7 @@ async def test_a_check_finds_every_fault_with_its_line(sandbox: MontySandbox) ->
 
 async def test_a_check_of_a_sound_program_finds_nothing_and_runs_nothing(sandbox: MontySandbox) -> None:
     assert await check(sandbox, 'import notes\nx = await notes.search("q")\nreturn x["title"], rows') == []
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         assert await check(sandbox, "while True: pass") == []
 
 

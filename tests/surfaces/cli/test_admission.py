@@ -14,7 +14,7 @@ from maitred.config.load import load
 from maitred.gateway import Gateway, admission
 from maitred.wiring import open_gateway
 
-SOON_S = 30.0
+SOON_S = 120.0
 CLOCK = "name: clock\ncommand: clock-mcp\n"
 POLICY = 'admission: {trusted_commands: ["clock-mcp"]}\n'
 

@@ -18,7 +18,7 @@ from maitred.model.servers import ServerSpec
 from maitred.surfaces.http.app import application
 from maitred.wiring import open_gateway
 
-SOON_S = 30.0
+SOON_S = 120.0
 Context = ServerRequestContext[Any, Any]
 
 

@@ -28,7 +28,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     assert done.returncode == 0, done.stderr
     with (
         serving(config) as gateway,
-        httpx2.Client(base_url=gateway.url.removesuffix("/mcp"), timeout=60) as client,
+        httpx2.Client(base_url=gateway.url.removesuffix("/mcp"), timeout=120) as client,
     ):
         yield client
 

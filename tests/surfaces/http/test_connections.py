@@ -17,7 +17,7 @@ from maitred.surfaces.http.serve import serve_http
 
 pytestmark = pytest.mark.anyio
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 
 

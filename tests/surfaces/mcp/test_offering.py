@@ -29,7 +29,7 @@ from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 30.0
+SOON_S = 120.0
 COUNT = 230
 HANDSHAKE = "2025-11-25"
 Context = ServerRequestContext[Any, Any]

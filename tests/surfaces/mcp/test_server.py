@@ -34,7 +34,7 @@ from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 30.0
+SOON_S = 120.0
 Context = ServerRequestContext[Any, Any]
 both_eras = pytest.mark.parametrize("era", ["legacy", LATEST_MODERN_VERSION])
 
