@@ -84,7 +84,7 @@ format: $(VENV)/dev ## put the code in order
 test: ## everything: checks, the tests of the docs among them, then all other tests
 	$(MAKE) -j 2 --output-sync=target $(VENV)/dev servers $(SERVERS)/jail $(SERVERS)/podman lint
 	$(MAKE) docs
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore=tests/docs
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore=tests/docs
 
 bench: $(VENV)/dev ## measure against a direct connection and against FastMCP's proxy
 	$(BIN)/python -m bench $(ARGS)
