@@ -287,7 +287,7 @@ def _make_history(repository: Path) -> None:
     message: Callable[[int], str] = lambda n: f"fix the {n}th fault" if n % 20 == 0 else f"change number {n}"  # noqa: E731
     for number in range(COMMITS):
         command = ["git", *who, "commit", "-q", "--allow-empty", "-m", message(number)]
-        subprocess.run(command, cwd=repository, check=True, timeout=90)
+        subprocess.run(command, cwd=repository, check=True, timeout=300)
 
 
 async def _make_table(direct: Direct) -> None:

@@ -38,7 +38,7 @@ async def test_a_gateway_opens_nothing_by_it_and_says_so(tmp_path: Path) -> None
     spec = ServerSpec(name="x", transport=INVENTED, url="http://127.0.0.1:9/mcp")
     settings = Settings(source=tmp_path / "maitred.yaml", servers={"x": spec})
     async with open_gateway(settings) as gateway:
-        assert await gateway.settled(30)
+        assert await gateway.settled(120)
 
         assert "its transport 'carrier-pigeon' is unknown" in _error(gateway)
 

@@ -33,7 +33,7 @@ REVISIONS = ["2025-11-25", "2026-07-28"]
 BAD = {"FAILURE", "WARNING"}
 
 SUITE_S = 400.0
-START_S = 60.0
+START_S = 120.0
 STOP_S = 120.0
 
 Check = Mapping[str, Any]

@@ -106,7 +106,7 @@ class Started:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(f"http://127.0.0.1:{self.at}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=90) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -138,7 +138,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         yield Started(at=port[1], folder=folder)
     finally:
         program.send_signal(signal.SIGTERM)
-        assert program.wait(30) == 0
+        assert program.wait(120) == 0
         program.stderr.close()
 
 

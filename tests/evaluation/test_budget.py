@@ -41,7 +41,7 @@ LIMITS = {
 async def measured(tools: Sequence[RawTool]) -> dict[str, Measured]:
     with anyio.fail_after(850):
         async with stocked(tools, WORDS) as gateway:
-            assert await gateway.settled(60)
+            assert await gateway.settled(600)
             return {one.name: one for one in await measure(gateway, definitions)}
 
 

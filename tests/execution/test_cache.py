@@ -306,7 +306,7 @@ async def _follow(plan: list[str | int], settled: bool) -> None:
     """Follow a plan; unless `settled`, several things happen in the same turn of the event loop."""
     asked = Askers(ResultCache(max_bytes=10_000))
     cleared = 0
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as group:
             for step in plan:
                 waiting = [asker for asker in asked.askers if asker.waits]

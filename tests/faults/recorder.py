@@ -57,7 +57,7 @@ async def serve(folder: Path, run: int, pulse: int, calls: int = 1_000_000) -> N
     )
     server = Server("s", on_list_tools=list_tools, on_call_tool=write)
     async with open_gateway(settings, in_process={"s": server}) as gateway:
-        await gateway.settled(30)
+        await gateway.settled(120)
 
         async def call(caller: int) -> None:
             for number in range(calls):

@@ -200,7 +200,7 @@ def test_clients_on_standard_streams_are_served_from_a_full_disk(tmp_path: Path,
         answers = [json.loads(client.stdout.readline()) for _ in range(2)]
         disk.free()
         client.stdin.close()
-        client.wait(30)
+        client.wait(120)
     subprocess.run(
         [sys.executable, "-m", "maitred", "stop", "--config", str(place.config)], env=env, check=False
     )

@@ -126,7 +126,7 @@ async def test_a_chain_that_is_reviewed_again_is_taken_over_at_once(tmp_path: Pa
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS))
     async with opened(settings, Upstream("files", FILES)) as gateway:
         await gateway.configure(saved_in(tmp_path, fetch=text_of("'new'"), other=text_of("2")))
-        assert await gateway.settled(30)
+        assert await gateway.settled(120)
         result = await called(gateway)
         assert {tool.name for tool in gateway.visible_tools()} >= {"chains__fetch", "chains__other"}
         await gateway.configure(settings_of(tmp_path, "files"))

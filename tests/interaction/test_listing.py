@@ -299,7 +299,7 @@ async def test_a_stateless_server_may_take_all_of_its_start_limit(tmp_path: Path
 async def pages_of(client: Any) -> list[list[Any]]:
     pages: list[list[Any]] = []
     cursor = None
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         while True:
             page = await client.list_tools(cursor=cursor, cache_mode="refresh")
             pages.append(page.tools)

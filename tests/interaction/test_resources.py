@@ -340,7 +340,7 @@ async def touch(listener: Listener, server: str, uri: str) -> None:
 
 async def until_listed(listener: Listener, uri: str) -> None:
     """Wait until a resource is listed, looking again whenever the client is told of something."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         while True:
             news = listener.news
             listed = await listener.client.list_resources(cache_mode="refresh")

@@ -54,7 +54,7 @@ def at_terminal(config: Path, *words: str) -> str:
     env = {**os.environ, "COLUMNS": "4000", "TERM": "xterm-256color"}
     with os.fdopen(its, "w", encoding="utf-8") as screen, open(os.devnull) as nothing:  # noqa: PTH123
         command = prefork.start([head, "--config", str(config), *rest], [nothing, screen, screen], env=env)
-        command.wait(60)
+        command.wait(120)
         command.close()
     thread.join()
     os.close(mine)

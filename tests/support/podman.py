@@ -27,7 +27,7 @@ PROXY = "http://operator:s3cret-of-the-proxy@proxy.invalid:3128"
 """What the service is told to fetch by; it does not, since the registry of the tests is on loopback."""
 
 _KEPT = Path(__file__).resolve().parents[2] / ".servers"
-_START_S = 20.0
+_START_S = 120.0
 _CONFIGURATION = """
 [containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]

@@ -87,7 +87,7 @@ class Command:
     def close(self) -> None:
         """Kill it if it runs still."""
         self.kill()
-        self.wait(10)
+        self.wait(120)
         self._reply.close()
 
     def _signal(self, number: signal.Signals) -> None:

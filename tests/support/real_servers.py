@@ -188,7 +188,7 @@ def _make_repository(folder: Path) -> None:
     repository.mkdir()
     who = ("-c", "user.name=maitred", "-c", "user.email=maitred@example.org", "-c", "commit.gpgsign=false")
     for command in (("init", "-q"), (*who, "commit", "-q", "--allow-empty", "-m", "the first commit")):
-        subprocess.run(["git", *command], cwd=repository, check=True, timeout=90)
+        subprocess.run(["git", *command], cwd=repository, check=True, timeout=300)
 
 
 SERVERS: Mapping[str, RealServer] = {

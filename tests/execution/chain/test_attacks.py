@@ -204,7 +204,7 @@ async def test_attacks_through_the_gateway_neither_get_out_nor_use_up_the_machin
     before = asyncio.all_tasks()
     settings = settings_of(tmp_path, "tools", chain=Chain(cpu_s=LIMITS.cpu_s), search=Search(mode="lexical"))
     async with open_gateway(settings, in_process={"tools": host.sdk()}) as gateway:
-        assert await gateway.settled(30)
+        assert await gateway.settled(120)
         wrong = await all_of(kind, partial(at_gateway, gateway, host))
         await host.idle()
     assert wrong == {}

@@ -108,7 +108,7 @@ async def test_random_programs_over_random_results_end_within_the_limit(tmp_path
     notes = Notes()
     configured = settings_of(tmp_path, "notes", search=Search(mode="lexical"))
     async with open_gateway(configured, in_process={"notes": notes.sdk()}) as gateway:
-        assert await gateway.settled(30)
+        assert await gateway.settled(120)
         for code, answers, size in seen:
             notes.answers = list(answers)
             answer = await gateway.chains.run(code, viewer=agent("ann"), max_output_size=size)

@@ -65,7 +65,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
         catalog=Catalog(path=str(folder / "c.db")),
     )
     async with open_gateway(settings, in_process={"files": make_server()}) as opened:
-        assert await opened.settled(30)
+        assert await opened.settled(120)
         yield opened
 
 
