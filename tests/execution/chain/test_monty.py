@@ -192,16 +192,16 @@ async def test_what_was_printed_before_a_fault_is_kept(sandbox: MontySandbox) ->
     ("code", "kind", "told"),
     [
         ("class E(Exception): pass", "syntax", "or RuntimeError"),
-        ("def f():\n    yield 1", "syntax", "Build a list"),
+        ("async def f():\n    yield 1", "syntax", "Build a list"),
         ("async def f(x):\n    async with x: pass", "syntax", "Call the functions directly"),
         ("async def f(x):\n    async for i in x: pass", "syntax", "plain `for`"),
         ("from json import *", "syntax", "names that you need"),
-        ("import asyncio\nasyncio.TaskGroup()", "runtime", "gather"),
-        ("import asyncio\nawait asyncio.wait_for(1, 2)", "runtime", "time limit"),
-        ("import asyncio\nasyncio.Lock()", "runtime", "bounded already"),
+        ("import asyncio\nasyncio.TaskGroup()", "type", "gather"),
+        ("import asyncio\nawait asyncio.wait_for(1, 2)", "type", "time limit"),
+        ("import asyncio\nasyncio.Lock()", "type", "bounded already"),
         ("import requests", "type", "no network"),
         ("import subprocess", "type", "no files and no processes"),
-        ("import enum", "type", "few lines"),
+        ("import contextlib", "type", "few lines"),
         ("import pandas", "type", "The servers are notes; beside them there are asyncio"),
         ('return call_tool("a")["structuredContent"]', "type", "itself"),
         ('x = call_tool("a")\nx["b"]', "runtime", "`await` before the call"),
@@ -341,7 +341,7 @@ async def test_a_check_finds_every_fault_with_its_line(sandbox: MontySandbox) ->
     told = await check(sandbox, code)
     assert sorted({line for _, line, _ in told}) == [2, 3, 4, 5]
     assert {kind for kind, _, _ in told} == {"type"}
-    assert 'did you mean "title"?' in told[2][2]
+    assert [text for _, line, text in told if line == 3 and 'did you mean "title"?' in text]
 
 
 async def test_a_check_of_a_sound_program_finds_nothing_and_runs_nothing(sandbox: MontySandbox) -> None:

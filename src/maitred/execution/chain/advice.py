@@ -35,7 +35,8 @@ _GATHER = "Use `await asyncio.gather(...)`; every call of a tool can stand in it
 _INSTEAD: Mapping[str, str] = {
     "requests httpx httpx2 aiohttp urllib urllib3 http socket ssl smtplib ftplib": _NO_NETWORK,
     "os subprocess shutil tempfile glob ctypes signal threading multiprocessing": _NO_MACHINE,
-    "heapq statistics enum string uuid operator textwrap contextlib": _BY_HAND,
+    "logging": "Use `print(...)`: what a chain prints is kept.",
+    "enum": "Use plain constants, or a dict.",
 }
 """Modules that are not there, by the reason."""
 
@@ -45,6 +46,7 @@ _ADVICE: Sequence[tuple[str, str]] = (
         "Write functions and dicts, or a class without bases; raise ValueError or RuntimeError.",
     ),
     ("yield expressions", "Build a list and return it."),
+    ("method decorators", "Write a method without the decorator, or a function."),
     ("'del' statement", "Assign None, use pop(), or build a new dict or list."),
     ("async with|async context", "Call the functions directly; nothing here needs closing."),
     ("async for|async comprehension", "Await the whole list first, then use a plain `for`."),

@@ -72,7 +72,8 @@ class ChainFunction:
     """A function of a module of the chain: its Python name, the tool behind it, and its typed signature.
 
     `parameters` are pairs, in the order of positional arguments: the Python name, the name that the tool has.
-    `more` says whether it takes others too, by the name that the tool has.
+    `more` says whether it takes others too, by the name that the tool has; `required` are the Python names of
+    those that it cannot do without.
     `stub` is the line of a stub file, such as `async def search(query: str, limit: int = ...) -> Any: ...`.
     """
 
@@ -80,6 +81,7 @@ class ChainFunction:
     tool: str
     parameters: Sequence[tuple[str, str]] = ()
     more: bool = False
+    required: Sequence[str] = ()
     stub: str = ""
 
 

@@ -1,7 +1,8 @@
 """What a program names and nothing has, told before its first line runs: else it would make its first calls.
 
-It looks at names, imports and the functions of servers, all at once, so that the next try can mend them all.
-Whether a value has a type or an attribute shows only when the program runs.
+It looks at names, imports, the functions of servers, their arguments, and calls that are used before they are
+awaited, all at once, so that the next try can mend them all. Whether a value has a type or an attribute shows
+only when the program runs.
 """
 
 import ast
@@ -10,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from maitred.execution.chain.advice import MODULES, advised
-from maitred.execution.chain.base import ChainFault, ChainProgram
+from maitred.execution.chain.base import ChainFault, ChainFunction, ChainProgram
+from maitred.execution.chain.supplied import SUPPLIED
 from maitred.execution.chain.usual import NO_TREE, bound_names, dotted, read_names
 
 _MOST: Final = 20
@@ -20,6 +22,10 @@ _LACKING: Final = frozenset((
     "open", "quit", "staticmethod", "super", "vars",
 ))  # fmt: skip
 _KNOWN: Final = frozenset(name for name in dir(builtins) if name not in _LACKING) | {"call_tool", "__name__"}
+_ASYNCIO: Final = frozenset((
+    "gather", "run", "sleep", "create_task", "ensure_future", "as_completed", "Semaphore", "BoundedSemaphore",
+))  # fmt: skip
+"""What a program may call of this module."""
 _ENVELOPE: Final = frozenset(("structuredContent", "structured_content"))
 _ITSELF: Final = (
     "a call gives what the tool answered itself, parsed where it is JSON: leave it out, and use the value"
@@ -39,6 +45,7 @@ def unknown_names(program: ChainProgram) -> Sequence[ChainFault]:
             *_names(nodes, program, servers),
             *_imports(nodes, program, servers),
             *_members(nodes, program, servers),
+            *_calls(nodes, program),
             *_envelopes(nodes),
         )
     }
@@ -48,7 +55,7 @@ def unknown_names(program: ChainProgram) -> Sequence[ChainFault]:
 def _names(
     nodes: Sequence[ast.AST], program: ChainProgram, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[ChainFault]:
-    known = bound_names(nodes) | _KNOWN | {*program.inputs, *MODULES, *servers}
+    known = bound_names(nodes) | _KNOWN | {*program.inputs, *MODULES, *SUPPLIED, *servers}
     told: set[str] = set()
     for node in read_names(nodes):
         if node.id not in known and node.id not in told and len(told) < _MOST:
@@ -64,11 +71,11 @@ def _imports(
         names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         for name in names:
             first = name.partition(".")[0]
-            if first not in {*MODULES, *servers, "uuid", "__future__"}:
+            if first not in {*MODULES, *servers, *SUPPLIED, "__future__"}:
                 yield _fault(node, advised(f"ModuleNotFoundError: No module named '{first}'", program))
-        if isinstance(node, ast.ImportFrom) and node.module and node.module in servers:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module in {*servers, *SUPPLIED}:
             for one in node.names:
-                if one.name not in (*servers[node.module], "*"):
+                if one.name not in (*servers.get(node.module, SUPPLIED.get(node.module, ())), "*"):
                     text = f"ImportError: cannot import name '{one.name}' from '{node.module}'"
                     yield _fault(node, advised(text, program))
 
@@ -76,13 +83,72 @@ def _imports(
 def _members(
     nodes: Sequence[ast.AST], program: ChainProgram, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[ChainFault]:
-    """Functions that a server does not have; a server under another name is left to the run."""
-    rebound = {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    """Functions that a server or a module does not have; one under another name is left to the run."""
+    has = {**SUPPLIED, **servers}
+    rebound = _rebound(nodes)
     for node in nodes:
         module, dot, name = dotted(node).partition(".")
-        if dot and module in servers and module not in rebound and name not in servers[module]:
+        lacks = module in has and name not in has[module]
+        if isinstance(node, ast.Call):  # what is not called may never be asked for
+            module, dot, name = dotted(node.func).partition(".")
+            lacks = module == "asyncio" and name not in _ASYNCIO
+        if dot and lacks and module not in rebound:
             text = f"AttributeError: module '{module}' has no attribute '{name}'"
             yield _fault(node, advised(text, program))
+
+
+def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFault]:
+    """Calls of tools with arguments that they do not take, and such that are used without being awaited."""
+    functions = _functions(nodes, program)
+    for node in nodes:
+        if isinstance(node, ast.Call) and (function := functions.get(dotted(node.func))):
+            yield from _arguments(node, function)
+        match node:
+            case (
+                ast.For(iter=ast.Call() as call)
+                | ast.comprehension(iter=ast.Call() as call)
+                | ast.Subscript(value=ast.Call() as call)
+                | ast.Attribute(value=ast.Call() as call)
+            ) if dotted(call.func) in {*functions, "call_tool"}:
+                text = f"TypeError: `{dotted(call.func)}(...)` gives a 'coroutine' object"
+                yield _fault(call, advised(text, program))
+            case _:
+                pass
+
+
+def _functions(nodes: Sequence[ast.AST], program: ChainProgram) -> Mapping[str, ChainFunction]:
+    """The functions of servers by the names that a program has for them, and has for nothing else."""
+    known = {(one.name, function.name): function for one in program.modules for function in one.functions}
+    found = {f"{module}.{name}": function for (module, name), function in known.items()}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                if function := known.get((node.module or "", one.name)):
+                    found[one.asname or one.name] = function
+    rebound = _rebound(nodes)
+    return {name: function for name, function in found.items() if name.partition(".")[0] not in rebound}
+
+
+def _arguments(call: ast.Call, function: ChainFunction) -> Iterator[ChainFault]:
+    known = [name for name, _ in function.parameters]
+    for one in call.keywords:
+        if one.arg and one.arg not in known and not function.more:
+            takes = ", ".join(known[:_MOST]) or "no arguments"
+            text = f"TypeError: {function.name}() has no argument {one.arg[:100]!r}; it takes {takes}"
+            yield _fault(call, text)
+    if any(one.arg is None for one in call.keywords) or any(
+        isinstance(one, ast.Starred) for one in call.args
+    ):
+        return
+    named = {*known[: len(call.args)], *(one.arg for one in call.keywords)}
+    if lacking := [one for one in function.required if one not in named][:_MOST]:
+        yield _fault(call, f"TypeError: {function.name}() needs {', '.join(lacking)}, too")
+
+
+def _rebound(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names that a program gives another meaning to than an import does."""
+    own = [node for node in nodes if not isinstance(node, ast.Import | ast.ImportFrom)]
+    return bound_names(own)
 
 
 def _envelopes(nodes: Sequence[ast.AST]) -> Iterator[ChainFault]:

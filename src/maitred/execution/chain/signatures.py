@@ -58,7 +58,8 @@ def _function(
     closed = root.get("additionalProperties") is False
     more = len(properties) > len(ordered) or _is_open(root) or not (properties or closed)
     parameters = [(names[one], one) for one in ordered]
-    return ChainFunction(name=name, tool=tool.name, parameters=parameters, more=more)
+    needed = [names[one] for one in ordered if one in required]
+    return ChainFunction(name=name, tool=tool.name, parameters=parameters, more=more, required=needed)
 
 
 def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -> Typed:

@@ -2,7 +2,8 @@
 
 Models write all of Python. What can be said otherwise without changing what it means is: a `del`, a semaphore
 (the calls of a chain in flight are bounded already), `gather(return_exceptions=True)`, a task that is awaited
-later, the next of a generator, `asdict`, random identifiers, and imports that were forgotten.
+later, the next of a generator, `asdict`, a generator function that ends, a `map` of calls, imports that were
+forgotten, and what `supplied` has of modules that the engine does not have.
 """
 
 import ast
@@ -12,26 +13,12 @@ from functools import cached_property
 from typing import Final
 
 from maitred.execution.chain.advice import MODULES
+from maitred.execution.chain.generators import given, listable
+from maitred.execution.chain.supplied import OWN, SUPPLIED, before
 
 NO_TREE: Final = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
 """What Python raises for a program that has no tree, or one that is too deep."""
 
-_OWN: Final = "maitred_"
-_SETTLED: Final = (
-    f"async def {_OWN}settled(one):",
-    "    try:",
-    "        return await one",
-    "    except Exception as error:",
-    "        return error",
-    f"async def {_OWN}gather(*all):",
-    f"    return await asyncio.gather(*[{_OWN}settled(one) for one in all])",
-)
-_UUID: Final = (
-    f"def {_OWN}uuid4():",
-    "    word = ''.join(random.choice('0123456789abcdef') for _ in range(32))",
-    "    word = word[:12] + '4' + word[13:16] + random.choice('89ab') + word[17:]",
-    "    return '-'.join([word[:8], word[8:12], word[12:16], word[16:20], word[20:]])",
-)
 _TASKS: Final = ("asyncio.create_task", "asyncio.ensure_future")
 _BINDING: Final = (
     *(ast.Name, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom),
@@ -118,6 +105,8 @@ class _Writer:
         self._wanted: set[str] = set()
         self._semaphores = self._bounds()
         self._fields = self._dataclasses()
+        self._generators = listable(self._nodes)
+        self._servers = {*modules, *_imported(self._nodes, modules)}
         forgotten = {node.id for node in read_names(self._nodes)} - bound_names(self._nodes)
         self._wanted |= forgotten & {*MODULES, *modules}
 
@@ -138,10 +127,8 @@ class _Writer:
         return bool(self._edits)
 
     def written(self) -> Usual:
-        header = [f"import {name}" for name in sorted(self._wanted) if not name.startswith(_OWN)]
-        header += _SETTLED if f"{_OWN}gather" in self._wanted else ()
-        header += _UUID if f"{_OWN}uuid4" in self._wanted else ()
-        header += self._asdict() if f"{_OWN}asdict" in self._wanted else ()
+        header = before(self._wanted - {f"{OWN}asdict"})
+        header += self._asdict() if f"{OWN}asdict" in self._wanted else ()
         return Usual(code="\n".join([*header, self._code]), before=len(header))
 
     def _take(self, edit: _Edit) -> None:
@@ -157,6 +144,8 @@ class _Writer:
             ast.Call: self._call,
             ast.ImportFrom: self._import_from,
             ast.Import: self._import,
+            ast.Attribute: self._attribute,
+            ast.FunctionDef: self._function,
         }
 
     def _bounds(self) -> set[str]:
@@ -210,59 +199,121 @@ class _Writer:
 
     def _call(self, node: ast.Call) -> None:
         name = dotted(node.func)
-        if name in _TASKS and len(node.args) == 1:
-            self._replace(node, f"({self._text(node.args[0])})")
-        elif name == "asyncio.run" and len(node.args) == 1 and node not in _inside_functions(self._nodes):
-            self._replace(node, f"(await {self._text(node.args[0])})")
-        elif self._is_semaphore(node):
+        if self._is_semaphore(node):
             self._replace(node, "None")
-        elif name in ("asyncio.gather", "gather"):
-            self._gather(node)
+        elif name.startswith("asyncio.") or name == "gather":
+            self._asyncio(node, name)
         elif name == "next" and node.args and isinstance(node.args[0], ast.GeneratorExp):
             inner = self._text(node.args[0])
             self._edits.append(_Edit(self._end(node.func), self._end(node.args[0]), f"(iter({inner})"))
             if len(node.args) == 1:
                 self._edits.append(_Edit(self._end(node.args[0]), self._end(node), ")"))
         elif name in ("asdict", "dataclasses.asdict") and self._fields:
-            self._replace(node.func, f"{_OWN}asdict")
-            self._wanted.add(f"{_OWN}asdict")
-        elif name in ("uuid.uuid4", "uuid4"):
-            self._replace(node.func, f"{_OWN}uuid4")
-            self._wanted |= {f"{_OWN}uuid4", "random"}
+            self._replace(node.func, self._own("asdict"))
+        elif name == "map" and len(node.args) == 2:  # noqa: PLR2004  # a function, and what it is called with
+            self._map(node, *node.args)
+        elif name in self._generators:
+            comma = ", " if node.args or node.keywords else ""
+            self._replace(node.func, self._own("listed"))
+            opened = self._code.index("(", self._end(node.func)) + 1
+            self._edits.append(_Edit(opened, opened, f"{name}{comma}"))
+
+    def _asyncio(self, node: ast.Call, name: str) -> None:
+        if name in ("asyncio.gather", "gather"):
+            self._gather(node)
+        elif len(node.args) != 1:
+            return
+        elif name in _TASKS:
+            self._replace(node, f"({self._text(node.args[0])})")
+        elif name == "asyncio.as_completed" and not node.keywords:
+            self._replace(node, f"(await {self._own('completed')}({self._text(node.args[0])}))")
+        elif name == "asyncio.run" and node not in _inside_functions(self._nodes):
+            self._replace(node, f"(await {self._text(node.args[0])})")
 
     def _gather(self, node: ast.Call) -> None:
         for one in node.keywords:
             if one.arg != "return_exceptions" or not isinstance(one.value, ast.Constant):
                 return
-            before = max(self._end(part) for part in (node.func, *node.args))
-            comma = self._code.find(",", before, self._start(one))
+            last = max(self._end(part) for part in (node.func, *node.args))
+            comma = self._code.find(",", last, self._start(one))
             self._edits.append(_Edit(comma if comma >= 0 else self._start(one), self._end(one), ""))
             if one.value.value:
-                self._replace(node.func, f"{_OWN}gather")
-                self._wanted |= {f"{_OWN}gather", "asyncio"}
+                self._replace(node.func, self._own("gather"))
+
+    def _map(self, node: ast.Call, function: ast.expr, data: ast.expr) -> None:
+        """A tool cannot be called by `map` itself."""
+        text = self._text(data)
+        if self._is_tool(function):
+            self._replace(node, f"[{self._text(function)}({OWN}one) for {OWN}one in {text}]")
+        elif isinstance(function, ast.Lambda) and any(
+            isinstance(one, ast.Call) and self._is_tool(one.func) for one in ast.walk(function.body)
+        ):
+            takes = function.args
+            if len(takes.args) == 1 and not (
+                takes.defaults or takes.vararg or takes.kwarg or takes.kwonlyargs
+            ):
+                self._replace(node, f"[{self._text(function.body)} for {takes.args[0].arg} in {text}]")
+
+    def _is_tool(self, node: ast.AST) -> bool:
+        return dotted(node).partition(".")[0] in {"call_tool", *self._servers}
+
+    def _function(self, node: ast.FunctionDef) -> None:
+        """A generator fills a list, which `listed` makes and gives."""
+        if node.name not in self._generators:
+            return
+        for one in given(node):
+            match one.value:
+                case ast.YieldFrom(value=value):
+                    self._replace(one, f"{OWN}out.extend({self._text(value)})")
+                case ast.Yield(value=value):
+                    self._replace(one, f"{OWN}out.append(({self._text(value) if value else None}))")
+                case _:
+                    pass
+        takes = node.args
+        parts = [*takes.posonlyargs, *takes.args, *takes.kwonlyargs, *takes.defaults, *takes.kw_defaults]
+        ends = [self._end(one) for one in (*parts, takes.vararg) if one is not None]
+        if f"{OWN}out" not in [one.arg for one in (*takes.args, *takes.kwonlyargs)]:
+            at = max(ends) if ends else self._code.index("(", self._start(node)) + 1
+            self._edits.append(_Edit(at, at, f"{', ' if ends else ''}{OWN}out=None"))
+
+    def _attribute(self, node: ast.Attribute) -> None:
+        module, _, name = dotted(node).partition(".")
+        if name in SUPPLIED.get(module, ()):
+            self._replace(node, self._own(name))
+        elif dotted(node) == "asyncio.TimeoutError":
+            self._replace(node, "TimeoutError")
 
     def _import_from(self, node: ast.ImportFrom) -> None:
-        gone = {"dataclasses": {"asdict"}, "uuid": {"uuid4"}}.get(node.module or "", set())
-        kept = [one for one in node.names if one.name not in gone or one.asname]
-        if len(kept) == len(node.names) or (node.module == "dataclasses" and not self._fields):
+        module = node.module or ""
+        gone = {"asdict"} if module == "dataclasses" and self._fields else SUPPLIED.get(module, ())
+        kept = [one for one in node.names if one.name not in gone or (one.asname and module not in SUPPLIED)]
+        if len(kept) == len(node.names):
             return
-        text = f"from {node.module} import {', '.join(map(ast.unparse, kept))}" if kept else "pass"
-        self._replace(node, text)
+        parts = [f"from {module} import {', '.join(map(ast.unparse, kept))}"] if kept else []
+        if module in SUPPLIED:
+            lost = [one for one in node.names if one.name in gone]
+            parts += [f"{one.asname or one.name} = {self._own(one.name)}" for one in lost]
+        self._replace(node, "; ".join(parts) or "pass")
 
     def _import(self, node: ast.Import) -> None:
-        kept = [one for one in node.names if one.name != "uuid" or one.asname]
+        kept = [one for one in node.names if one.name not in SUPPLIED or one.asname]
         if len(kept) < len(node.names):
             self._replace(node, f"import {', '.join(map(ast.unparse, kept))}" if kept else "pass")
+
+    def _own(self, name: str) -> str:
+        """The name of a part of ours, which then stands before the program."""
+        self._wanted.add(f"{OWN}{name}")
+        return f"{OWN}{name}"
 
     # --- text ---------------------------------------------------------------------------------------------
 
     def _asdict(self) -> Iterator[str]:
-        yield f"def {_OWN}asdict(one):"
+        yield f"def {OWN}asdict(one):"
         for name, fields in self._fields.items():
-            pairs = ", ".join(f"{field!r}: {_OWN}asdict(one.{field})" for field in fields)
+            pairs = ", ".join(f"{field!r}: {OWN}asdict(one.{field})" for field in fields)
             yield f"    if isinstance(one, {name}): return {{{pairs}}}"
-        yield f"    if isinstance(one, (list, tuple)): return [{_OWN}asdict(part) for part in one]"
-        yield f"    if isinstance(one, dict): return {{key: {_OWN}asdict(part) for key, part in one.items()}}"
+        yield f"    if isinstance(one, (list, tuple)): return [{OWN}asdict(part) for part in one]"
+        yield f"    if isinstance(one, dict): return {{key: {OWN}asdict(part) for key, part in one.items()}}"
         yield "    return one"
 
     def _replace(self, node: ast.AST, text: str) -> None:
@@ -286,6 +337,13 @@ def _inside_functions(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from ast.walk(node)
+
+
+def _imported(nodes: Iterable[ast.AST], modules: Sequence[str]) -> Iterator[str]:
+    """The names under which a program has functions of servers."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module in modules:
+            yield from (one.asname or one.name for one in node.names)
 
 
 def _lines_of(code: str) -> Sequence[tuple[int, str]]:
