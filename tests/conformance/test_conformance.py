@@ -34,6 +34,9 @@ BAD = {"FAILURE", "WARNING"}
 
 SUITE_S = 400.0
 START_S = 120.0
+TRIES = 3
+LATE = "WARNING: Mutated the "
+"""How the suite says that no notice came within 1.5 seconds, which a busy machine may need for itself."""
 STOP_S = 120.0
 
 Check = Mapping[str, Any]
@@ -111,7 +114,7 @@ def test_every_expected_failure_has_a_reason() -> None:
 
 @pytest.mark.real
 @pytest.mark.anyio
-@pytest.mark.timeout(START_S + SUITE_S + 60)
+@pytest.mark.timeout(START_S + TRIES * SUITE_S + 60)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_the_gateway_conforms(
     revision: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -124,9 +127,12 @@ async def test_the_gateway_conforms(
         pytest.skip(f"the conformance suite is not installed: no file {suite}")
 
     async with gateway(tmp_path) as upstream, proxy(upstream, tmp_path) as url:
-        results = await run_suite([node, str(suite)], url, revision, tmp_path)
-
-    verdict = judge(results, expected_failures()[revision])
+        for number in range(TRIES):
+            folder = tmp_path / str(number)
+            results = await run_suite([node, str(suite)], url, revision, folder)
+            verdict = judge(results, expected_failures()[revision])
+            if not any(LATE in one for one in verdict.unexpected):
+                break
     with capsys.disabled():
         sys.stdout.write(f"\n{verdict.summary(revision)}\n")
     assert not verdict.unexpected, "\n".join(["Not in expected_failures.yaml:", *verdict.unexpected])
@@ -273,6 +279,7 @@ async def answers(port: int) -> bool:
 
 async def run_suite(suite: list[str], url: str, revision: str, folder: Path) -> dict[str, list[Check]]:
     """Return the checks of every scenario; one that was announced but left no result is one failed check."""
+    await anyio.Path(folder).mkdir()
     node, *script = suite
     options = ["--url", url, "--requirements", revision, "--output-dir", str(folder / "results")]
     command = [node, "--import", (HERE / "node20.mjs").as_uri(), *script, "server", *options]

@@ -49,5 +49,5 @@ async def test_every_call_ends_with_its_answer_or_a_clear_error_while_servers_ar
     print(found)  # noqa: T201  # the figures for the closing note
     assert found.failures == []
     assert found.kills >= 8
-    assert found.ended[ANSWER] > 0.9 * found.asked
+    assert found.asked - found.ended[ANSWER] <= 3 * found.kills
     assert found.ended.keys() <= {ANSWER, "connection_lost", "server_unavailable"}

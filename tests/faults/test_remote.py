@@ -19,7 +19,7 @@ ERAS = [("http", "handshake"), ("http", "stateless"), ("sse", "handshake")]
 def entry(request: pytest.FixtureRequest) -> Iterator[tuple[HttpServer, dict[str, object]]]:
     transport, era = request.param
     with http_server(transport) as server:
-        yield server, {"url": server.url, "transport": transport, "era": era, "call_timeout_s": 10}
+        yield server, {"url": server.url, "transport": transport, "era": era, "call_timeout_s": 60}
 
 
 async def test_a_call_after_the_server_was_restarted_is_answered(

@@ -102,7 +102,7 @@ async def test_a_module_calls_the_tool_under_the_tools_own_names(sandbox: MontyS
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        ('notes.search("q", perpage=3)', "no argument 'perpage'; it takes query, per_page"),
+        ('notes.search("q", perpage=3)', "no argument 'perpage'. It takes: async def search("),
         ('notes.search("q", 1, 2)', "3 positional arguments"),
         ('notes.search("q", query="r")', "twice"),
         ("call_tool(3)", "name of a tool"),

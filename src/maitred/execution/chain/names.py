@@ -131,18 +131,17 @@ def _functions(nodes: Sequence[ast.AST], program: ChainProgram) -> Mapping[str, 
 
 def _arguments(call: ast.Call, function: ChainFunction) -> Iterator[ChainFault]:
     known = [name for name, _ in function.parameters]
-    for one in call.keywords:
-        if one.arg and one.arg not in known and not function.more:
-            takes = ", ".join(known[:_MOST]) or "no arguments"
-            text = f"TypeError: {function.name}() has no argument {one.arg[:100]!r}; it takes {takes}"
-            yield _fault(call, text)
-    if any(one.arg is None for one in call.keywords) or any(
-        isinstance(one, ast.Starred) for one in call.args
-    ):
-        return
-    named = {*known[: len(call.args)], *(one.arg for one in call.keywords)}
-    if lacking := [one for one in function.required if one not in named][:_MOST]:
-        yield _fault(call, f"TypeError: {function.name}() needs {', '.join(lacking)}, too")
+    named = [one.arg for one in call.keywords if one.arg]
+    wrong = [f"has no argument {one[:100]!r}" for one in named if one not in known and not function.more]
+    if len(named) == len(call.keywords) and not any(isinstance(one, ast.Starred) for one in call.args):
+        given = {*known[: len(call.args)], *named}
+        wrong += [f"needs {one}" for one in function.required if one not in given]
+    if wrong:
+        takes = ", ".join(known[:_MOST]) or "no arguments"
+        takes = (
+            f". It takes: {function.stub.removesuffix(': ...')}" if function.stub else f"; it takes {takes}"
+        )
+        yield _fault(call, f"TypeError: {function.name}() {' and '.join(wrong[:_MOST])}{takes}")
 
 
 def _rebound(nodes: Sequence[ast.AST]) -> set[str]:
