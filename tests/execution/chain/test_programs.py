@@ -219,6 +219,7 @@ async def test_a_wrong_program_is_told_once_what_to_write(what: str, sandbox: Mo
         "import asyncio\nfrom shop import get\n"
         "return [i['id'] for i in await asyncio.gather(*map(lambda n: get(id=n), range(1, 3)))]",
         "return list(map(lambda n: n + 1, [1, 2])), list(map(str, [1]))",
+        "def call_tool(name):\n    return [name]\nreturn [one for one in call_tool('a')]",
         "import asyncio, shop\nfound = []\n"
         "for one in asyncio.as_completed([shop.get(id=n) for n in (1, 99)]):\n"
         "    try:\n        found.append((await one)['id'])\n    except Exception:\n        found.append(0)\n"

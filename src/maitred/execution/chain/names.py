@@ -100,6 +100,7 @@ def _members(
 def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFault]:
     """Calls of tools with arguments that they do not take, and such that are used without being awaited."""
     functions = _functions(nodes, program)
+    tools = {*functions, *({"call_tool"} - _rebound(nodes))}
     for node in nodes:
         if isinstance(node, ast.Call) and (function := functions.get(dotted(node.func))):
             yield from _arguments(node, function)
@@ -109,7 +110,7 @@ def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFau
                 | ast.comprehension(iter=ast.Call() as call)
                 | ast.Subscript(value=ast.Call() as call)
                 | ast.Attribute(value=ast.Call() as call)
-            ) if dotted(call.func) in {*functions, "call_tool"}:
+            ) if dotted(call.func) in tools:
                 text = f"TypeError: `{dotted(call.func)}(...)` gives a 'coroutine' object"
                 yield _fault(call, advised(text, program))
             case _:
