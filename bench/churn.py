@@ -76,6 +76,7 @@ class Churn:
 
     `starts` counts processes of servers, `doubled` the moments in which a server had two, and `left` what ran
     when the gateway had ended. `missing` are servers that should run always and did not in the end.
+    `unexplained` are errors of servers that had answered since they were last killed, and were not again.
     """
 
     plan: Plan
@@ -89,6 +90,7 @@ class Churn:
     suspended: int
     missing: int
     doubled: int
+    unexplained: int
     left: int = 0
     failures: Sequence[Failure] = ()
 
@@ -136,13 +138,20 @@ class _Tally:
 
     asked: int = 0
     killed: Counter[str] = field(default_factory=Counter)
+    back: dict[str, int] = field(default_factory=dict)
+    """For each server that has answered a call: how often it had been killed when that call began."""
     doubled: int = 0
+    unexplained: int = 0
     ended: Counter[str] = field(default_factory=Counter)
     ms: dict[bool, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def note(self, kind: str, started: float) -> None:
         self.ended[kind] += 1
         self.ms[kind == ANSWER].append((time.perf_counter() - started) * 1e3)
+
+    def was_up(self, server: str) -> bool:
+        """Whether it has answered a call that began after it was last killed."""
+        return self.back.get(server) == self.killed[server]
 
 
 async def churn(plan: Plan, stand: Stand) -> Churn:
@@ -170,6 +179,7 @@ async def churn(plan: Plan, stand: Stand) -> Churn:
         suspended=sum(state["state"] == "suspended" for state in states.values()),
         missing=len(_missing(states)),
         doubled=tally.doubled,
+        unexplained=tally.unexplained,
     )
 
 
@@ -178,6 +188,7 @@ def concluded(found: Churn, left: Sequence[psutil.Process]) -> Churn:
     counts = {
         "calls that were never answered": found.ended.get(LOST, 0) + found.asked - sum(found.ended.values()),
         "answers to other calls": found.ended.get(WRONG, 0),
+        "errors of servers that had answered since they were last killed": found.unexplained,
         "moments in which a server had two processes": found.doubled,
         "servers that were suspended": found.suspended,
         "servers that should run always and did not in the end": found.missing,
@@ -203,10 +214,14 @@ async def _client(number: int, plan: Plan, stand: Stand, tally: _Tally, over: an
             seconds = round(rng.uniform(0.01, _LONGEST_WAIT_S), 4)
             tool, arguments, expected = "wait", {"seconds": seconds}, f"waited {seconds:g} s"
         tally.asked += 1
-        started = time.perf_counter()
+        kills, up, started = tally.killed[server], tally.was_up(server), time.perf_counter()
         kind, text = LOST, ""
         with anyio.move_on_after(LIMIT_S + _SETTLE_S):
             kind, text = await stand.ask(number, f"{server}__{tool}", arguments)
+        if kind == ANSWER:
+            tally.back[server] = max(kills, tally.back.get(server, 0))
+        elif up and tally.killed[server] == kills:
+            tally.unexplained += 1
         tally.note(WRONG if kind == ANSWER and text != expected else kind, started)
 
 
@@ -242,7 +257,7 @@ def running() -> Iterator[tuple[str, psutil.Process]]:
         try:
             server = process.environ().get(_LABEL, "")
             if server.startswith(_OURS) and process.status() != psutil.STATUS_ZOMBIE:
-                yield server, process
+                yield server.removeprefix(_OURS), process
         except psutil.Error:
             continue
 

@@ -38,7 +38,10 @@ class Here:
 async def test_every_call_ends_with_its_answer_or_a_clear_error_while_servers_are_killed(
     tmp_path: Path,
 ) -> None:
-    """None is lost or late, no server runs twice, and in the end all run that should, and then none."""
+    """None is lost or late, no server runs twice, and in the end all run that should, and then none.
+
+    Between its kill and its first answer a server may refuse; how long that is, is a matter of the machine.
+    """
     settings = settings_for(tmp_path, servers_of(PLAN), **SECTIONS)
     with anyio.fail_after(120):
         async with open_gateway(settings, serves=True) as gateway:
@@ -49,5 +52,6 @@ async def test_every_call_ends_with_its_answer_or_a_clear_error_while_servers_ar
     print(found)  # noqa: T201  # the figures for the closing note
     assert found.failures == []
     assert found.kills >= 8
-    assert found.asked - found.ended[ANSWER] <= 3 * found.kills
+    assert found.unexplained == 0
+    assert found.ended[ANSWER] > found.asked / 2
     assert found.ended.keys() <= {ANSWER, "connection_lost", "server_unavailable"}
