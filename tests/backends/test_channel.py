@@ -365,6 +365,22 @@ async def test_a_server_that_floods_is_cut_off_and_its_callers_are_told(
         assert "flooded" in outcome["error"][1]
 
 
+async def test_a_flood_is_cut_off_on_a_machine_too_busy_to_read_it_fast(
+    small_burst: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where each read takes so long that any number of messages would be allowed in that time."""
+    monkeypatch.setattr("maitred.channel.lines._NOISE_PER_S", 1e9)
+    said = json.dumps(notice("notifications/message", level="info", data="x" * 200)).encode() + b"\n"
+    peer = Peer()
+    async with peer.running():
+        for _ in range(small_burst):
+            peer.channel.feed(said)  # one at a time: all that it said was read before
+        assert peer.channel.alive
+        for _ in range(small_burst):
+            peer.channel.feed(said * 40)
+        assert "flooded" in peer.channel.reason
+
+
 async def test_a_client_may_send_as_many_requests_as_it_likes(small_burst: int) -> None:
     """Only servers are cut off: it is a client's part to ask."""
     peer = Peer(trusted=True)

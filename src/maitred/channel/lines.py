@@ -41,6 +41,8 @@ log = structlog.get_logger(__name__)
 
 _NOISE_BURST = 20_000.0
 _NOISE_PER_S = 2_000.0
+_BUSY_BYTES = 8 * 1024
+_BUSY_S = 1.0
 _CANCEL_WRITE_S = 2.0
 _DEEPEST = 200
 _SHOWN = 200
@@ -98,6 +100,7 @@ class LineChannel:
         """Take the next bytes of the server's standard output; they may end anywhere."""
         if self._closed.is_set():
             return
+        self._allow_noise(len(data))
         head, newline, rest = data.partition(b"\n")
         if not newline:
             self._keep(head)
@@ -224,13 +227,22 @@ class LineChannel:
         else:
             pending.future.set_exception(MCPError(INTERNAL_ERROR, "the answer has neither result nor error"))
 
+    def _allow_noise(self, count: int) -> None:
+        """Fill up the allowance for the time in which we waited for the server, as `count` bytes of it come.
+
+        After a second without a word of it, that was so. Sooner, a full pipe says that it waited for us;
+        else a machine too busy to read a flood fast would never find that it is one.
+        """
+        now = time.monotonic()
+        waited = now - self._noise_at - (_BUSY_S if count >= _BUSY_BYTES else 0.0)
+        self._noise = min(_NOISE_BURST, self._noise + max(0.0, waited) * _NOISE_PER_S)
+        self._noise_at = now
+
     def _count_noise(self, units: float) -> None:
-        """Spend from an allowance for what nobody asked for; a server that overdraws it is cut off."""
+        """Spend from the allowance for what nobody asked for; a server that overdraws it is cut off."""
         if self._trusted:
             return
-        now = time.monotonic()
-        self._noise = min(_NOISE_BURST, self._noise + (now - self._noise_at) * _NOISE_PER_S) - units
-        self._noise_at = now
+        self._noise -= units
         if self._noise < 0:
             self.close("it flooded the gateway with output that nobody asked for")
 
