@@ -64,6 +64,8 @@ class Plan:
     seconds: float
     kill_every_s: float = 1.0
     pause_s: float = 2.0
+    fewest_kills: int = 0
+    """It goes on longer until so many were killed."""
 
 
 _FULL: Final = Plan(clients=100, servers=20, seconds=60.0)
@@ -164,6 +166,8 @@ async def churn(plan: Plan, stand: Stand) -> Churn:
             for number in range(plan.clients):
                 tasks.start_soon(_client, number, plan, stand, tally, over)
             await anyio.sleep(plan.seconds)
+            while tally.killed.total() < plan.fewest_kills:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(_LOOK_S)
             over.set()
         others.cancel_scope.cancel()
     states = await _settled(plan, stand)

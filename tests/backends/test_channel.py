@@ -377,8 +377,24 @@ async def test_a_flood_is_cut_off_on_a_machine_too_busy_to_read_it_fast(
             peer.channel.feed(said)  # one at a time: all that it said was read before
         assert peer.channel.alive
         for _ in range(small_burst):
-            peer.channel.feed(said * 40)
+            peer.channel.feed(said * 200)
         assert "flooded" in peer.channel.reason
+
+
+async def test_a_server_that_logs_with_each_of_its_long_answers_is_no_flood(
+    small_burst: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is idle between its calls, however much it says in one go. Source: maitred."""
+    monkeypatch.setattr("maitred.channel.lines._NOISE_PER_S", 1e9)
+    said = json.dumps(notice("notifications/message", level="info", data="x")).encode() + b"\n"
+    peer = Peer()
+    async with peer.running():
+        for _ in range(small_burst):
+            async with asking(peer) as outcome:
+                answer = {"jsonrpc": "2.0", "id": peer.sent[-1]["id"], "result": {"text": "x" * 20_000}}
+                peer.channel.feed(said * 5 + json.dumps(answer).encode() + b"\n")
+            assert "result" in outcome
+        assert peer.channel.alive
 
 
 async def test_a_client_may_send_as_many_requests_as_it_likes(small_burst: int) -> None:

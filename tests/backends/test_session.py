@@ -168,6 +168,14 @@ async def test_an_error_of_a_list_is_told_as_the_server_gave_it(code: int) -> No
             await connection.list_tools()
 
 
+async def test_an_error_without_end_is_cut_and_told_so() -> None:
+    """Nobody reads megabytes of it."""
+    script = Script(initialize=HANDSHAKE, tools_list=refusal(-32603, "é" * 1_000_000))
+    async with script.open("handshake") as connection:
+        with pytest.raises(ProtocolError, match=r"é… \(934,464 more characters\)"):
+            await connection.list_tools()
+
+
 @pytest.mark.parametrize("page", [{}, {"tools": None}, {"tools": {"a": 1}}, {"tools": [], "nextCursor": 7}])
 async def test_a_list_of_the_wrong_kind_is_an_empty_one(page: Json) -> None:
     script = Script(initialize=HANDSHAKE, tools_list=page)

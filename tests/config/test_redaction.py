@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.cpu import cpu_within
 
 from maitred.config.interpolate import resolve
 from maitred.config.redaction import SHORTEST, Secrets, redact, without_queries
@@ -49,6 +50,15 @@ def test_no_encoding_of_a_value_passes(secret: str, start: int) -> None:
     for one in written:
         assert "***" in secrets.redact(f"a {one} b"), one
         assert secret not in secrets.redact(f"a {one} b")
+
+
+def test_a_text_of_many_halves_is_redacted_soon() -> None:
+    """A server may answer with what it was given, and hold up nobody by it."""
+    secrets = knowing("Zq7mT4xWp9Lk2Vd8Rb5N")
+    with cpu_within(5):
+        left = secrets.redact("Zq7mT4xWp9 " * 100_000 + "Lk2Vd8Rb5N " * 100_000)
+
+    assert left == "*** " * 200_000
 
 
 @given(secret=st.text("abcdefghijkmnopqrstuvwxyz0123456789", min_size=12, max_size=60), data=st.data())

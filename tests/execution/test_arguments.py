@@ -220,6 +220,13 @@ def exploding(inner: Any) -> dict[str, Any]:
         {**of({"$ref": "#loop"}), "$defs": {"x": {"$anchor": "loop", "anyOf": [{"$ref": "#loop"}] * 2}}},
         {**of({"$ref": "#/$defs/a"}), "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
         {**of({"$ref": "#/%24defs/a"}), "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}},
+        exploding(lambda then: {"allOf": [then] * 3, "enum": [[one] for one in range(300)]}),
+        exploding(
+            lambda then: {"allOf": [then] * 3, "dependentRequired": {str(one): ["a"] for one in range(300)}}
+        ),
+        of({"anyOf": [{"enum": [[one] for one in range(500)]}] * 400}),
+        {"properties": {"a": {"properties": {"a": {"pattern": "((a{0,50}){0,50}){0,50}$"}}}}},
+        {"properties": {"a": {"anyOf": [{"pattern": "(a*+a*b)|(a++b)"}] * 4_000}}},
         {"$ref": "#"},
         {"$ref": ""},
     ],

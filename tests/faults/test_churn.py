@@ -15,7 +15,7 @@ from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
-PLAN = Plan(clients=20, servers=8, seconds=6.0, kill_every_s=0.5, pause_s=0.2)
+PLAN = Plan(clients=20, servers=8, seconds=6.0, kill_every_s=0.5, pause_s=0.2, fewest_kills=8)
 
 
 class Here:
@@ -51,7 +51,6 @@ async def test_every_call_ends_with_its_answer_or_a_clear_error_while_servers_ar
     found = concluded(found, [process for _, process in churn.running()])
     print(found)  # noqa: T201  # the figures for the closing note
     assert found.failures == []
-    assert found.kills >= 8
     assert found.unexplained == 0
     assert found.ended[ANSWER] > found.asked / 2
     assert found.ended.keys() <= {ANSWER, "connection_lost", "server_unavailable"}

@@ -69,7 +69,7 @@ async def test_a_gateway_tells_it_neither_in_its_status_nor_its_log_nor_over_htt
     with serving(config, "--token", "t", env={"SECRET": CREDENTIAL}) as gateway:
         await gateway.says_after(0, "server failed")
         status = said(config, "status") + said(config, "status", "--json")
-        async with httpx2.AsyncClient(headers={"Authorization": "Bearer t"}) as client:
+        async with httpx2.AsyncClient(headers={"Authorization": "Bearer t"}, timeout=120) as client:
             answer = await client.get(gateway.url.replace("/mcp", "/api/v1/servers"))
     logged = "\n".join(gateway.output.lines)
 

@@ -67,7 +67,8 @@ def test_a_server_that_cannot_be_started_for_want_of_descriptors_is_told_as_such
     )
 
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])  # behind what was logged
+    [said] = [line for line in done.stdout.splitlines() if line.startswith("{")]  # among what was logged
+    told = json.loads(said)
     assert f"may have no more than {LIMIT} open files; `ulimit -n` raises that" in told["error"]
     assert "open files" not in told["again"][0]
 

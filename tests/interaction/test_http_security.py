@@ -211,7 +211,7 @@ async def post(gateway: HttpGateway, mode: Mode, headers: dict[str, str]) -> htt
     accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
     with anyio.fail_after(120):
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=120) as http:
             return await http.post(gateway.url, content=body, headers=accept | own | headers)
 
 

@@ -49,6 +49,7 @@ from maitred.model.tools import ToolCall
 
 _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
+_MOST_SAID = 64 * 1024
 _LEAVE_S = 2.0
 _PULSE_S = 30.0
 _OUR_OWN_META = frozenset({"progressToken", PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY})
@@ -316,7 +317,9 @@ class SessionConnection:
 
     def _translate(self, error: MCPError, method: str, timeout_s: float) -> ServerError:
         """What a failed request comes to; no server tells the credentials that it was given."""
-        name, told = self._spec.name, redact(clean(error.message))
+        left = len(error.message) - _MOST_SAID
+        more = f"… ({left:,} more characters)" if left > 0 else ""
+        name, told = self._spec.name, redact(clean(error.message[:_MOST_SAID])) + more
         if isinstance(error, ChannelClosedError):
             return ConnectionLostError(name, told, unread=error.unread)
         if isinstance(error, RequestTimedOutError):

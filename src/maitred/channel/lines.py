@@ -41,8 +41,9 @@ log = structlog.get_logger(__name__)
 
 _NOISE_BURST = 20_000.0
 _NOISE_PER_S = 2_000.0
-_BUSY_BYTES = 8 * 1024
-_BUSY_S = 1.0
+_FLOOD_BYTES = 32 * 1024
+_FLOOD_UNITS = 32
+_FLOOD_S = 1.0
 _CANCEL_WRITE_S = 2.0
 _DEEPEST = 200
 _SHOWN = 200
@@ -93,6 +94,8 @@ class LineChannel:
         self._told_unreadable = False
         self._noise = _NOISE_BURST
         self._noise_at = time.monotonic()
+        self._noise_read = 0.0
+        self._read = 0
         self._closed = anyio.Event()
         self.reason = ""
 
@@ -228,21 +231,24 @@ class LineChannel:
             pending.future.set_exception(MCPError(INTERNAL_ERROR, "the answer has neither result nor error"))
 
     def _allow_noise(self, count: int) -> None:
-        """Fill up the allowance for the time in which we waited for the server, as `count` bytes of it come.
+        """Fill up the allowance for the time since the last read, as the next `count` bytes come.
 
-        After a second without a word of it, that was so. Sooner, a full pipe says that it waited for us;
-        else a machine too busy to read a flood fast would never find that it is one.
+        Not where that read was a pipe full of noise, and this one follows within a second: then the server
+        waited for us. Else a machine too busy to read a flood fast would never find that it is one.
         """
         now = time.monotonic()
-        waited = now - self._noise_at - (_BUSY_S if count >= _BUSY_BYTES else 0.0)
-        self._noise = min(_NOISE_BURST, self._noise + max(0.0, waited) * _NOISE_PER_S)
-        self._noise_at = now
+        waited = now - self._noise_at
+        flooding = self._read >= _FLOOD_BYTES and self._noise_read >= _FLOOD_UNITS and waited < _FLOOD_S
+        if not flooding:
+            self._noise = min(_NOISE_BURST, self._noise + waited * _NOISE_PER_S)
+        self._noise_at, self._noise_read, self._read = now, 0.0, count
 
     def _count_noise(self, units: float) -> None:
         """Spend from the allowance for what nobody asked for; a server that overdraws it is cut off."""
         if self._trusted:
             return
         self._noise -= units
+        self._noise_read += units
         if self._noise < 0:
             self.close("it flooded the gateway with output that nobody asked for")
 

@@ -222,17 +222,22 @@ def _without_halves(text: str, form: str) -> str:
     half = (len(form) + 1) // 2
     if half < _LEAST_HALF:
         return text
-    while (at := text.find(form[:half])) >= 0:
+    kept, after = [], 0
+    while (at := text.find(form[:half], after)) >= 0:
         end = at + half
         while text[end : end + 1] and form.startswith(text[at : end + 1]):
             end += 1
-        text = text[:at] + MASK + text[end:]
-    while (at := text.find(form[-half:])) >= 0:
+        kept += [text[after:at], MASK]
+        after = end
+    text = "".join([*kept, text[after:]])
+    kept, after = [], 0
+    while (at := text.find(form[-half:], after)) >= 0:
         end = at + half
-        while at and form.endswith(text[at - 1 : end]):
+        while at > after and form.endswith(text[at - 1 : end]):
             at -= 1
-        text = text[:at] + MASK + text[end:]
-    return text
+        kept += [text[after:at], MASK]
+        after = end
+    return "".join([*kept, text[after:]])
 
 
 class _Ends:

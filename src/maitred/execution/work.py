@@ -5,9 +5,10 @@ tries ten others, each of those ten more. So the tries are counted as if none of
 for each part and each depth of a value once, which takes time in proportion to the schema.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from math import inf
+from math import inf, prod
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -24,9 +25,13 @@ _AGAIN: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _NAMING: Final = frozenset({"$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 """With these, references lead elsewhere than they say."""
 _ELSEWHERE: Final = ("http://", "https://", "file:", "urn:")
-_TRACING: Final = ("(?=", "(?!", "(?<", "\\1", "\\2", "\\3", "\\k")
+_TRACING: Final = ("(?=", "(?!", "(?<", "\\1", "\\2", "\\3", "\\k", "++", "*+", "?+", "}+")
 """What a pattern needs tries for that may fail and be taken back."""
 _TRACED: Final = 500.0
+_DEAR: Final = 10
+_REPEATED: Final = re.compile(r"\)\{(\d{1,9})(?:,(\d{0,9}))?\}")
+_MOST_REPEATED: Final = 2_000
+_LONGEST: Final = 20_000
 _MOST_PARTS: Final = 20_000
 
 
@@ -69,7 +74,7 @@ class Work:
             below += max(tries, default=0.0) if key == "properties" else sum(tries)
         pattern = schema.get("pattern")
         patterns = [pattern, *_values_of_keys(schema.get("patternProperties"))]
-        own = 1.0 + sum(_TRACED for one in patterns if _traces(one))
+        own = 1.0 + sum(map(_traced, patterns)) + _compared(schema)
         return own + (same * 2 if not _AGAIN.isdisjoint(schema) else same) + below
 
     def _on_same(self, schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -128,5 +133,19 @@ def _values_of_keys(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Mapping) else []
 
 
-def _traces(pattern: Any) -> bool:
-    return isinstance(pattern, str) and any(sign in pattern for sign in _TRACING)
+def _compared(schema: Mapping[str, Any]) -> float:
+    """What a value is compared with, or asked for, one after the other."""
+    members = _schemas(schema.get("enum"))
+    dear = sum(isinstance(one, Mapping | list) for one in members)
+    wanted = sum(len(_schemas(one)) + 1 for one in _values(schema.get("dependentRequired")))
+    return float(len(members) - dear + _DEAR * dear + wanted)
+
+
+def _traced(pattern: Any) -> float:
+    """What a pattern adds: those that repeat groups of repeated groups take their time for each character."""
+    if not isinstance(pattern, str):
+        return 0.0
+    times = prod(max(1, int(found[-1] or found[0] or 1)) for found in _REPEATED.findall(pattern[:_LONGEST]))
+    if times > _MOST_REPEATED or len(pattern) > _LONGEST:
+        return inf
+    return _TRACED if any(sign in pattern for sign in _TRACING) else 0.0

@@ -12,15 +12,17 @@ import re
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.support.cpu import cpu_within
 
 from maitred.execution.chain.base import ChainFunction, ChainLimits, ChainModule, ChainProgram
 from maitred.execution.chain.monty import MontySandbox
+from maitred.execution.chain.usual import usual
 
 pytestmark = pytest.mark.anyio
 
@@ -224,6 +226,15 @@ async def test_a_wrong_program_is_told_once_what_to_write(what: str, sandbox: Mo
         "for one in asyncio.as_completed([shop.get(id=n) for n in (1, 99)]):\n"
         "    try:\n        found.append((await one)['id'])\n    except Exception:\n        found.append(0)\n"
         "return sorted(found)",
+        "rows = [{'id': 3, 'name': 'c'}]\nfirst = next(\n    (r for r in rows if r['id'] == 3)\n)['name']\n"
+        "return first",
+        "def f():\n    return next(\n        (\n            n for n in [7]\n        ),\n    )-1\nreturn f()",
+        "import asyncio, shop\nreturn (\n    await asyncio.create_task(\n        shop.get(id=1)\n    )\n"
+        ")['id']",
+        "import asyncio, shop\nt = asyncio.create_task(\n    shop.get(id=1)\n); n = 2\n"
+        "return (await t)['id'], n",
+        "d = {(1, 2): 3, 4: 5}\ndel d[1, 2]\nreturn list(d)",
+        "import asyncio\nsem = asyncio.Semaphore(3)\nasync with sem:  # at once: three\n    n = 1\nreturn n",
     ],
 )
 async def test_what_is_written_for_the_engine_means_the_same(code: str, sandbox: MontySandbox) -> None:
@@ -234,6 +245,35 @@ async def test_what_is_written_for_the_engine_means_the_same(code: str, sandbox:
 
     assert outcome.fault is None, outcome.fault
     assert plain(outcome.value) == plain(wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("time", "return len(time)"),
+        ("uuid", "return len(uuid.strip())"),
+        ("shop", "return len(shop.strip())"),
+        ("statistics", "return len(statistics.upper())"),
+        ("datetime", "return len([one for one in datetime])"),
+    ],
+)
+async def test_what_a_program_is_given_counts_before_modules(
+    name: str, code: str, sandbox: MontySandbox
+) -> None:
+    """A saved chain may name its parameters after anything."""
+    given = replace(program(code), inputs={name: "noon"})
+
+    outcome = await sandbox.run(given, Shop().call, ChainLimits())
+
+    assert outcome.fault is None, outcome.fault
+    assert outcome.value == 4
+
+
+def test_a_long_program_is_written_otherwise_soon() -> None:
+    """Each of its many calls is looked at once."""
+    code = "def f():\n" + " x = 1 + 2 + 3\n" * 1_000 + "asyncio.run(g())\n" * 1_000
+    with cpu_within(5):
+        assert usual(code).code.count("(await g())") == 1_000
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,13 @@ ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Reads the body, and answers `served` in pieces, as many as the path says."""
+    """Reads the body, and answers `served` in as many pieces as the path says; `/kept` stays connected."""
     while (await receive()).get("more_body"):
         pass
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
-    for _ in range(int(scope["path"][1:] or 1)):
+    kept = scope["path"] == "/kept"
+    headers = [] if kept else [(b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for _ in range(1 if kept else int(scope["path"][1:] or 1)):
         await send({"type": "http.response.body", "body": b"served", "more_body": True})
         await anyio.sleep(0.05)  # longer than the time for a head, in all
     await send({"type": "http.response.body"})
@@ -111,6 +113,35 @@ async def test_a_head_has_to_come_in_time(begun: bytes, monkeypatch: pytest.Monk
     monkeypatch.setattr(connections, "HEAD_S", 0.2)
     async with served() as port:
         assert (await ask(port, begun)).startswith("HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("left", [b"\r\n", b"\r"])
+async def test_what_is_no_request_does_not_hold_a_connection(
+    left: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an answer, on a connection that is kept."""
+    monkeypatch.setattr(connections, "HEAD_S", 0.5)
+
+    def told(port: int) -> str:
+        with socket.create_connection(("127.0.0.1", port), LIMIT_S) as client:
+            client.sendall(b"GET /kept HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"0\r\n\r\n"):
+                answer += client.recv(65_536)
+            client.sendall(left)
+            return _read(client)
+
+    async with served() as port:
+        assert (await to_thread.run_sync(told, port)).startswith("HTTP/1.1 408 ")
+
+
+async def test_what_stands_behind_a_body_is_bounded() -> None:
+    """One line of it without end, of which a parser says nothing."""
+    head = b"POST /kept HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with served() as port:
+        told = await ask(port, head + b"2\r\nab\r\n0\r\nX: ", again=b"a" * 10_000, most=20_000_000)
+
+    assert told == "" or told.startswith("HTTP/1.1 431 ")
 
 
 async def test_a_body_has_to_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

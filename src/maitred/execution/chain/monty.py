@@ -356,7 +356,7 @@ def _earlier(fault: ChainFault, lines: int = 1) -> ChainFault:
 
 
 def _usual(program: ChainProgram) -> Usual:
-    return usual(program.code, [one.name for one in program.modules])
+    return usual(program.code, [one.name for one in program.modules], program.inputs)
 
 
 def _together(faults: Sequence[ChainFault]) -> ChainFault:

@@ -8,6 +8,7 @@ only when the program runs.
 import ast
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from maitred.execution.chain.advice import MODULES, advised
@@ -42,11 +43,11 @@ def unknown_names(program: ChainProgram) -> Sequence[ChainFault]:
     found = {
         (fault.line, fault.column, fault.message): fault
         for fault in (
-            *_names(nodes, program, servers),
-            *_imports(nodes, program, servers),
-            *_members(nodes, program, servers),
-            *_calls(nodes, program),
-            *_envelopes(nodes),
+            *islice(_names(nodes, program, servers), _MOST),
+            *islice(_imports(nodes, program, servers), _MOST),
+            *islice(_members(nodes, program, servers), _MOST),
+            *islice(_calls(nodes, program), _MOST),
+            *islice(_envelopes(nodes), _MOST),
         )
     }
     return [found[place] for place in sorted(found)][:_MOST]
@@ -85,7 +86,7 @@ def _members(
 ) -> Iterator[ChainFault]:
     """Functions that a server or a module does not have; one under another name is left to the run."""
     has = {**SUPPLIED, **servers}
-    rebound = _rebound(nodes)
+    rebound = _rebound(nodes) | {*program.inputs}
     for node in nodes:
         module, dot, name = dotted(node).partition(".")
         lacks = module in has and name not in has[module]
@@ -100,7 +101,7 @@ def _members(
 def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFault]:
     """Calls of tools with arguments that they do not take, and such that are used without being awaited."""
     functions = _functions(nodes, program)
-    tools = {*functions, *({"call_tool"} - _rebound(nodes))}
+    tools = {*functions, *({"call_tool"} - _rebound(nodes) - {*program.inputs})}
     for node in nodes:
         if isinstance(node, ast.Call) and (function := functions.get(dotted(node.func))):
             yield from _arguments(node, function)
@@ -126,7 +127,7 @@ def _functions(nodes: Sequence[ast.AST], program: ChainProgram) -> Mapping[str, 
             for one in node.names:
                 if function := known.get((node.module or "", one.name)):
                     found[one.asname or one.name] = function
-    rebound = _rebound(nodes)
+    rebound = _rebound(nodes) | {*program.inputs}
     return {name: function for name, function in found.items() if name.partition(".")[0] not in rebound}
 
 

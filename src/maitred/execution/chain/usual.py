@@ -43,13 +43,14 @@ class _Edit:
     text: str
 
 
-def usual(code: str, modules: Sequence[str] = ()) -> Usual:
+def usual(code: str, modules: Sequence[str] = (), inputs: Iterable[str] = ()) -> Usual:
     """Write a program with what the engine has; one that does not parse stays as it is.
 
-    `modules` are the servers that it may import; one that it uses and does not import is imported.
+    `modules` are the servers that it may import; one that it uses and does not import is imported,
+    unless `inputs`, the names that it is given values by, has it.
     """
     try:
-        writer = _Writer(code.replace("\r\n", "\n").replace("\r", "\n"), modules)
+        writer = _Writer(code.replace("\r\n", "\n").replace("\r", "\n"), modules, inputs)
         for _ in range(_MOST_PASSES):
             if not writer.write():
                 return writer.written()
@@ -98,7 +99,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
 class _Writer:
     """Collects what is to be written otherwise in one program."""
 
-    def __init__(self, code: str, modules: Sequence[str]) -> None:
+    def __init__(self, code: str, modules: Sequence[str], inputs: Iterable[str]) -> None:
         self._code = code
         self._nodes = list(ast.walk(ast.parse(code)))
         self._edits: list[_Edit] = []
@@ -107,13 +108,15 @@ class _Writer:
         self._fields = self._dataclasses()
         self._generators = listable(self._nodes)
         self._servers = {*modules, *_imported(self._nodes, modules)}
-        forgotten = {node.id for node in read_names(self._nodes)} - bound_names(self._nodes)
+        bound = bound_names(self._nodes) | {*inputs}
+        forgotten = {node.id for node in read_names(self._nodes)} - bound
         self._wanted |= forgotten & {*MODULES, *modules}
 
     def write(self) -> bool:
         """Write otherwise what can be, the innermost first; false if there was nothing left."""
         self._edits = []
         self._lines = _lines_of(self._code)
+        self._inside = set(_inside_functions(self._nodes))
         for node in self._nodes:
             if write := self._ways.get(type(node)):
                 write(node)
@@ -133,7 +136,9 @@ class _Writer:
 
     def _take(self, edit: _Edit) -> None:
         lines = self._code.count("\n", edit.start, edit.end) - edit.text.count("\n")
-        text = edit.text + "\n" * max(lines, 0)
+        text, breaks = edit.text, "\n" * max(lines, 0)
+        closing = text[-1:] if text.endswith((")", "]")) else ""  # within it, a line that ends ends nothing
+        text = text.removesuffix(closing) + breaks + closing
         self._code = self._code[: edit.start] + text + self._code[edit.end :]
 
     @cached_property
@@ -182,7 +187,9 @@ class _Writer:
             elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
                 parts.append(f"{self._text(target)} = []")
             elif isinstance(target, ast.Subscript):
-                parts.append(f"{self._text(target.value)}.pop({self._text(target.slice)})")
+                key = self._text(target.slice)
+                key = f"({key})" if isinstance(target.slice, ast.Tuple) else key
+                parts.append(f"{self._text(target.value)}.pop({key})")
             else:
                 return
         self._replace(node, "; ".join(parts))
@@ -194,7 +201,8 @@ class _Writer:
         if not all(own) and not (names and all(isinstance(one, ast.Name) for one in contexts)):
             return
         start, end = self._start(node), self._start(node.body[0])
-        colon = self._code.rindex(":", start, end)
+        last = node.items[-1]
+        colon = self._code.index(":", self._end(last.optional_vars or last.context_expr), end)
         self._edits.append(_Edit(start, colon, "if True" + "\\\n" * self._code.count("\n", start, colon)))
 
     def _call(self, node: ast.Call) -> None:
@@ -227,7 +235,7 @@ class _Writer:
             self._replace(node, f"({self._text(node.args[0])})")
         elif name == "asyncio.as_completed" and not node.keywords:
             self._replace(node, f"(await {self._own('completed')}({self._text(node.args[0])}))")
-        elif name == "asyncio.run" and node not in _inside_functions(self._nodes):
+        elif name == "asyncio.run" and node not in self._inside:
             self._replace(node, f"(await {self._text(node.args[0])})")
 
     def _gather(self, node: ast.Call) -> None:

@@ -48,14 +48,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self._most = most_connections()
         self._size = 0
         self._count = 0
-        self._in_head = True
+        self._unseen = 0
+        self._in_message = False
         self._refused = 0
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, unless there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > self._most:
+        if len(self.connections) > self._most + _FEWEST:
+            transport.abort()  # so many are being told already; each holds a descriptor for that time
+        elif len(self.connections) > self._most:
             self._refuse(503)
         else:
             self._wait(HEAD_S)
@@ -69,17 +72,20 @@ class BoundedProtocol(HttpToolsProtocol):
         """Take bytes; those that come after a refusal are not looked at."""
         if self._refused:
             return
+        self._unseen += len(data)  # of a header without end, nothing else is seen
         super().data_received(data)
-        if self._in_head and not self._refused:
-            self._size += len(data)  # of a header without end, nothing else is seen
-            if self._size > MOST_HEAD:
-                self._refuse(431)
+        if self._refused:
+            return
+        if self._unseen > MOST_HEAD:
+            self._refuse(431)
+        elif not self._in_message and self._deadline is None and not self._answers:
+            self._wait(HEAD_S)  # what came is no request, and ended the time of a connection that is kept
 
     def on_message_begin(self) -> None:
         """A request begins; on a connection that is kept it has its time anew."""
         super().on_message_begin()
         self._size = self._count = 0
-        self._in_head = True
+        self._in_message = True
         self._wait(HEAD_S)
 
     def on_url(self, url: bytes) -> None:
@@ -95,12 +101,19 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """All is there but the body."""
-        self._in_head = False
+        self._unseen = 0
         self._wait(BODY_S)
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        """A part of the body came; how much there may be is the application's matter."""
+        self._unseen = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """The request is there; its answer may take its time."""
+        self._in_message = False
+        self._unseen = 0
         self._wait(None)
         super().on_message_complete()
 
@@ -111,10 +124,16 @@ class BoundedProtocol(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def _grow(self, size: int) -> None:
+        self._unseen = 0
         self._size += size
         if self._size > MOST_HEAD or self._count > MOST_HEADERS:
             self._refuse(431)
             raise HttpParserError("the head is too large")
+
+    @property
+    def _answers(self) -> bool:
+        """Whether an answer is under way."""
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self, seconds: float | None) -> None:
         """Give what comes next so much time; `None` for any."""
@@ -130,7 +149,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         phrase, code, message = _REFUSALS[status]
         log.info("a connection was refused", status=status, reason=message)
-        if self.cycle is None or self.cycle.response_complete:
+        if not self._answers:
             body = f'{{"error":"{code}","message":"{message}"}}'.encode()
             head = f"HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nConnection: close\r\n"
             self.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
