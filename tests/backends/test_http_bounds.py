@@ -31,10 +31,12 @@ OPENED = {
 class Endless:
     """Opens a session and answers a call with a body that goes on."""
 
-    def __init__(self, packed: bool) -> None:
+    def __init__(self, packed: bool, token: str = "") -> None:
         self.url = ""
         self.sent = 0
         self._packed = packed
+        self._token = token
+        self._head = ""
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
@@ -59,6 +61,7 @@ class Endless:
         while b"\r\n\r\n" not in data:
             data += await stream.receive()
         head, _, body = data.partition(b"\r\n\r\n")
+        self._head = head.decode()
         lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
         while lengths and len(body) < int(lengths[0].partition(b":")[2]):
             body += await stream.receive()
@@ -67,7 +70,9 @@ class Endless:
 
     async def _answer(self, stream: anyio.abc.SocketStream, message: dict[str, object]) -> None:
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-        if message.get("method") == "tools/call":
+        if self._token not in self._head:
+            head = head.replace(b"200 OK", b"401 Unauthorized")
+        if message.get("method") == "tools/call" or b"401" in head:
             packed = b"Content-Encoding: gzip\r\n" if self._packed else b""
             await stream.send(head + packed + b"Transfer-Encoding: chunked\r\n\r\n")
             packer = zlib.compressobj(wbits=31)
@@ -98,4 +103,30 @@ async def test_an_answer_without_an_end_is_not_read_to_its_end(packed: bool) -> 
             async with backend.connect(options("handshake")) as connection:
                 with pytest.raises(ServerError, match="more than 1,000,000 bytes"):
                     await connection.call_tool("any", call("any"), timeout_s=LONG_S, progress=None)
+    assert server.sent < PIECES / 2
+
+
+class Renewing:
+    """Tokens of which the first is refused."""
+
+    async def token(self) -> str:
+        return "old-token"
+
+    async def renewed(self, refused: str) -> str:
+        del refused
+        return "new-token"
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["as it is", "packed"])
+async def test_a_refused_token_is_renewed_whatever_the_refusal_goes_on_to_say(packed: bool) -> None:
+    """The refusal is not read: it may have no end. Source: issue "What broke", 5, elsewhere."""
+    server = Endless(packed, token="new-token")
+    with anyio.fail_after(LONG_S):
+        async with server.running():
+            spec = ServerSpec(name="endless", transport="http", url=server.url, era="handshake")
+            backend = HttpBackend(
+                spec, resolve=RESOLVE, limits=Limits(max_message_bytes=LIMIT), tokens=Renewing()
+            )
+            async with backend.connect(options("handshake")) as connection:
+                assert connection.facts.version == "1"
     assert server.sent < PIECES / 2

@@ -74,6 +74,18 @@ def test_a_value_that_is_cut_leaves_no_piece_of_six_characters(secret: str, data
     assert secret[at:] not in left or len(secret) - at < SHORTEST
 
 
+def test_a_value_of_many_lines_drives_out_no_other() -> None:
+    """A bundle of certificates, and a token of another server. Source: issue "What broke", 8."""
+    lines = [f"line {n} of a long bundle" for n in range(3_000)]
+    secrets = knowing(
+        "Zq7mT4xWp9Lk2Vd8Rb5N", *(f"another-{n:04d}-value" for n in range(500)), "\n".join(lines)
+    )
+
+    assert secrets.redact("is Zq7mT4xWp9Lk2Vd8Rb5N right") == "is *** right"
+    assert secrets.redact("another-0007-value") == "***"
+    assert secrets.redact(lines[50]) == "***"
+
+
 def test_each_line_of_a_value_and_each_part_of_an_address_is_known() -> None:
     """A key in a file; an address with a password, a query, and a path that only its owner knows."""
     key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nBAQEFAASCBKcwggSjAgEAAo\n-----END KEY-----"
@@ -148,7 +160,7 @@ def test_addresses_in_logs_lose_their_user_and_query(text: str, told: str) -> No
 
 
 def test_many_values_and_long_texts_take_no_time_to_speak_of() -> None:
-    """The last 200 values are known; a server's last words are 200 lines at most."""
+    """The last 1,000 values are known; a server's last words are 200 lines at most."""
     secrets = knowing(*(f"{n:05d}-{'v' * 40}-{n:05d}" for n in range(300)))
     text = "\n".join(f"line {n}: nothing that anybody would want to hide stands here" for n in range(200))
 

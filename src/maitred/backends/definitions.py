@@ -38,7 +38,7 @@ def clean(text: str) -> str:
     """
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    return "".join(c for c in text if not deceives(c))
+    return text.translate({ord(c): None for c in set(text) if deceives(c)})
 
 
 def deceives(character: str) -> bool:
@@ -66,7 +66,11 @@ def clean_schema(value: Any, depth: int = 0) -> Any:
 
 def is_text(text: str) -> bool:
     """Whether a text can be encoded; half a character, as JavaScript's patterns contain, cannot."""
-    return text.isascii() or not any(0xD800 <= ord(c) <= 0xDFFF for c in text)  # noqa: PLR2004  # surrogates
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _mended(text: str) -> str:

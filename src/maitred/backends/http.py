@@ -7,7 +7,7 @@ go through a transport that is given; where a person has logged in, requests car
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from urllib.parse import quote
 
 import anyio
@@ -193,9 +193,16 @@ class _TokenAuth(httpx2.Auth):
             except ConnectError as error:
                 problem = error
             else:
+                await _dropped(response)
                 response = yield _signed(request, self._last)
         if response.status_code in (_UNAUTHORIZED, _FORBIDDEN):
             self._refused.lock_out(request, problem or self._refused.unwanted(response))
+
+
+async def _dropped(response: httpx2.Response) -> None:
+    """Have a refusal be without a text: the client reads it to its end, which may never come."""
+    await cast("httpx2.AsyncByteStream", response.stream).aclose()
+    response.stream = httpx2.ByteStream(b"")
 
 
 def _signed(request: httpx2.Request, token: str) -> httpx2.Request:

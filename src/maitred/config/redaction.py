@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
@@ -20,7 +20,10 @@ MASK: Final = "***"
 SHORTEST: Final = 6
 """Characters of the shortest value that is replaced; whoever replaced shorter ones would spoil all texts."""
 
-_MOST_VALUES: Final = 200
+_MOST_VALUES: Final = 1_000
+_MOST_LINES: Final = 100
+"""Lines of a value that are known each by itself; a key has 60."""
+
 _LONGEST: Final = 8_192
 _LEAST_LINE: Final = 12
 _MAX_DEPTH: Final = 60
@@ -55,12 +58,11 @@ def names_a_secret(name: str) -> bool:
 
 
 class Secrets:
-    """The credentials that were learned, the last 200 of them, and texts without these."""
+    """The credentials that were learned, the last 1,000 of them, and texts without these."""
 
     def __init__(self) -> None:
-        self._values: dict[str, Sequence[str]] = {}
-        self._forms: Sequence[str] = ()
-        self._ends = _Ends(())
+        self._values: dict[str, Collection[str]] = {}
+        self._ends: _Ends | None = _Ends(())
         self._learning = threading.Lock()
 
     # --- learning -----------------------------------------------------------------------------------------
@@ -73,8 +75,16 @@ class Secrets:
         """
         if name in _OPEN_NAMES or name.startswith(_OPEN_PREFIXES):
             return
-        for part in _parts(value):
-            self._learn(part)
+        value = value.strip()
+        with self._learning:
+            kept = self._values.pop(value, None)
+            forms = kept or {form for part in _parts(value) for form in _forms(part)}
+            if forms:
+                self._values[value] = forms
+            if forms and not kept:
+                self._ends = None
+            if len(self._values) > _MOST_VALUES:
+                del self._values[next(iter(self._values))]  # nobody resolved it for the longest time
 
     def learn_named(self, values: Mapping[str, str]) -> None:
         """Know those of some values, such as variables or headers, that go by the name of a secret."""
@@ -106,34 +116,31 @@ class Secrets:
 
     def forget(self) -> None:
         """Know nothing."""
-        self._values, self._forms, self._ends = {}, (), _Ends(())
-
-    def _learn(self, value: str) -> None:
         with self._learning:
-            forms = self._values.pop(value, None)
-            self._values[value] = forms or tuple(_forms(value))  # the last one is forgotten last
-            if forms:
-                return
-            while len(self._values) > _MOST_VALUES:
-                del self._values[next(iter(self._values))]
-            known = {form for forms in self._values.values() for form in forms}
-            self._forms = sorted(known, key=len, reverse=True)
-            self._ends = _Ends(self._forms)
+            self._values, self._ends = {}, _Ends(())
+
+    def _known(self) -> "_Ends":
+        """All forms of all values; made when they are first wanted, since values come in crowds."""
+        with self._learning:
+            if self._ends is None:
+                known = {form for forms in self._values.values() for form in forms}
+                self._ends = _Ends(sorted(known, key=len, reverse=True))
+            return self._ends
 
     # --- replacing ----------------------------------------------------------------------------------------
 
     def redact(self, text: str) -> str:
         """A text with `***` for each value that is known, however it is written or cut."""
-        forms = self._forms
-        if not forms or len(text) < SHORTEST:
+        known = self._known()
+        if not known.forms or len(text) < SHORTEST:
             return text
-        for form in forms:
+        for form in known.forms:
             if form in text:
                 text = text.replace(form, MASK)
-        for form in forms:
+        for form in known.forms:
             text = _without_halves(text, form)
         lines = text.split("\n")
-        shown = [self._ends.redacted(line) for line in lines]
+        shown = [known.redacted(line) for line in lines]
         return text if shown == lines else "\n".join(shown)
 
     def redact_json(self, value: Any, depth: int = 0) -> Any:
@@ -154,8 +161,7 @@ def without_queries(text: str) -> str:
 
 def _parts(value: str) -> Iterator[str]:
     """A value and what of it may come back by itself: its lines, and what an address carries."""
-    value = value.strip()
-    lines = [line for line in map(str.strip, value.splitlines()) if len(line) >= _LEAST_LINE]
+    lines = [line for line in map(str.strip, value.splitlines()) if len(line) >= _LEAST_LINE][:_MOST_LINES]
     carried = _carried(value) if "://" in value else ()
     for part in (value, *lines, *carried):
         if _is_worth(part):
@@ -244,7 +250,7 @@ class _Ends:
     """Finds at the ends of lines what values begin or end with."""
 
     def __init__(self, forms: Sequence[str]) -> None:
-        self._forms = forms
+        self.forms = forms
         self._heads: dict[str, list[str]] = defaultdict(list)
         self._tails: dict[str, list[str]] = defaultdict(list)
         for form in forms:
@@ -256,7 +262,7 @@ class _Ends:
         bare = line.strip(_AROUND_CUT)
         if len(bare) < SHORTEST:
             return line
-        if len(bare) >= _LEAST_LINE and any(bare in form for form in self._forms):
+        if len(bare) >= _LEAST_LINE and any(bare in form for form in self.forms):
             return line.replace(bare, MASK)
         start = line.index(bare)
         before, after = line[:start], line[start + len(bare) :]

@@ -45,12 +45,13 @@ def printable(text: str, *, terminal: bool = True) -> str:
     if _PLAIN.fullmatch(text):
         return text
     kept = "" if terminal else _BYTES
-    return "".join(escaped(c) if c not in kept and deceives(c) else c for c in text.replace("\r\n", "\n"))
+    shown = {ord(c): escaped(c) for c in set(text) if c not in kept and deceives(c)}
+    return text.replace("\r\n", "\n").translate(shown)
 
 
 def visible(text: str) -> str:
     r"""A text on one line in which every character shows; those that do not are escapes such as `\u202e`."""
-    return "".join(c if c.isprintable() else escaped(c) for c in text)
+    return text.translate({ord(c): escaped(c) for c in set(text) if not c.isprintable()})
 
 
 def escaped(character: str) -> str:
@@ -69,4 +70,4 @@ def in_json(value: Any, *, indent: int | None = None) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if _PLAIN.fullmatch(text):
         return text
-    return "".join(json.dumps(c)[1:-1] if deceives(c) else c for c in text)
+    return text.translate({ord(c): json.dumps(c)[1:-1] for c in set(text) if deceives(c)})
