@@ -13,10 +13,11 @@ from pathlib import PurePosixPath
 from typing import Final
 
 SHELLS: Final = frozenset({
-    "sh", "ash", "bash", "dash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "pwsh", "powershell",
+    "sh", "ash", "bash", "rbash", "dash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "nu", "xonsh", "pwsh",
+    "powershell",
     "cmd", "command", "busybox", "toybox",
 })  # fmt: skip
-_VERSIONED: Final = re.compile(r"[-\d.]+$")
+_VERSIONED: Final = re.compile(r"[-\d.]+(t|-[-\w]+)?$")
 _CODE: Final = re.compile(r"[\s;(){}]|^data:", re.IGNORECASE)
 _FLAG_OF_SOME: Final = re.compile(r"-\w*[ceErp]|--(eval|print|command|exec)|/c", re.IGNORECASE)
 
@@ -44,10 +45,20 @@ class _Interpreter:
 
 _NODE: Final = _Interpreter("ep", "rC", ("--eval", "--print"))
 _INTERPRETERS: Final = {
-    **dict.fromkeys(SHELLS, _Interpreter("cC", "oO", ("--command", "--init-command"), ("/c", "/k"))),
+    **dict.fromkeys(
+        SHELLS, _Interpreter("cC", "oO", ("--command", "--commands", "--init-command"), ("/c", "/k"))
+    ),
     **dict.fromkeys(
         ("pwsh", "powershell"),
-        _Interpreter("", "", ("-c", "-command", "-e", "-ec", "-enc", "-encodedcommand", "-commandwithargs")),
+        _Interpreter(
+            "",
+            "",
+            (
+                *("-commandwithargs"[:end] for end in range(2, 17)),
+                *("-encodedcommand"[:end] for end in range(2, 16)),
+                "-ec",
+            ),
+        ),
     ),
     **dict.fromkeys(
         ("python", "pypy", "pythonw", "jython", "micropython", "ipython"), _Interpreter("c", "WX", naming="m")
@@ -59,7 +70,14 @@ _INTERPRETERS: Final = {
     "ruby": _Interpreter("e", "ICEFKTrx"),
     "php": _Interpreter("rBRE", "cdfFtSz", ("--run", "--process-code", "--process-begin", "--process-end")),
     **dict.fromkeys(("lua", "luajit"), _Interpreter("e", "l")),
-    **dict.fromkeys(("rscript", "r", "julia", "elixir", "groovy", "scala", "osascript"), _Interpreter("eE")),
+    **dict.fromkeys(
+        ("rscript", "r", "julia", "elixir", "groovy", "scala", "osascript", "octave", "raku"),
+        _Interpreter("eE", "", ("--eval", "--print", "--rpc-eval")),
+    ),
+    "guile": _Interpreter("c"),
+    "swipl": _Interpreter("gt"),
+    "git": _Interpreter("c", "C", ("--config-env", "--exec-path")),
+    "nix-shell": _Interpreter("", "", ("--run", "--command")),
     **dict.fromkeys(("make", "gmake"), _Interpreter("E", "CfIoW", ("--eval",))),
     "expect": _Interpreter("c"),
     "sqlite3": _Interpreter("", "", ("-cmd", "--cmd")),
