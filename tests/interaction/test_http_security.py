@@ -1,6 +1,7 @@
 """Who may talk to a gateway that listens: Host, Origin, the token, and where it refuses to listen at all."""
 
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -200,6 +201,21 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         said = await refusal(write_settings(tmp_path, {}), "--port", str(port))
 
     assert f"cannot listen on 127.0.0.1:{port}" in said
+
+
+@requirement("listen:taken")
+@pytest.mark.parametrize("port", ["99999", "-1"])
+async def test_a_port_that_cannot_be_is_named_with_those_that_can(tmp_path: Path, port: str) -> None:
+    """Whether it stands in the command or in the configuration. Source: issue "What broke", 14, elsewhere."""
+    options = ("serve", "--transport", "http", "--port", port)
+    asked = await anyio.to_thread.run_sync(cli, write_settings(tmp_path, {}), *options)
+    set_so = await refusal(write_settings(tmp_path, {}, http={"port": int(port)}))
+
+    assert asked.returncode == 2
+    for said in (asked.stderr, set_so):
+        assert "port" in said
+        assert re.search("65,?535|least 0|equal to 0", said)
+        assert "Traceback" not in said
 
 
 # --- helpers ----------------------------------------------------------------------------------------------

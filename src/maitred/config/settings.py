@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, MinLen
+from annotated_types import Ge, Gt, Le, MinLen
 
 from maitred.model.access import Role
 from maitred.model.categories import Category, MendingChoice, ToolChoice
@@ -316,7 +316,7 @@ class Http:
     """
 
     host: str = "127.0.0.1"
-    port: Annotated[int, Ge(0)] = 8420
+    port: Annotated[int, Ge(0), Le(65_535)] = 8420
     token: str = ""
     anonymous: Literal["none", "viewer", "agent", "operator", "admin"] = "operator"
     jwt: Jwt | None = None

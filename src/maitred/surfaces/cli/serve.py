@@ -50,7 +50,9 @@ def serve(
     config: ConfigOption = None,
     transport: Annotated[Transport, typer.Option(help="How clients reach the gateway.")] = "stdio",
     host: Annotated[str | None, typer.Option(help="Address to listen on (http).")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on (http); 0 takes a free one.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on (http); 0 takes a free one.", min=0, max=65_535)
+    ] = None,
     token: Annotated[
         str | None, typer.Option(help="Bearer token that clients must send (http).", envvar="MAITRED_TOKEN")
     ] = None,
