@@ -106,16 +106,16 @@ class Home:
         found = await anyio.to_thread.run_sync(gateways, self.config, "")
         return [one.to_json() for one in found]
 
-    async def running(self, server: str) -> None:
-        """Wait until a call of a server is under way."""
+    async def running(self, server: str, calls: int = 1) -> None:
+        """Wait until so many calls of a server are under way."""
 
-        def calls() -> bool:
+        def are_there() -> bool:
             told = [one.to_json() for one in gateways(self.config, "")]
             servers = [status for one in told for status in one["servers"]]
-            return any(status["in_flight"] for status in servers if status["name"] == server)
+            return any(one["in_flight"] >= calls for one in servers if one["name"] == server)
 
         with anyio.fail_after(WAIT_S):
-            while not await anyio.to_thread.run_sync(calls):
+            while not await anyio.to_thread.run_sync(are_there):
                 pass
 
     async def gone(self, *pids: int) -> None:

@@ -104,6 +104,7 @@ async def test_a_gateway_that_is_killed_while_calls_run_is_replaced_and_each_cal
                 name="call_tool",
                 arguments={"name": "slow__wait", "arguments": {"seconds": 999}},
             )
+            await home.running("slow", 2)
             listing = await old.send("tools/list")
             os.kill(daemon, signal.SIGKILL)
             answers = {answer["id"]: answer["result"] for answer in [await old.answer(), await old.answer()]}
@@ -209,7 +210,7 @@ async def test_a_broken_configuration_is_named_until_it_is_mended_and_a_gateway_
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client that a gateway was taken from need not be started again. Source: issue 8."""
-    home.write({"counter": faulty("count")})
+    home.write({"counter": faulty("count"), "slow": faulty("slow-call")})
     good = home.config.read_text()
     async with home.client() as client:
         [daemon] = home.daemons()
@@ -228,9 +229,11 @@ async def test_a_broken_configuration_is_named_until_it_is_mended_and_a_gateway_
         monkeypatch.setattr("maitred.surfaces.daemon.hanging._ANSWER_S", 0.3)
         [seat] = home.seats()
         talk = Talk(seat.socket, WAIT_S)
+        arguments = {"name": "slow__wait", "arguments": {"seconds": 1000}}
+        await client.send("tools/call", name="call_tool", arguments=arguments)
+        await home.running("slow")
         os.kill(seat.pid(), signal.SIGSTOP)
         assert not await anyio.to_thread.run_sync(answers, talk)
-        await client.send("tools/call", name="call_tool", arguments={"name": "counter__pid"})
         assert await anyio.to_thread.run_sync(ended, talk)
         talk.close()
         assert (await client.answer())["result"]["content"][0]["text"] == LOST
