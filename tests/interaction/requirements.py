@@ -128,6 +128,7 @@ REQUIREMENTS: Mapping[str, Requirement] = (
             "listen:token": "An address beyond loopback is refused without a token.",
             "listen:any": "With a token, the gateway may listen on all addresses.",
             "listen:taken": "A port that is taken is named.",
+            "listen:impossible": "A number that no port has is named with those that ports have.",
         },
     )
     | _of(

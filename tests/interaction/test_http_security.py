@@ -203,7 +203,7 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1:{port}" in said
 
 
-@requirement("listen:taken")
+@requirement("listen:impossible")
 @pytest.mark.parametrize("port", ["99999", "-1"])
 async def test_a_port_that_cannot_be_is_named_with_those_that_can(tmp_path: Path, port: str) -> None:
     """Whether it stands in the command or in the configuration. Source: issue "What broke", 14, elsewhere."""
