@@ -201,7 +201,7 @@ async def test_the_page_names_every_field_of_an_answer(gateway: Gateway) -> None
         "from json import *",
         "import enum",
         "import logging",
-        "import textwrap",
+        "import pprint",
         "import requests",
         "import os\nos.listdir('/')",
     ],

@@ -129,6 +129,9 @@ def test_a_single_call_with_literals_needs_no_program(code: str, expected: tuple
         "{x: 1 for x in range(3)}",
         "{1, 2}",
         "a__b(\0)",
+        "math.sqrt(16)",
+        "json.dumps([1])",
+        "datetime.datetime(2026, 1, 1)",
     ],
     ids=lambda code: code[:24].replace("\0", "NUL"),
 )

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from maitred.execution.chain.base import ChainProgram
+from maitred.execution.chain.supplied import SUPPLIED
 
 MODULES: Final = (
     *("asyncio", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
@@ -40,6 +41,26 @@ _INSTEAD: Mapping[str, str] = {
 }
 """Modules that are not there, by the reason."""
 
+_METHODS: Final = (
+    *(
+        "append",
+        "extend",
+        "get",
+        "items",
+        "keys",
+        "values",
+        "pop",
+        "add",
+        "update",
+        "index",
+        "count",
+        "format",
+    ),
+    *("lower", "upper", "strip", "lstrip", "rstrip", "split", "join", "replace", "startswith", "endswith"),
+    *("title", "isdigit", "isalpha", "match", "search", "sub", "group", "findall"),
+)
+"""Of the built-in types: what lacks one as a value still has it for a call."""
+
 _ADVICE: Sequence[tuple[str, str]] = (
     (
         "class inheritance",
@@ -68,7 +89,12 @@ _ADVICE: Sequence[tuple[str, str]] = (
     (r"'asyncio' has no attribute '(create_task|ensure_future|as_completed|wait|TaskGroup)'", _GATHER),
     ("'coroutine' object|CoroutineType", "Write `await` before the call."),
     ("object is not an iterator", "Write `next(iter([...]), None)`: comprehensions give lists here."),
-    (r"'dict' object has no attribute", 'Results are dicts: write `x["key"]`.'),
+    (r"no attribute '(maketrans|translate)'", "Write `replace` once for each character."),
+    (
+        rf"object has no attribute '({'|'.join(_METHODS)})'",
+        "A method can only be called: write a `lambda` that calls it.",
+    ),
+    (r"'dict' object has no attribute '(?!move_to_end)", 'Results are dicts: write `x["key"]`.'),
     (r"name 'open' is not defined|name 'input' is not defined", _NO_MACHINE),
     (r"name '(true|false|null)' is not defined", "Write True, False or None."),
     (r"Permission denied|'(os\.|Path\.|open)\S* is not supported|is not supported in this env", _NO_MACHINE),
@@ -86,6 +112,8 @@ def advised(message: str, program: ChainProgram) -> str:
     elif member := next(filter(None, (re.search(pattern, message) for pattern in _MEMBER)), None):
         named = member.groupdict()
         module, name = named.get("module", member[1]), named.get("name", member[2])
+        if module in SUPPLIED:
+            return f"{message}. It has {', '.join(SUPPLIED[module])} here."
         if module in known:
             return f"{message}. {_of_member(name, known[module])}"
         if f"{module}_" in known:

@@ -18,6 +18,7 @@ from pydantic_monty import (
 from maitred.backends.definitions import clean
 from maitred.execution.chain.advice import advised
 from maitred.execution.chain.base import ChainFault, ChainLimits, ChainProgram, FaultKind
+from maitred.execution.chain.names import KNOWN
 
 _MOST_CHARS = 1_500
 _SCREEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -29,8 +30,9 @@ _LOOSE = (
     r"Expected `.*Literal\[.*`, found `(Literal)?[sS]tr(ing)?`",  # which one is known only when it runs
     r"Expected `int.*found `float",  # which may be whole
     r"Expected `_.*`, found `dict\[",  # a dict that was made step by step
-    r"attribute `\w+` .*`None`|`None` has no attribute|on `.*\| None`",  # such as what `re.search` gives
+    r"[Aa]ttribute `\w+` .*`None`|`None` has no attribute|on `.*\| None`",  # such as what `re.search` gives
     r"is not supported between .*\bNone\b",  # the same
+    rf"Name `({'|'.join(KNOWN)})` used when not defined",  # which the engine has
 )
 _TOP_RETURN = "`return` statement outside of a function"
 

@@ -14,8 +14,10 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
+from maitred.execution.chain.advice import MODULES
 from maitred.execution.chain.base import ChainFault, ChainFunction, ChainModule
 
 _MOST_CHARS = 64_000
@@ -116,8 +118,9 @@ def _call(value: Any, which: str) -> DirectCall:
 def _written(name: str, rest: str, modules: Sequence[ChainModule]) -> DirectCalls | None:
     """`rest` is what follows the name, from the opening parenthesis on; the name may hold a hyphen."""
     module, dot, member = name.partition(".")
-    if name != _CALL_TOOL and not (dot and module and member) and "__" not in name.strip("_"):
-        return None  # `print("x")` is a program
+    is_call = name == _CALL_TOOL or (dot and module and member) or "__" in name.strip("_")
+    if not is_call or (_is_of_python(module, member) and all(one.name != module for one in modules)):
+        return None  # `print("x")` is a program, and so is `math.sqrt(2)`
     try:
         node = _parsed(f"f{rest}")
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -140,6 +143,11 @@ def _written(name: str, rest: str, modules: Sequence[ChainModule]) -> DirectCall
         bound = _bind(name, tuple(names), given, named)
         arguments = {names.get(key, key): value for key, value in bound.items()}
     return DirectCalls(calls=[DirectCall(tool=tool, arguments=_json(arguments, "the call"))])
+
+
+def _is_of_python(module: str, member: str) -> bool:
+    """Whether a module that chains have has what stands behind its name."""
+    return module in MODULES and hasattr(import_module(module), member.partition(".")[0])
 
 
 def _function(modules: Sequence[ChainModule], module: str, name: str) -> ChainFunction | None:

@@ -7,7 +7,8 @@ only when the program runs.
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -22,7 +23,7 @@ _LACKING: Final = frozenset((
     "credits", "delattr", "dir", "exit", "globals", "help", "input", "issubclass", "license", "memoryview",
     "open", "quit", "staticmethod", "super", "vars",
 ))  # fmt: skip
-_KNOWN: Final = frozenset(name for name in dir(builtins) if name not in _LACKING) | {"call_tool", "__name__"}
+KNOWN: Final = frozenset(name for name in dir(builtins) if name not in _LACKING) | {"call_tool", "__name__"}
 _ASYNCIO: Final = frozenset((
     "gather", "run", "sleep", "create_task", "ensure_future", "as_completed", "Semaphore", "BoundedSemaphore",
 ))  # fmt: skip
@@ -56,7 +57,7 @@ def unknown_names(program: ChainProgram) -> Sequence[ChainFault]:
 def _names(
     nodes: Sequence[ast.AST], program: ChainProgram, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[ChainFault]:
-    known = bound_names(nodes) | _KNOWN | {*program.inputs, *MODULES, *SUPPLIED, *servers}
+    known = bound_names(nodes) | KNOWN | {*program.inputs, *MODULES, *SUPPLIED, *servers}
     told: set[str] = set()
     for node in read_names(nodes):
         if node.id not in known and node.id not in told and len(told) < _MOST:
@@ -72,7 +73,7 @@ def _imports(
         names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         for name in names:
             first = name.partition(".")[0]
-            if first not in {*MODULES, *servers, *SUPPLIED, "__future__"}:
+            if first not in {*MODULES, *servers, "__future__"} and name not in SUPPLIED:
                 yield _fault(node, advised(f"ModuleNotFoundError: No module named '{first}'", program))
         if isinstance(node, ast.ImportFrom) and node.module and node.module in {*servers, *SUPPLIED}:
             for one in node.names:
@@ -102,6 +103,7 @@ def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFau
     """Calls of tools with arguments that they do not take, and such that are used without being awaited."""
     functions = _functions(nodes, program)
     tools = {*functions, *({"call_tool"} - _rebound(nodes) - {*program.inputs})}
+    yield from _kept(nodes, tools, program)
     for node in nodes:
         if isinstance(node, ast.Call) and (function := functions.get(dotted(node.func))):
             yield from _arguments(node, function)
@@ -116,6 +118,40 @@ def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFau
                 yield _fault(call, advised(text, program))
             case _:
                 pass
+
+
+def _kept(nodes: Sequence[ast.AST], tools: Collection[str], program: ChainProgram) -> Iterator[ChainFault]:
+    """Calls that got a name without being awaited, where the name is used as if they had been.
+
+    A name that is given once, and that is never awaited nor handed on, can be nothing else.
+    """
+    calls = {
+        node.targets[0].id: node.value
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if isinstance(node.value, ast.Call) and dotted(node.value.func) in tools
+    }
+    times = Counter(name for node in nodes for name in bound_names([node]))
+    reads = Counter(node.id for node in read_names(nodes))
+    used = Counter(name for node in nodes if (name := _used_as_value(node)))
+    for name, call in calls.items():
+        if times[name] == 1 and used[name] and reads[name] == used[name]:
+            text = f"TypeError: `{dotted(call.func)}(...)` gives a 'coroutine' object"
+            yield _fault(call, advised(text, program))
+
+
+def _used_as_value(node: ast.AST) -> str:
+    """The name whose value is looped over, indexed or asked for an attribute."""
+    match node:
+        case (
+            ast.For(iter=ast.Name(id=name))
+            | ast.comprehension(iter=ast.Name(id=name))
+            | ast.Subscript(value=ast.Name(id=name))
+            | ast.Attribute(value=ast.Name(id=name))
+        ):
+            return name
+        case _:
+            return ""
 
 
 def _functions(nodes: Sequence[ast.AST], program: ChainProgram) -> Mapping[str, ChainFunction]:

@@ -3,7 +3,9 @@
 Each stands before a program that uses it, under a name of ours; one more of a kind is one more entry here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import ast
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,10 +15,21 @@ OWN: Final = "maitred_"
 
 @dataclass(frozen=True)
 class Part:
-    """The lines that define one name, without its `OWN`; and the modules and parts that they use."""
+    """The lines that define one name, without its `OWN`; and the modules and parts that they use.
+
+    A module stands there under a name of ours too (`maitred_math`), whatever the program calls by its name.
+    """
 
     lines: Sequence[str]
     uses: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Instead:
+    """Calls, by the names that programs have for them, for which a part stands where `wants` says so."""
+
+    names: Sequence[str]
+    wants: Callable[[ast.Call], bool]
 
 
 PARTS: Final[Mapping[str, Part]] = {
@@ -32,7 +45,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "gather": Part(
         (
             f"async def {OWN}gather(*all):",
-            f"    return await asyncio.gather(*[{OWN}settled(one) for one in all])",
+            f"    return await {OWN}asyncio.gather(*[{OWN}settled(one) for one in all])",
         ),
         ("asyncio", "settled"),
     ),
@@ -58,8 +71,8 @@ PARTS: Final[Mapping[str, Part]] = {
     "uuid4": Part(
         (
             f"def {OWN}uuid4():",
-            "    word = ''.join(random.choice('0123456789abcdef') for _ in range(32))",
-            "    word = word[:12] + '4' + word[13:16] + random.choice('89ab') + word[17:]",
+            f"    word = ''.join({OWN}random.choice('0123456789abcdef') for _ in range(32))",
+            f"    word = word[:12] + '4' + word[13:16] + {OWN}random.choice('89ab') + word[17:]",
             "    return '-'.join([word[:8], word[8:12], word[12:16], word[16:20], word[20:]])",
         ),
         ("random",),
@@ -69,7 +82,8 @@ PARTS: Final[Mapping[str, Part]] = {
             f"def {OWN}mean(data):",
             "    data = list(data)",
             "    if not data: raise ValueError('mean requires at least one data point')",
-            "    if not all(isinstance(one, int) for one in data): return math.fsum(data) / len(data)",
+            "    if not all(isinstance(one, int) for one in data):",
+            f"        return {OWN}math.fsum(data) / len(data)",
             "    return sum(data) // len(data) if sum(data) % len(data) == 0 else sum(data) / len(data)",
         ),
         ("math",),
@@ -94,17 +108,62 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return max(dict.fromkeys(data), key=lambda one: data.count(one))",
         )
     ),
-    "pstdev": Part(
+    "spread": Part(
         (
-            f"def {OWN}pstdev(data, less=0):",
+            f"def {OWN}spread(data, less, middle=None):",
             "    data = list(data)",
-            "    if len(data) <= less: raise ValueError('stdev requires more data points')",
-            "    middle = math.fsum(data) / len(data)",
-            "    return math.sqrt(math.fsum([(one - middle) ** 2 for one in data]) / (len(data) - less))",
+            "    if len(data) <= less: raise ValueError('variance requires more data points')",
+            f"    if middle is None: middle = {OWN}math.fsum(data) / len(data)",
+            f"    found = {OWN}math.fsum([(one - middle) ** 2 for one in data]) / (len(data) - less)",
+            "    whole = all(isinstance(one, int) for one in data) and found == int(found)",
+            "    return int(found) if whole else found",
         ),
         ("math",),
     ),
-    "stdev": Part((f"def {OWN}stdev(data):", f"    return {OWN}pstdev(data, 1)"), ("pstdev",)),
+    "variance": Part(
+        (f"def {OWN}variance(data, xbar=None):", f"    return {OWN}spread(data, 1, xbar)"), ("spread",)
+    ),
+    "pvariance": Part(
+        (f"def {OWN}pvariance(data, mu=None):", f"    return {OWN}spread(data, 0, mu)"), ("spread",)
+    ),
+    "stdev": Part(
+        (f"def {OWN}stdev(data, xbar=None):", f"    return {OWN}math.sqrt({OWN}spread(data, 1, xbar))"),
+        ("spread", "math"),
+    ),
+    "pstdev": Part(
+        (f"def {OWN}pstdev(data, mu=None):", f"    return {OWN}math.sqrt({OWN}spread(data, 0, mu))"),
+        ("spread", "math"),
+    ),
+    "multimode": Part(
+        (
+            f"def {OWN}multimode(data):",
+            "    data = list(data)",
+            "    most = max([data.count(one) for one in data], default=0)",
+            "    return [one for one in dict.fromkeys(data) if data.count(one) == most]",
+        )
+    ),
+    "median_low": Part(
+        (f"def {OWN}median_low(data):", "    data = sorted(data)", "    return data[(len(data) - 1) // 2]")
+    ),
+    "median_high": Part(
+        (f"def {OWN}median_high(data):", "    data = sorted(data)", "    return data[len(data) // 2]")
+    ),
+    "quantiles": Part(
+        (
+            f"def {OWN}quantiles(data, n=4, method='exclusive'):",
+            "    data = sorted(data)",
+            "    if len(data) < 2: raise ValueError('must have at least two data points')",
+            "    size = len(data) - 1 if method == 'inclusive' else len(data) + 1",
+            "    found = []",
+            "    for i in range(1, n):",
+            "        j = i * size // n",
+            "        if method != 'inclusive': j = min(max(j, 1), len(data) - 1)",
+            "        part = i * size - j * n",
+            "        j = j if method == 'inclusive' else j - 1",
+            "        found.append((data[j] * (n - part) + data[min(j + 1, len(data) - 1)] * part) / n)",
+            "    return found",
+        )
+    ),
     "itemgetter": Part(
         (
             f"def {OWN}itemgetter(first, *more):",
@@ -118,17 +177,203 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return sorted(data, key=key, reverse=True)[:n]",
         )
     ),
+    "attrgetter": Part((f"def {OWN}attrgetter(name):", "    return lambda one: getattr(one, name)")),
+    "add": Part((f"def {OWN}add(one, other):", "    return one + other")),
+    "mul": Part((f"def {OWN}mul(one, other):", "    return one * other")),
     "nsmallest": Part((f"def {OWN}nsmallest(n, data, key=None):", "    return sorted(data, key=key)[:n]")),
+    "suppress": Part(
+        (
+            f"class {OWN}suppress:",
+            "    def __init__(self, *kinds): self.kinds = kinds",
+            "    def __enter__(self): return None",
+            "    def __exit__(self, kind, error, place): return isinstance(error, self.kinds)",
+        )
+    ),
+    "StringIO": Part(
+        (
+            f"class {OWN}StringIO:",
+            "    def __init__(self, text='', newline=None): self.text = text",
+            "    def __iter__(self): return iter(self.text.splitlines(True))",
+            "    def write(self, text): self.text += text",
+            "    def getvalue(self): return self.text",
+            "    def read(self): return self.text",
+        )
+    ),
+    "dedent": Part(
+        (
+            f"def {OWN}dedent(text):",
+            "    lines = [line if line.strip() else '' for line in text.split('\\n')]",
+            "    full = [line for line in lines if line]",
+            "    margin = 0",
+            "    while full and all(",
+            "        line[margin:margin + 1] in (' ', '\\t') and line[margin] == full[0][margin]",
+            "        for line in full",
+            "    ):",
+            "        margin += 1",
+            "    return '\\n'.join([line[margin:] for line in lines])",
+        )
+    ),
+    "indent": Part(
+        (
+            f"def {OWN}indent(text, prefix):",
+            "    return ''.join([prefix + one if one.strip() else one for one in text.splitlines(True)])",
+        )
+    ),
+    "ascii_lowercase": Part((f"{OWN}ascii_lowercase = {string.ascii_lowercase!r}",)),
+    "ascii_uppercase": Part((f"{OWN}ascii_uppercase = {string.ascii_uppercase!r}",)),
+    "ascii_letters": Part((f"{OWN}ascii_letters = {string.ascii_letters!r}",)),
+    "digits": Part((f"{OWN}digits = {string.digits!r}",)),
+    "hexdigits": Part((f"{OWN}hexdigits = {string.hexdigits!r}",)),
+    "punctuation": Part((f"{OWN}punctuation = {string.punctuation!r}",)),
+    "capwords": Part(
+        (f"def {OWN}capwords(text):", "    return ' '.join([word.capitalize() for word in text.split()])")
+    ),
+    "escape": Part(
+        (
+            f"def {OWN}escape(text, quote=True):",
+            "    text = text.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;')",
+            "    return text.replace('\"', '&quot;').replace(\"'\", '&#x27;') if quote else text",
+        )
+    ),
+    "quote": Part(
+        (
+            f"def {OWN}quote(text, safe='/'):",
+            "    kept = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~' + safe",
+            "    return ''.join([chr(n) if chr(n) in kept else '%%%02X' % n for n in str(text).encode()])",
+        )
+    ),
+    "quote_plus": Part(
+        (
+            f"def {OWN}quote_plus(text, safe=''):",
+            f"    return {OWN}quote(text, safe + ' ').replace(' ', '+')",
+        ),
+        ("quote",),
+    ),
+    "urlencode": Part(
+        (
+            f"def {OWN}urlencode(query):",
+            "    pairs = query.items() if isinstance(query, dict) else query",
+            f"    return '&'.join([{OWN}quote_plus(key) + '=' + {OWN}quote_plus(one) for key, one in pairs])",
+        ),
+        ("quote_plus",),
+    ),
+    "OrderedDict": Part((f"{OWN}OrderedDict = dict",)),
+    "wraps": Part((f"def {OWN}wraps(function):", "    return lambda one: one")),
+    "UTC": Part((f"{OWN}UTC = {OWN}datetime.timezone.utc",), ("datetime",)),
+    "utcnow": Part(
+        (
+            f"def {OWN}utcnow():",
+            f"    return {OWN}datetime.datetime.now({OWN}datetime.timezone.utc).replace(tzinfo=None)",
+        ),
+        ("datetime",),
+    ),
+    "fromtimestamp": Part(
+        (
+            f"def {OWN}fromtimestamp(seconds, tz=None):",
+            f"    passed = {OWN}datetime.timedelta(microseconds=round(seconds * 1000000))",
+            f"    found = {OWN}datetime.datetime(1970, 1, 1, tzinfo={OWN}datetime.timezone.utc) + passed",
+            "    return found.astimezone(tz) if tz else found.replace(tzinfo=None)",
+        ),
+        ("datetime",),
+    ),
+    "utcfromtimestamp": Part(
+        (f"def {OWN}utcfromtimestamp(seconds):", f"    return {OWN}fromtimestamp(seconds)"),
+        ("fromtimestamp",),
+    ),
+    "timedelta": Part(
+        (
+            f"def {OWN}timedelta(",
+            "    days=0, seconds=0, microseconds=0, milliseconds=0, minutes=0, hours=0, weeks=0",
+            "):",
+            "    seconds += ((weeks * 7 + days) * 24 + hours) * 3600 + minutes * 60",
+            "    passed = round(seconds * 1000000 + milliseconds * 1000 + microseconds)",
+            f"    return {OWN}datetime.timedelta(microseconds=passed)",
+        ),
+        ("datetime",),
+    ),
+    "round": Part(
+        (
+            f"def {OWN}round(number, ndigits=None):",
+            "    if ndigits is None: return round(number)",
+            "    if not isinstance(number, float) or ndigits < 0: return round(number, ndigits)",
+            "    return float(f'{number:.{ndigits}f}')",
+        )
+    ),
+    "plain": Part(
+        (
+            f"def {OWN}plain(one, default):",
+            "    if isinstance(one, dict):",
+            f"        return {{key: {OWN}plain(part, default) for key, part in one.items()}}",
+            f"    if isinstance(one, (list, tuple)): return [{OWN}plain(part, default) for part in one]",
+            "    if one is None or isinstance(one, (str, int, float, bool)): return one",
+            f"    return {OWN}plain(default(one), default)",
+        )
+    ),
+    "dumps": Part(
+        (
+            f"def {OWN}dumps(value, default=None, **named):",
+            f"    return {OWN}json.dumps({OWN}plain(value, default) if default else value, **named)",
+        ),
+        ("json", "plain"),
+    ),
+    "sub": Part(
+        (
+            f"def {OWN}sub(pattern, repl, string, count=0, flags=0):",
+            f"    if isinstance(pattern, str): pattern = {OWN}re.compile(pattern, flags)",
+            "    found, at = [], 0",
+            "    for number, one in enumerate(pattern.finditer(string)):",
+            "        if count and number >= count: break",
+            "        found += [string[at:one.start()], repl(one)]",
+            "        at = one.end()",
+            "    return ''.join([*found, string[at:]])",
+        ),
+        ("re",),
+    ),
 }
 """By name; what stands before a part that uses it comes first."""
 
 SUPPLIED: Final[Mapping[str, Sequence[str]]] = {
+    "contextlib": ("suppress",),
     "heapq": ("nlargest", "nsmallest"),
-    "operator": ("itemgetter",),
-    "statistics": ("mean", "fmean", "median", "mode", "stdev", "pstdev"),
+    "html": ("escape",),
+    "io": ("StringIO",),
+    "operator": ("itemgetter", "attrgetter", "add", "mul"),
+    "statistics": (
+        *("mean", "fmean", "median", "median_low", "median_high", "mode", "multimode", "quantiles"),
+        *("stdev", "pstdev", "variance", "pvariance"),
+    ),
+    "string": (
+        *("ascii_letters", "ascii_lowercase", "ascii_uppercase", "digits", "hexdigits", "punctuation"),
+        "capwords",
+    ),
+    "textwrap": ("dedent", "indent"),
+    "urllib.parse": ("quote", "quote_plus", "urlencode"),
     "uuid": ("uuid4",),
 }
 """What a program may import of modules that the engine does not have."""
+
+ADDED: Final[Mapping[str, Sequence[str]]] = {
+    "collections": ("OrderedDict",),
+    "datetime": ("UTC",),
+    "functools": ("wraps",),
+}
+"""What a program may import besides of modules that the engine has."""
+
+_DATES: Final = ("datetime", "datetime.datetime")
+INSTEAD: Final[Mapping[str, Instead]] = {
+    "dumps": Instead(
+        ("json.dumps", "dumps"), lambda call: any(one.arg == "default" for one in call.keywords)
+    ),
+    "round": Instead(("round",), lambda call: len(call.args) + len(call.keywords) > 1),
+    "timedelta": Instead(
+        ("timedelta", "datetime.timedelta"),
+        lambda call: not all(map(_is_whole, _values(call))),
+    ),
+    "utcnow": Instead([f"{one}.utcnow" for one in _DATES], lambda _: True),
+    "fromtimestamp": Instead([f"{one}.fromtimestamp" for one in _DATES], lambda _: True),
+    "utcfromtimestamp": Instead([f"{one}.utcfromtimestamp" for one in _DATES], lambda _: True),
+}
+"""By the last part of the name, which is the part's own."""
 
 
 def before(wanted: Iterable[str]) -> list[str]:
@@ -137,8 +382,18 @@ def before(wanted: Iterable[str]) -> list[str]:
     Args:
         wanted: Names of parts with `OWN` before them, and names of modules without.
     """
-    names = {one.removeprefix(OWN) for one in wanted}
+    wanted = set(wanted)
+    names = {one.removeprefix(OWN) for one in wanted if one.startswith(OWN)}
     while more := {use for name in names & PARTS.keys() for use in PARTS[name].uses} - names:
         names |= more
-    imports = [f"import {name}" for name in sorted(names - PARTS.keys())]
+    imports = [f"import {name}" for name in sorted(one for one in wanted if not one.startswith(OWN))]
+    imports += [f"import {name} as {OWN}{name}" for name in sorted(names - PARTS.keys())]
     return imports + [line for name, part in PARTS.items() if name in names for line in part.lines]
+
+
+def _values(call: ast.Call) -> Sequence[ast.expr]:
+    return [*call.args, *(one.value for one in call.keywords)]
+
+
+def _is_whole(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and isinstance(value.value, int)

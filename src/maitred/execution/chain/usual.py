@@ -2,19 +2,20 @@
 
 Models write all of Python. What can be said otherwise without changing what it means is: a `del`, a semaphore
 (the calls of a chain in flight are bounded already), `gather(return_exceptions=True)`, a task that is awaited
-later, the next of a generator, `asdict`, a generator function that ends, a `map` of calls, imports that were
-forgotten, and what `supplied` has of modules that the engine does not have.
+later, the next of a generator, `asdict`, a generator function that ends, a `map` of calls, a method that is
+handed on (`key=str.lower`), imports that were forgotten, and what `supplied` has of modules.
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from maitred.execution.chain.advice import MODULES
 from maitred.execution.chain.generators import given, listable
-from maitred.execution.chain.supplied import OWN, SUPPLIED, before
+from maitred.execution.chain.supplied import ADDED, INSTEAD, OWN, SUPPLIED, before
 
 NO_TREE: Final = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
 """What Python raises for a program that has no tree, or one that is too deep."""
@@ -24,7 +25,14 @@ _BINDING: Final = (
     *(ast.Name, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
 )
+_TYPES: Final = frozenset(("str", "bytes", "int", "float", "list", "tuple", "dict", "set", "frozenset"))
+_OF_TYPES: Final = frozenset(("fromkeys", "maketrans", "fromhex", "from_bytes"))
+"""Methods of types that are called with no object of theirs."""
+
+_SORTING: Final = frozenset(("sorted", "min", "max", "groupby", "nlargest", "nsmallest"))
+_PARTS: Final = frozenset(name for names in (*SUPPLIED.values(), *ADDED.values()) for name in names)
 _MOST_PASSES: Final = 20
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SEMAPHORES: Final = ("asyncio.Semaphore", "asyncio.BoundedSemaphore")
 
 
@@ -109,6 +117,12 @@ class _Writer:
         self._generators = listable(self._nodes)
         self._servers = {*modules, *_imported(self._nodes, modules)}
         bound = bound_names(self._nodes) | {*inputs}
+        self._own_names = {*bound_names(_but_imports(self._nodes)), *inputs}
+        self._functions = {one.name for one in self._nodes if isinstance(one, _FUNCTIONS)}
+        self._called = _called_by_one_name(self._nodes)
+        self._aliases = dict(_aliases(self._nodes))
+        self._modules = {*MODULES, *modules} - self._own_names - bound_names(_parts_imported(self._nodes))
+        self._modules |= self._aliases.keys()
         forgotten = {node.id for node in read_names(self._nodes)} - bound
         self._wanted |= forgotten & {*MODULES, *modules}
 
@@ -150,6 +164,7 @@ class _Writer:
             ast.ImportFrom: self._import_from,
             ast.Import: self._import,
             ast.Attribute: self._attribute,
+            ast.Assign: self._assign,
             ast.FunctionDef: self._function,
         }
 
@@ -211,7 +226,25 @@ class _Writer:
             self._replace(node, "None")
         elif name.startswith("asyncio.") or name == "gather":
             self._asyncio(node, name)
-        elif name == "next" and node.args and isinstance(node.args[0], ast.GeneratorExp):
+        elif name in self._generators:
+            self._replace_call(node, "listed", name)
+        elif self._is_pattern_sub(node, name):
+            self._replace_call(node, "sub", name.removesuffix(".sub"))
+        elif not {*name.split(".")} & self._own_names:
+            self._builtin(node, name)
+        if name.rpartition(".")[2] in _SORTING or _is_sort(node):
+            for one in node.keywords:
+                if one.arg == "key":
+                    self._hand_on(one.value)
+
+    def _is_pattern_sub(self, node: ast.Call, name: str) -> bool:
+        """Whether a pattern puts in what a function gives; no class of the program has such a method."""
+        is_method = name.endswith(".sub") and "sub" not in self._functions
+        return is_method and _is_function(node.args, 0, self._functions)
+
+    def _builtin(self, node: ast.Call, name: str) -> None:
+        """A function of Python, for which the program has none of its own."""
+        if name == "next" and node.args and isinstance(node.args[0], ast.GeneratorExp):
             inner = self._text(node.args[0])
             self._edits.append(_Edit(self._end(node.func), self._end(node.args[0]), f"(iter({inner})"))
             if len(node.args) == 1:
@@ -220,11 +253,12 @@ class _Writer:
             self._replace(node.func, self._own("asdict"))
         elif name == "map" and len(node.args) == 2:  # noqa: PLR2004  # a function, and what it is called with
             self._map(node, *node.args)
-        elif name in self._generators:
-            comma = ", " if node.args or node.keywords else ""
-            self._replace(node.func, self._own("listed"))
-            opened = self._code.index("(", self._end(node.func)) + 1
-            self._edits.append(_Edit(opened, opened, f"{name}{comma}"))
+        elif name == "filter" and node.args:
+            self._hand_on(node.args[0])
+        elif own := self._instead(node):
+            self._replace(node.func, self._own(own))
+        elif name in ("re.sub", "sub") and _is_function(node.args, 1, self._functions):
+            self._replace_call(node, "sub")
 
     def _asyncio(self, node: ast.Call, name: str) -> None:
         if name in ("asyncio.gather", "gather"):
@@ -248,6 +282,41 @@ class _Writer:
             if one.value.value:
                 self._replace(node.func, self._own("gather"))
 
+    def _hand_on(self, node: ast.expr) -> None:
+        """A method can only be called: what hands it on hands on a function that calls it."""
+        if not isinstance(node, ast.Attribute) or not (
+            _is_dotted(node) or isinstance(node.value, ast.Constant)
+        ):
+            return
+        of = dotted(node).partition(".")[0]
+        if of in _TYPES - self._own_names and node.attr not in _OF_TYPES:
+            self._replace(node, f"lambda {OWN}one: {OWN}one.{node.attr}()")
+        elif of not in self._modules:
+            self._replace(node, f"lambda {OWN}one: {self._text(node)}({OWN}one)")
+
+    def _assign(self, node: ast.Assign) -> None:
+        """Such as `add = found.append`, where `add` is called."""
+        value, target = node.value, node.targets[0]
+        if (
+            not isinstance(value, ast.Attribute)
+            or not _is_dotted(value)
+            or dotted(target) not in self._called
+        ):
+            return
+        of = dotted(value).partition(".")[0]
+        if of in _TYPES - self._own_names:
+            self._hand_on(value)
+        elif of not in self._modules:
+            every = f"*{OWN}all, **{OWN}named"
+            self._replace(value, f"(lambda {every}: {self._text(value)}({every}))")
+
+    def _replace_call(self, node: ast.Call, own: str, first: str = "") -> None:
+        """Call a part of ours with the same arguments, behind a first one if there is one."""
+        comma = ", " if first and (node.args or node.keywords) else ""
+        self._replace(node.func, self._own(own))
+        opened = self._code.index("(", self._end(node.func)) + 1
+        self._edits.append(_Edit(opened, opened, f"{first}{comma}"))
+
     def _map(self, node: ast.Call, function: ast.expr, data: ast.expr) -> None:
         """A tool cannot be called by `map` itself."""
         text = self._text(data)
@@ -261,6 +330,8 @@ class _Writer:
                 takes.defaults or takes.vararg or takes.kwarg or takes.kwonlyargs
             ):
                 self._replace(node, f"[{self._text(function.body)} for {takes.args[0].arg} in {text}]")
+        else:
+            self._hand_on(function)
 
     def _is_tool(self, node: ast.AST) -> bool:
         return dotted(node).partition(".")[0] in {"call_tool", *self._servers}
@@ -285,28 +356,52 @@ class _Writer:
             self._edits.append(_Edit(at, at, f"{', ' if ends else ''}{OWN}out=None"))
 
     def _attribute(self, node: ast.Attribute) -> None:
-        module, _, name = dotted(node).partition(".")
-        if name in SUPPLIED.get(module, ()):
-            self._replace(node, self._own(name))
+        name = node.attr
+        module = self._full(node.value) if name in _PARTS else ""
+        if name in (*SUPPLIED.get(module, ()), *ADDED.get(module, ())):
+            if module.partition(".")[0] not in self._own_names:
+                self._replace(node, self._own(name))
         elif dotted(node) == "asyncio.TimeoutError":
             self._replace(node, "TimeoutError")
+        elif name == "__class__":
+            self._edits.append(_Edit(self._start(node), self._start(node), "type("))
+            self._edits.append(_Edit(self._dot(node), self._end(node), ")"))
+        elif name == "hex" and _is_identifier(node.value):
+            self._edits.append(_Edit(self._dot(node), self._end(node), ".replace('-', '')"))
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
-        gone = {"asdict"} if module == "dataclasses" and self._fields else SUPPLIED.get(module, ())
-        kept = [one for one in node.names if one.name not in gone or (one.asname and module not in SUPPLIED)]
+        if module == "__future__":  # what it brings is so here
+            self._replace(node, "pass")
+        supplied = {*SUPPLIED.get(module, ()), *ADDED.get(module, ())}
+        gone = {"asdict"} if module == "dataclasses" and self._fields else supplied
+        kept = [one for one in node.names if one.name not in gone or (one.asname and not supplied)]
         if len(kept) == len(node.names):
             return
         parts = [f"from {module} import {', '.join(map(ast.unparse, kept))}"] if kept else []
-        if module in SUPPLIED:
+        if supplied:
             lost = [one for one in node.names if one.name in gone]
             parts += [f"{one.asname or one.name} = {self._own(one.name)}" for one in lost]
         self._replace(node, "; ".join(parts) or "pass")
 
     def _import(self, node: ast.Import) -> None:
-        kept = [one for one in node.names if one.name not in SUPPLIED or one.asname]
+        kept = [one for one in node.names if one.name not in SUPPLIED]
         if len(kept) < len(node.names):
             self._replace(node, f"import {', '.join(map(ast.unparse, kept))}" if kept else "pass")
+
+    def _instead(self, node: ast.Call) -> str:
+        """The part of ours that does what such a call asks for, where the engine does it otherwise or not."""
+        last = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
+        found = INSTEAD.get(last)
+        is_it = found is not None and self._full(node.func) in found.names and found.wants(node)
+        return last if is_it else ""
+
+    def _full(self, node: ast.AST) -> str:
+        """Names with dots between them, the first as the module itself is called; empty for anything else."""
+        if not _is_dotted(node):
+            return ""
+        first, dot, rest = ast.unparse(node).partition(".")
+        return f"{self._aliases.get(first, first)}{dot}{rest}"
 
     def _own(self, name: str) -> str:
         """The name of a part of ours, which then stands before the program."""
@@ -336,9 +431,57 @@ class _Writer:
     def _end(self, node: ast.AST) -> int:
         return self._place(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]  # as above
 
+    def _dot(self, node: ast.Attribute) -> int:
+        """Where the dot before the last name is."""
+        return self._code.rindex(".", self._start(node), self._end(node))
+
     def _place(self, line: int, column: int) -> int:
         before, text = self._lines[line - 1]
         return before + len(text.encode()[:column].decode())
+
+
+def _is_dotted(node: ast.AST) -> bool:
+    """Whether it is a name, or attributes of one."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _is_function(values: Sequence[ast.expr], place: int, functions: Collection[str]) -> bool:
+    """Whether a function of the program stands at a place."""
+    one = values[place] if len(values) > place else None
+    return isinstance(one, ast.Lambda) or (isinstance(one, ast.Name) and one.id in functions)
+
+
+def _is_identifier(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and dotted(node.func) in ("uuid.uuid4", "uuid4", f"{OWN}uuid4")
+
+
+def _is_sort(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr == "sort"
+
+
+def _called_by_one_name(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names that are called, and given a meaning once."""
+    times = Counter(name for node in nodes if isinstance(node, _BINDING) for name in _bound(node))
+    called = {dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return {name for name in called if times[name] == 1}
+
+
+def _but_imports(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    return (node for node in nodes if not isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def _parts_imported(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    return (node for node in nodes if isinstance(node, ast.ImportFrom))
+
+
+def _aliases(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """The names that a program has for whole modules, with those that they have themselves."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield (one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2
 
 
 def _inside_functions(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
