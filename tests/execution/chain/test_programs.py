@@ -264,6 +264,14 @@ async def test_a_wrong_program_is_told_once_what_to_write(what: str, sandbox: Mo
         "return re.sub('(a)', up, 'ab ac', count=1), "
         "word.sub(lambda m: m[1] + m[1], 'a1 b'), re.sub('(B)', up, 'abb', flags=re.I), re.sub('b', "
         "'c', 'abb')",
+        "from datetime import datetime as D, timedelta as T, date\nfrom json import dumps as d\n"
+        "return (D(2026, 1, 1) + T(hours=1.5)).isoformat(), d([date(2026, 1, 1)], default=str)",
+        "from datetime import date\nclass A:\n    def go(self):\n        return 1\n"
+        "return [hasattr(*p) for p in ((date(2026, 1, 1), 'isoformat'), ('a', 'upper'), ([], 'append'), "
+        "({}, 'keys'), (A(), 'go'), (A(), 'stop'), ('a', 'append'), (5, 'name'), ({'items': 1}, 'nothing'))]",
+        "import json\nfrom datetime import datetime\n"
+        "def plain(o):\n    return o.isoformat() if hasattr(o, 'isoformat') else str(o)\n"
+        "return json.dumps([datetime(2026, 1, 1), {1}], default=plain)",
         "class A:\n    def sub(self, f):\n        return f(1)\na = A()\ndef g(n):\n    return n + 1\n"
         "return a.sub(g)",
         "from re import sub\nreturn sub('x+', lambda m: '-', 'abxxd')",
@@ -315,13 +323,14 @@ async def test_a_wrong_program_is_told_once_what_to_write(what: str, sandbox: Mo
     ],
 )
 async def test_what_is_written_for_the_engine_means_the_same(code: str, sandbox: MontySandbox) -> None:
-    """In each form that Python has for it."""
+    """In each form that Python has for it; a dry run holds nothing against it."""
     wanted = await by_python(code, Shop())
 
     outcome = await sandbox.run(program(code), Shop().call, ChainLimits())
 
     assert outcome.fault is None, outcome.fault
     assert plain(outcome.value) == plain(wanted)
+    assert await sandbox.check(program(code)) == []
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Each stands before a program that uses it, under a name of ours; one more of a k
 """
 
 import ast
+import datetime
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,13 @@ class Instead:
 
     names: Sequence[str]
     wants: Callable[[ast.Call], bool]
+
+
+_PLAIN: Final = (str, bytes, dict, list, tuple, set)
+
+
+def _methods(kind: type) -> Sequence[str]:
+    return tuple(name for name in dir(kind) if not name.startswith("_"))
 
 
 PARTS: Final[Mapping[str, Part]] = {
@@ -299,6 +307,22 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return float(f'{number:.{ndigits}f}')",
         )
     ),
+    "hasattr": Part(
+        (
+            f"def {OWN}hasattr(one, name):",
+            "    if hasattr(one, name): return True",
+            *(
+                f"    if isinstance(one, {kind.__name__}): return name in {_methods(kind)!r}"
+                for kind in _PLAIN
+            ),
+            *(
+                f"    if isinstance(one, {OWN}datetime.{kind.__name__}): return name in {_methods(kind)!r}"
+                for kind in (datetime.datetime, datetime.date, datetime.timedelta)
+            ),
+            "    return False",
+        ),
+        ("datetime",),
+    ),
     "plain": Part(
         (
             f"def {OWN}plain(one, default):",
@@ -364,6 +388,7 @@ INSTEAD: Final[Mapping[str, Instead]] = {
     "dumps": Instead(
         ("json.dumps", "dumps"), lambda call: any(one.arg == "default" for one in call.keywords)
     ),
+    "hasattr": Instead(("hasattr",), lambda _: True),
     "round": Instead(("round",), lambda call: len(call.args) + len(call.keywords) > 1),
     "timedelta": Instead(
         ("timedelta", "datetime.timedelta"),

@@ -123,6 +123,12 @@ class _Writer:
         self._aliases = dict(_aliases(self._nodes))
         self._modules = {*MODULES, *modules} - self._own_names - bound_names(_parts_imported(self._nodes))
         self._modules |= self._aliases.keys()
+        self._aliases |= {
+            one.asname: f"{node.module}.{one.name}"
+            for node in _parts_imported(self._nodes)
+            for one in node.names
+            if one.asname
+        }
         forgotten = {node.id for node in read_names(self._nodes)} - bound
         self._wanted |= forgotten & {*MODULES, *modules}
 
@@ -391,10 +397,10 @@ class _Writer:
 
     def _instead(self, node: ast.Call) -> str:
         """The part of ours that does what such a call asks for, where the engine does it otherwise or not."""
-        last = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
+        full = self._full(node.func)
+        last = full.rpartition(".")[2]
         found = INSTEAD.get(last)
-        is_it = found is not None and self._full(node.func) in found.names and found.wants(node)
-        return last if is_it else ""
+        return last if found is not None and full in found.names and found.wants(node) else ""
 
     def _full(self, node: ast.AST) -> str:
         """Names with dots between them, the first as the module itself is called; empty for anything else."""
@@ -472,7 +478,7 @@ def _but_imports(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     return (node for node in nodes if not isinstance(node, ast.Import | ast.ImportFrom))
 
 
-def _parts_imported(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def _parts_imported(nodes: Iterable[ast.AST]) -> Iterator[ast.ImportFrom]:
     return (node for node in nodes if isinstance(node, ast.ImportFrom))
 
 
