@@ -272,6 +272,7 @@ async def test_a_wrong_program_is_told_once_what_to_write(what: str, sandbox: Mo
         "import json\nfrom datetime import datetime\n"
         "def plain(o):\n    return o.isoformat() if hasattr(o, 'isoformat') else str(o)\n"
         "return json.dumps([datetime(2026, 1, 1), {1}], default=plain)",
+        "seen = set()\nreturn [x for x in ['a', 'b', 'a'] if not (x in seen or seen.add(x))]",
         "class A:\n    def sub(self, f):\n        return f(1)\na = A()\ndef g(n):\n    return n + 1\n"
         "return a.sub(g)",
         "from re import sub\nreturn sub('x+', lambda m: '-', 'abxxd')",

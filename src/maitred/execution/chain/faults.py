@@ -32,6 +32,7 @@ _LOOSE = (
     r"Expected `_.*`, found `dict\[",  # a dict that was made step by step
     r"[Aa]ttribute `\w+` .*`None`|`None` has no attribute|on `.*\| None`",  # such as what `re.search` gives
     r"is not supported between .*\bNone\b",  # the same
+    r"is always (falsy|truthy)",  # as `or seen.add(x)` means to be
     r"No overload of function `(max|min|sorted)`",  # by a key that may give `None`, as `d.get` does
     rf"Name `({'|'.join(KNOWN)})` used when not defined",  # which the engine has
 )
