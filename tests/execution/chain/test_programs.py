@@ -273,6 +273,12 @@ async def test_a_wrong_program_is_told_once_what_to_write(what: str, sandbox: Mo
         "def plain(o):\n    return o.isoformat() if hasattr(o, 'isoformat') else str(o)\n"
         "return json.dumps([datetime(2026, 1, 1), {1}], default=plain)",
         "seen = set()\nreturn [x for x in ['a', 'b', 'a'] if not (x in seen or seen.add(x))]",
+        "d = {'a': 1}\nget = d.get\nd = {'a': 2}\nreturn get('a')",
+        "args = (2.675, 2)\nreturn round(*args), round(*[2.5])",
+        "import json, re as r\nreturn json.dumps(obj={'a': {1}}, default=list), "
+        "r.sub('a', lambda m: 'x', 'aa'), "
+        "r.sub(pattern='a', repl=lambda m: 'y', string='aa')",
+        "def f(string):\n    return string.upper()\nimport string\nreturn f('a'), string.digits",
         "class A:\n    def sub(self, f):\n        return f(1)\na = A()\ndef g(n):\n    return n + 1\n"
         "return a.sub(g)",
         "from re import sub\nreturn sub('x+', lambda m: '-', 'abxxd')",

@@ -335,8 +335,8 @@ PARTS: Final[Mapping[str, Part]] = {
     ),
     "dumps": Part(
         (
-            f"def {OWN}dumps(value, default=None, **named):",
-            f"    return {OWN}json.dumps({OWN}plain(value, default) if default else value, **named)",
+            f"def {OWN}dumps(obj, default=None, **named):",
+            f"    return {OWN}json.dumps({OWN}plain(obj, default) if default else obj, **named)",
         ),
         ("json", "plain"),
     ),
@@ -389,7 +389,10 @@ INSTEAD: Final[Mapping[str, Instead]] = {
         ("json.dumps", "dumps"), lambda call: any(one.arg == "default" for one in call.keywords)
     ),
     "hasattr": Instead(("hasattr",), lambda _: True),
-    "round": Instead(("round",), lambda call: len(call.args) + len(call.keywords) > 1),
+    "round": Instead(
+        ("round",),
+        lambda call: len(_values(call)) > 1 or any(isinstance(one, ast.Starred) for one in call.args),
+    ),
     "timedelta": Instead(
         ("timedelta", "datetime.timedelta"),
         lambda call: not all(map(_is_whole, _values(call))),

@@ -245,8 +245,9 @@ class _Writer:
 
     def _is_pattern_sub(self, node: ast.Call, name: str) -> bool:
         """Whether a pattern puts in what a function gives; no class of the program has such a method."""
-        is_method = name.endswith(".sub") and "sub" not in self._functions
-        return is_method and _is_function(node.args, 0, self._functions)
+        of, _, last = name.rpartition(".")
+        is_method = last == "sub" and of and of not in self._modules and "sub" not in self._functions
+        return bool(is_method) and _is_function(node, 0, self._functions)
 
     def _builtin(self, node: ast.Call, name: str) -> None:
         """A function of Python, for which the program has none of its own."""
@@ -263,7 +264,7 @@ class _Writer:
             self._hand_on(node.args[0])
         elif own := self._instead(node):
             self._replace(node.func, self._own(own))
-        elif name in ("re.sub", "sub") and _is_function(node.args, 1, self._functions):
+        elif self._full(node.func) in ("re.sub", "sub") and _is_function(node, 1, self._functions):
             self._replace_call(node, "sub")
 
     def _asyncio(self, node: ast.Call, name: str) -> None:
@@ -314,7 +315,8 @@ class _Writer:
             self._hand_on(value)
         elif of not in self._modules:
             every = f"*{OWN}all, **{OWN}named"
-            self._replace(value, f"(lambda {every}: {self._text(value)}({every}))")
+            bound = f"lambda {every}: {OWN}of.{value.attr}({every})"  # whatever the name means later
+            self._replace(value, f"(lambda {OWN}of: {bound})({self._text(value.value)})")
 
     def _replace_call(self, node: ast.Call, own: str, first: str = "") -> None:
         """Call a part of ours with the same arguments, behind a first one if there is one."""
@@ -365,7 +367,7 @@ class _Writer:
         name = node.attr
         module = self._full(node.value) if name in _PARTS else ""
         if name in (*SUPPLIED.get(module, ()), *ADDED.get(module, ())):
-            if module.partition(".")[0] not in self._own_names:
+            if dotted(node).partition(".")[0] in {*self._aliases} or not {module} & self._own_names:
                 self._replace(node, self._own(name))
         elif dotted(node) == "asyncio.TimeoutError":
             self._replace(node, "TimeoutError")
@@ -453,9 +455,10 @@ def _is_dotted(node: ast.AST) -> bool:
     return isinstance(node, ast.Name)
 
 
-def _is_function(values: Sequence[ast.expr], place: int, functions: Collection[str]) -> bool:
-    """Whether a function of the program stands at a place."""
-    one = values[place] if len(values) > place else None
+def _is_function(node: ast.Call, place: int, functions: Collection[str]) -> bool:
+    """Whether what is put in, at a place or by its name, comes from a function of the program."""
+    named = next((one.value for one in node.keywords if one.arg == "repl"), None)
+    one = node.args[place] if len(node.args) > place else named
     return isinstance(one, ast.Lambda) or (isinstance(one, ast.Name) and one.id in functions)
 
 
