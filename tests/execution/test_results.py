@@ -105,6 +105,19 @@ def test_a_long_text_is_summarised_begun_and_can_be_read_on() -> None:
     assert whole(kept, answer) == LETTER
 
 
+@pytest.mark.parametrize(
+    "letter", ["\U00010000", "\U0001f600", "\u1780", "\ud800", "\u4e00", "\xe9"], ids=ascii
+)
+def test_a_text_of_rare_letters_is_over_the_limit_with_fewer_of_them(letter: str) -> None:
+    """A letter may take four tokens; a text of a few hundred is then no small one."""
+    shortest = next(many for many in range(1, LIMIT + 2) if estimate(letter * many) > LIMIT)
+
+    answer, kept = shorten(texts(letter * shortest))
+
+    assert estimate(text_of(answer)) <= LIMIT
+    assert whole(kept, answer) == letter * shortest
+
+
 def test_a_text_that_is_json_is_cut_by_its_structure() -> None:
     """Counts, keys and whole first items instead of the first characters."""
     answer, kept = shorten(texts(json.dumps({"rows": ROWS, "next": "b"}, indent=2)))

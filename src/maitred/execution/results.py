@@ -294,8 +294,8 @@ def _counted_text(block: Any) -> str:
 
 
 def _at_most(text: str) -> int:
-    """More tokens than a text can have: characters outside the basic plane may count double."""
-    return len(text) if text.isascii() else 2 * len(text)
+    """As many tokens as a text can have, and be estimated to have: each is a byte of UTF-8 or more."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def only_text(result: Mapping[str, Any]) -> str | None:
