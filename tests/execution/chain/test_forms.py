@@ -76,7 +76,10 @@ def test_an_object_in_the_words_of_python_is_understood() -> None:
         ('{"tool": "a__b", "arguments": [1]}', "`arguments` must be an object"),
         ('[{"tool": "a__b"}, {"tool": "a__b", "args": {}}]', "In call 2 of 2, 'args' means nothing"),
         ('{"tool": "a__b", "arguments": {"x": NaN}}', "not finite"),
-        ('{"tool": "a__b", "arguments": {"x": ' + "[" * 900 + "]" * 900 + "}}", "nested"),
+        *(
+            (f'{{"tool": "a__b", "arguments": {{"x": {"[" * deep}{"]" * deep}}}}}', "nested")
+            for deep in (65, 900, 20_000)
+        ),
     ],
 )
 def test_json_that_is_no_call_is_a_fault_that_shows_the_shape(code: str, told: str) -> None:

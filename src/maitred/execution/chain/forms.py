@@ -18,9 +18,10 @@ from importlib import import_module
 from typing import Any
 
 from maitred.execution.chain.advice import MODULES
-from maitred.execution.chain.base import ChainFault, ChainFunction, ChainModule
+from maitred.execution.chain.base import ChainFault, ChainFunction, ChainLimits, ChainModule
 
 _MOST_CHARS = 64_000
+_MOST_DEEP = ChainLimits().depth
 _CALL = re.compile(r"(?:await\s+)?(?P<name>[\w.-]{1,200})\s*(?P<rest>\(.*\))", re.ASCII | re.DOTALL)
 _CALL_TOOL = "call_tool"
 _SHAPE = '{"tool": "server__tool", "arguments": {…}}'
@@ -83,7 +84,7 @@ def read_form(code: str, modules: Sequence[ChainModule] = ()) -> DirectCalls | C
 def _calls(text: str) -> DirectCalls | None:
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         try:
             value = _literal(_parsed(text))
         except ValueError:
@@ -190,14 +191,16 @@ def _literal(node: ast.expr) -> Any:
         raise ValueError("it is no literal") from error
 
 
-def _json(value: Any, which: str) -> Any:
-    """A value of literals as plain JSON; tuples become lists. Literals are nested 200 deep at most."""
+def _json(value: Any, which: str, depth: int = 0) -> Any:
+    """A value of literals as plain JSON, as deep as one of a program may be; tuples become lists."""
+    if depth > _MOST_DEEP:
+        raise _FormError(f"In {which}, the arguments are nested over {_MOST_DEEP} levels deep.")
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise _FormError(f"In {which}, the keys of an object must be strings.")
-        return {key: _json(member, which) for key, member in value.items()}
+        return {key: _json(member, which, depth + 1) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_json(item, which) for item in value]
+        return [_json(item, which, depth + 1) for item in value]
     if isinstance(value, str | int | None) or (isinstance(value, float) and math.isfinite(value)):
         return value
     what = (
