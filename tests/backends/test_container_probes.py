@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.backends.container_rig import CAGE, PODMAN, Probe, Rig, probing
+from tests.backends.container_rig import CAGE, PODMAN, SOON_S, Probe, Rig, probing
 from tests.support.image import VOLUME
 from tests.support.podman import Podman
+
+from maitred.backends.cages.endings import MemoryWatch
 
 pytestmark = PODMAN
 
@@ -194,6 +196,26 @@ async def test_more_memory_than_it_may_have_ends_it_alone(rig: Rig) -> None:
         reason = await probe.last_call("memory", bytes=CAGE.memory * 4)
 
     assert "more memory than its 96 MiB" in reason
+    assert backend.ending(reason).kind == "memory"
+
+
+async def test_more_memory_is_told_also_when_the_engine_has_cleared_up_before_we_could_look(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine may give us no time until the container's control group is gone."""
+    backend, now = rig.backend(), MemoryWatch.counted
+
+    def late(watch: MemoryWatch) -> bool | None:
+        until = time.monotonic() + SOON_S
+        while (told := now(watch)) is not None and time.monotonic() < until:
+            time.sleep(0.01)  # the kernel tells nobody that a folder of it has gone
+        return told
+
+    monkeypatch.setattr(MemoryWatch, "counted", late)
+    async with probing(backend) as probe:
+        reason = await probe.last_call("memory", bytes=CAGE.memory * 4)
+
+    assert "the kernel ended it: it needed more memory than its 96 MiB" in reason
     assert backend.ending(reason).kind == "memory"
 
 

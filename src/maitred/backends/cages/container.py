@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -20,7 +19,7 @@ import structlog
 from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
 from maitred.backends.cages.attach import Streams, attached
 from maitred.backends.cages.confine import wanted
-from maitred.backends.cages.endings import ended_for_memory, judged, memory_count
+from maitred.backends.cages.endings import MemoryWatch, from_outside, judged, memory_count
 from maitred.backends.cages.engines import Engine, EngineError, EngineGoneError, Engines, Wanted
 from maitred.backends.cages.errands import in_thread
 from maitred.backends.cages.images import Images
@@ -69,7 +68,7 @@ class ContainerBackend:
         self._pid: int | None = None
         self._ending: Ending | None = None
         self._since = 0.0
-        self._count: Path | None = None
+        self._watch = MemoryWatch(None)
 
     @property
     def pid(self) -> int | None:
@@ -107,6 +106,7 @@ class ContainerBackend:
                 tasks.cancel_scope.cancel()
         finally:
             self._pid = None
+            self._watch.close()
             with anyio.CancelScope(shield=True):
                 await self._end(engine, name, streams)
 
@@ -146,7 +146,7 @@ class ContainerBackend:
             what = "its image was removed" if error.missing else "its container cannot be started"
             raise ConnectError(f"{what}: {error}") from error
         self._pid = state.pid if state else None
-        self._count = memory_count(self._pid)
+        self._watch = MemoryWatch(memory_count(self._pid))
 
     # --- the end ------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class ContainerBackend:
         self._channel.close(reason)
 
     async def _why(self, engine: Engine, name: str) -> Ending:
-        by_kernel = ended_for_memory(self._count)  # at once: the kernel forgets it with the container
+        by_kernel = self._watch.counted()  # at once: the kernel forgets it with the container
         try:
             state = await engine.state(name)
             while state is not None and state.running:  # the stream ends a little before the container
@@ -171,6 +171,8 @@ class ContainerBackend:
             if state is None:
                 return Ending(kind="killed", reason="its container was removed from outside")
             actions = await engine.actions(name, self._since)
+            if by_kernel is None and state.code != 0 and not from_outside(actions):
+                by_kernel = await self._watch.heard()
             return judged(state, actions, by_kernel, self._cage.memory)
         except EngineError as error:
             return Ending(kind="lost", reason=str(error))

@@ -2,13 +2,18 @@
 
 An exit code of 137 says only that it was killed. Docker tells when that was for want of memory, Podman does
 not always. So the count that the kernel keeps of it is read as well, where the engine is on this machine, at
-the moment when the container falls silent: soon afterwards it is gone.
+the moment when the container falls silent: soon afterwards it is gone. With control groups of version 1,
+where Podman misses it, the kernel also tells whoever asked it to, and that is not gone with the group.
 """
 
+import os
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+import anyio
 
 from maitred.backends.base import Ending
 from maitred.backends.cages.engines import ContainerState
@@ -17,6 +22,8 @@ from maitred.backends.launch import ended, of_first
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _FROM_OUTSIDE: Final = frozenset({"kill", "stop"})
 _MIB: Final = 2**20
+_GROUP_GONE_S: Final = 2.0
+_GONE_AND_MORE: Final = 2
 
 
 def memory_count(pid: int | None, *, groups: Path = _GROUPS, processes: Path = Path("/proc")) -> Path | None:
@@ -49,6 +56,48 @@ def ended_for_memory(count: Path | None) -> bool | None:
     return int(found[1]) > 0 if found else None
 
 
+class MemoryWatch:
+    """Whether the kernel ended something for want of memory in a control group, also when that is gone."""
+
+    def __init__(self, count: Path | None) -> None:
+        """Ask the kernel to tell it, if it has a way to; `count` is as `memory_count` found it."""
+        self._count = count
+        self._events: int | None = None
+        control = count.parent / "cgroup.event_control" if count else None
+        if count is None or control is None or not control.exists():
+            return
+        with suppress(OSError), count.open("rb") as watched:  # not ours to ask, or no descriptor left
+            self._events = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            control.write_text(f"{self._events} {watched.fileno()}")
+
+    def counted(self) -> bool | None:
+        """What the count says now; `None` if it is gone."""
+        return ended_for_memory(self._count)
+
+    async def heard(self) -> bool | None:
+        """What the kernel said of a group that is gone; `None` if that cannot be told.
+
+        It adds one for each want of memory and one more when the group has gone, which may take a moment.
+        """
+        added = 0
+        with anyio.move_on_after(_GROUP_GONE_S):
+            while self._events is not None and added < _GONE_AND_MORE:
+                await anyio.wait_readable(self._events)
+                added += os.eventfd_read(self._events)
+        return True if added >= _GONE_AND_MORE else None
+
+    def close(self) -> None:
+        """Hear no more of it."""
+        if self._events is not None:
+            os.close(self._events)
+            self._events = None
+
+
+def from_outside(actions: frozenset[str]) -> bool:
+    """Whether somebody had the engine end it."""
+    return bool(actions & _FROM_OUTSIDE)
+
+
 def judged(state: ContainerState, actions: frozenset[str], by_kernel: bool | None, memory: int) -> Ending:  # noqa: FBT001  # of three
     """Why a container ended.
 
@@ -61,7 +110,7 @@ def judged(state: ContainerState, actions: frozenset[str], by_kernel: bool | Non
     need = f"more memory than its {memory / _MIB:g} MiB"
     if state.out_of_memory or "oom" in actions or (by_kernel and state.code != 0):
         return Ending(kind="memory", reason=f"the kernel ended it: it needed {need}")
-    if actions & _FROM_OUTSIDE:
+    if from_outside(actions):
         return Ending(kind="killed", reason="its container was ended from outside")
     if of_first(state.code) == -signal.SIGKILL and by_kernel is None:
         return Ending(kind="killed", reason=f"it was killed, perhaps since it needed {need}")
