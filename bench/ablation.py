@@ -15,7 +15,7 @@ from bench.scale import Skipped
 from bench.stage import Stage
 from bench.values import Size
 from maitred.config.settings import Search
-from maitred.search import embedding, fusion, lexical, words
+from maitred.search import background_vectors, fusion, lexical, tokenize
 
 _FIXED = (0.5, 0.0)
 _REPEATS_COUNT = 1_000
@@ -53,9 +53,9 @@ def _unstemmed(word: str) -> str:
 VARIANTS: Sequence[Variant] = (
     Variant(name="as shipped"),
     Variant(name="fixed share of 0.5", changed=[(fusion, "_SHARE", _FIXED)]),
-    Variant(name="whole phrase, no clauses", changed=[(embedding, "_MAX_CLAUSES", 0)]),
-    Variant(name="no identifier splitting", changed=[(words, "_pieces", _joined)]),
-    Variant(name="no stemming", changed=[(words, "_term", _unstemmed)]),
+    Variant(name="whole phrase, no clauses", changed=[(background_vectors, "_MAX_CLAUSES", 0)]),
+    Variant(name="no identifier splitting", changed=[(tokenize, "_pieces", _joined)]),
+    Variant(name="no stemming", changed=[(tokenize, "_term", _unstemmed)]),
     Variant(name="no parameters", changed=[(lexical, "_WEIGHTS", _without(3))]),
     Variant(name="no server name", changed=[(lexical, "_WEIGHTS", _without(4))]),
     Variant(name="repeated words count", changed=[(lexical, "_MOST_REPEATED", _REPEATS_COUNT)]),
@@ -82,7 +82,7 @@ async def _measure(variant: Variant, sets: Sequence[LabelledSet]) -> Sequence[Fo
 
 @contextmanager
 def _changed(constants: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
-    forget: Callable[[], None] = words._terms.cache_clear  # noqa: SLF001  # what it knows was cut the other way
+    forget: Callable[[], None] = tokenize._terms.cache_clear  # noqa: SLF001  # what it knows was cut the other way
     before = [(module, name, getattr(module, name)) for module, name, _ in constants]
     try:
         for module, name, value in constants:

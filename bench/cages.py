@@ -25,18 +25,17 @@ from bench.scale import Skipped
 from bench.stage import Stage
 from bench.values import Failure, PeerError, Size, Spread, leaf, ratios, spread
 from maitred.backends.base import Backend, Connection, ConnectOptions
-from maitred.backends.cages.container import ContainerBackend
-from maitred.backends.cages.images import Images
-from maitred.backends.cages.jail import find_means
-from maitred.backends.cages.scan import Trivy
+from maitred.backends.isolation.container import ContainerBackend
+from maitred.backends.isolation.images import Images
+from maitred.backends.isolation.jail import find_means
+from maitred.backends.isolation.scan import Trivy
 from maitred.backends.process import Warden
 from maitred.config.interpolate import resolver
 from maitred.config.settings import Isolation, Limits, Settings
-from maitred.evaluation.measures import percentile
+from maitred.evaluation.metrics import percentile
 from maitred.model.servers import Cage, Mount, ServerSpec
 from maitred.model.tools import ToolCall
-from maitred.wiring.containers import make_engines
-from maitred.wiring.programs import Programs
+from maitred.wiring.backends import Programs, make_engines
 
 PLAIN, JAIL, CONTAINER = "plain", "jail", "container"
 _CATALOG: Final = "0be4c000"

@@ -18,7 +18,7 @@ from bench.clients import Connected, Front, connect_all
 from bench.processes import cpu_s
 from bench.stage import ROOT, Command, Stage, discover, serve
 from bench.values import Failure, PeerError, Size, Spread, leaf, ratios, spread
-from maitred.evaluation.measures import percentile
+from maitred.evaluation.metrics import percentile
 
 _WORKERS = 32
 DIRECT = "direct"

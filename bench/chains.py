@@ -18,7 +18,7 @@ from bench.calls import BACKENDS
 from bench.clients import Connected, Front, connect_all
 from bench.stage import Stage, discover, serve
 from bench.values import Failure, PeerError, Size, Spread, leaf, ratios, spread
-from maitred.evaluation.measures import percentile
+from maitred.evaluation.metrics import percentile
 
 INNER: Final = 20
 OURS: Final = "maitred"

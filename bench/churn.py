@@ -31,7 +31,7 @@ from bench.listening import START_S, Program, listening
 from bench.stage import ROOT, Stage, discover, maitred
 from bench.values import Failure, Size
 from maitred.config.settings import Supervision
-from maitred.evaluation.measures import percentile
+from maitred.evaluation.metrics import percentile
 
 ANSWER: Final = "answer"
 LOST: Final = "no answer"

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 
 
 def tokens(value: Any) -> int:

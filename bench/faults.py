@@ -31,8 +31,8 @@ from bench.scale import Skipped
 from bench.seen import Watch
 from bench.stage import Stage
 from bench.values import Failure, PeerError, Size, leaf
-from maitred.backends.cages.jail import find_means
-from maitred.evaluation.measures import percentile
+from maitred.backends.isolation.jail import find_means
+from maitred.evaluation.metrics import percentile
 
 _SEED: Final = 15
 _EARLY: Final = 0.5

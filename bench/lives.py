@@ -28,9 +28,9 @@ from tests.support.podman import Podman
 from bench.seen import is_of, marked, running
 from bench.stage import maitred
 from bench.values import PeerError
-from maitred.backends.cages.cgroups import Tree
-from maitred.backends.cages.engines import CATALOG, GATEWAY
-from maitred.backends.marks import catalog_of
+from maitred.backends.isolation.cgroups import Tree
+from maitred.backends.isolation.engine_api import CATALOG, GATEWAY
+from maitred.backends.orphans import catalog_of
 
 ALWAYS, AGAIN, NEEDED, DECIDED = "always", "again", "needed", "decided"
 JAILED, CAGED = "jailed", "caged"

@@ -25,10 +25,10 @@ from bench.queries import make_queries
 from bench.replicas import replicate, tools_of
 from bench.values import PeerError
 from maitred.config.settings import Search
-from maitred.evaluation.measures import percentile
-from maitred.evaluation.stock import stocked
+from maitred.evaluation.fixture_gateway import stocked
+from maitred.evaluation.metrics import percentile
 from maitred.model.tools import RawTool
-from maitred.search.found import Mode
+from maitred.search.results import Mode
 
 CHANGED = 10
 """How many tools are changed at once to see what an update costs."""

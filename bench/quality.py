@@ -23,13 +23,13 @@ from bench.scale import Skipped
 from bench.stage import ROOT, Stage
 from bench.values import Size
 from maitred.config.settings import Search
-from maitred.evaluation.measures import mean, ndcg, recall
+from maitred.evaluation.fixture_gateway import keys, raw_tools
+from maitred.evaluation.labelled_queries import LabelledTool, Query, is_held_back, read_queries, read_tools
+from maitred.evaluation.metrics import mean, ndcg, recall
 from maitred.evaluation.paraphrase import paraphrases
 from maitred.evaluation.runner import evaluate
-from maitred.evaluation.sets import LabelledTool, Query, is_held_back, read_queries, read_tools
-from maitred.evaluation.stock import keys, raw_tools
 from maitred.search.base import Document
-from maitred.search.found import Mode
+from maitred.search.results import Mode
 
 MODES: Sequence[Mode] = ("lexical", "dense", "hybrid")
 SELF_SUPERVISED = ROOT / "build" / "training" / "self-supervised-600.npz"

@@ -11,7 +11,7 @@ from itertools import count, islice
 
 from tests.support.corpus import Record
 
-from maitred.backends.definitions import read_tools
+from maitred.backends.listing import read_tools
 from maitred.model.tools import RawTool, ToolKey
 
 _SEED = 23

@@ -14,7 +14,7 @@ from bench.queries import make_queries
 from bench.stage import Corpus, Stage, serve
 from bench.values import PeerError, Size
 from bench.wire import Json, Wire, connect
-from maitred.evaluation.measures import percentile
+from maitred.evaluation.metrics import percentile
 
 _PHRASES = 3
 

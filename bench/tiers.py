@@ -26,8 +26,8 @@ from bench.replicas import replicate, tools_of
 from bench.stage import ROOT, Stage, maitred
 from bench.values import Failure, Size, Spread, ratios, spread
 from maitred.config.settings import Search
-from maitred.evaluation.measures import percentile
-from maitred.evaluation.stock import stocked
+from maitred.evaluation.fixture_gateway import stocked
+from maitred.evaluation.metrics import percentile
 from maitred.gateway import Gateway
 
 API: Final = "/api/v1"

@@ -18,7 +18,7 @@ from bench.queries import make_queries
 from bench.stage import Corpus, Stage, serve
 from bench.values import PeerError, Size
 from bench.wire import Era, Json, Wire, connect
-from maitred.evaluation.measures import percentile
+from maitred.evaluation.metrics import percentile
 
 _SIGNATURE = re.compile(r"^~?([A-Za-z0-9_-]{1,64})\(", re.MULTILINE)
 _ERAS: tuple[Era, ...] = ("handshake", "stateless")

@@ -9,10 +9,10 @@ from hypothesis import settings
 from sqlalchemy import Connection
 from tests.support.podman import Podman, podman_service
 
-from maitred.catalog import migrate
-from maitred.catalog.counting import count_tokens
-from maitred.catalog.tokens import TokenWorker
+from maitred.catalog.token_count import count_tokens
+from maitred.catalog.token_worker import TokenWorker
 from maitred.config.redaction import SECRETS
+from maitred.storage import migrate
 
 _MIGRATE = migrate.migrate
 _MADE: list[tuple[str, tuple[object, ...]]] = []

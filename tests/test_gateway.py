@@ -21,8 +21,8 @@ from maitred.errors import (
     ToolWithheldError,
 )
 from maitred.gateway import Gateway
-from maitred.gateway.finder import MAX_LIMIT
-from maitred.model.principals import LOCAL_USER
+from maitred.gateway.search import MAX_LIMIT
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway

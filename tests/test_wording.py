@@ -10,9 +10,9 @@ from maitred.wording import counted, did_you_mean, near_names
 SOURCE = Path(__file__).parents[1] / "src" / "maitred"
 OTHERS = {
     "wording.py": "the one",
-    "search/hybrid.py": "ranks names of tools by what the index finds",
+    "search/index.py": "ranks names of tools by what the index finds",
     "gateway/admission.py": "names of registered servers, by the library's own measure",
-    "execution/chain/advice.py": "names of a program, in its own words",
+    "chains/hints.py": "names of a program, in its own words",
     "surfaces/http/lookup.py": "raw names, answered with published ones",
 }
 

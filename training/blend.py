@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maitred.search.static import Weights, load
+from maitred.search.bundled import Weights, load
 from training.pack import pack
 from training.train import Learned
 

@@ -8,7 +8,7 @@ import Stemmer
 from numpy.typing import NDArray
 
 from maitred.search.base import Document
-from maitred.search.words import STOP_WORDS, words
+from maitred.search.tokenize import STOP_WORDS, words
 
 _K1 = 1.2
 _B = 0.75

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maitred.search.base import Document
-from maitred.search.static import Tokeniser, document_pieces
+from maitred.search.bundled import Tokeniser, document_pieces
 from training.teacher import Teacher
 
 DIMENSIONS = 256

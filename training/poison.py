@@ -20,11 +20,22 @@ from rich.console import Console
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from maitred.admission.findings import Severity
-from maitred.admission.poison import PoisonScan
-from maitred.admission.poison_features import SIZE, Places, Values, kind_of, seen
-from maitred.admission.poison_score import LONG, WEIGHTS, about, discount, packed, read_sentences
 from maitred.evaluation.poison import Labelled, is_unseen, labelled_files, read_labelled, read_recorded
+from maitred.model.approvals import Severity
+from maitred.poisoning.scan import PoisonScan
+from maitred.poisoning.scorer import (
+    LONG,
+    SIZE,
+    WEIGHTS,
+    Places,
+    Values,
+    about,
+    discount,
+    kind_of,
+    packed,
+    read_sentences,
+    seen,
+)
 
 FOLDS = 7
 PENALTY = 3.0

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from maitred.errors import MaitredError
-from maitred.surfaces.daemon.entry import served
+from maitred.surfaces.daemon.client_entry import served
 
 _ENGINE = "pydantic_monty"
 _UTF8 = ["-X", "utf8"]
@@ -53,7 +53,7 @@ def _run() -> None:
     try:
         code = served(sys.argv[1:], os.environ)
     except MaitredError as error:
-        from maitred.surfaces.cli.common import fail  # noqa: PLC0415  # slow to import
+        from maitred.surfaces.cli.console import fail  # noqa: PLC0415  # slow to import
 
         sys.exit(fail(error).exit_code)
     if code is not None:

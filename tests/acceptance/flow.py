@@ -12,7 +12,7 @@ from mcp import Client
 from mcp_types import TextResourceContents
 from tests.support.arguments import smallest
 
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 from maitred.gateway import LEDGER_KEY, Gateway
 
 PHRASES = (

@@ -15,12 +15,12 @@ import pytest
 from tests.support.real_servers import require, write_config
 from tests.support.viewers import agent
 
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
+from maitred.chains.answer import ChainAnswer
 from maitred.config.load import parse
 from maitred.errors import MaitredError
-from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 

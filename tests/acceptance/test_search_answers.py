@@ -11,14 +11,14 @@ import pytest
 from bench.queries import make_queries
 from tests.support import corpus
 
-from maitred.backends.definitions import read_tools
-from maitred.catalog.counting import count_tokens
+from maitred.backends.listing import read_tools
 from maitred.catalog.snapshot import Snapshot
+from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Search
 from maitred.disclosure.answers import SearchAnswer
-from maitred.disclosure.types import parameters, shown
-from maitred.evaluation.measures import percentile
-from maitred.evaluation.stock import stocked
+from maitred.disclosure.signature import parameters, shown
+from maitred.evaluation.fixture_gateway import stocked
+from maitred.evaluation.metrics import percentile
 
 pytestmark = pytest.mark.anyio
 

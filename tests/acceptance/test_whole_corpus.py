@@ -16,14 +16,14 @@ from tests.acceptance.flow import PHRASES, play
 from tests.support import corpus
 from tests.support.arguments import smallest
 
-from maitred.catalog.counting import count_tokens
 from maitred.catalog.names import MAX_NAME
+from maitred.catalog.token_count import count_tokens
 from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.disclosure.budget import for_model
 from maitred.errors import ArgumentsError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import Tool, ToolCall
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway

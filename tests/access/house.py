@@ -14,12 +14,11 @@ from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from tests.interaction.harness import Mode, over_http
 
+from maitred.access.tokens import Wanted
 from maitred.config.settings import Access, Catalog, Disclosure, Http, Settings
 from maitred.gateway import Gateway
-from maitred.gateway.tokens import Wanted
-from maitred.model.access import Role, Scope
+from maitred.model.access import LOCAL_USER, Role, Scope
 from maitred.model.categories import Category, ToolChoice
-from maitred.model.principals import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolKey
 from maitred.surfaces.http.app import application

@@ -10,10 +10,9 @@ from tests.access.table import CASES, HEAD, REFUSED, ROWS
 from tests.interaction.harness import cli, faulty, over_stdio, write_settings
 from tests.surfaces.cli.rig import Run, runner, write
 
+from maitred.access.tokens import Wanted
 from maitred.config.load import load
-from maitred.gateway.tokens import Wanted
-from maitred.model.access import LEAST, ROLES, Role, Scope
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LEAST, LOCAL_USER, ROLES, Role, Scope
 from maitred.wiring import open_tokens
 
 

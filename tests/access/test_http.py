@@ -21,16 +21,15 @@ from tests.access.house import opened, settings_of
 from tests.admission import issuer
 from tests.catalog.databases import new_catalog
 
-from maitred.admission.jwt import verifier_of
-from maitred.catalog.grants import Grants
-from maitred.config.http import check_address
+from maitred.access.credentials import Credentials
+from maitred.access.jwt import verifier_of
+from maitred.access.token_store import Grants
+from maitred.config.sections import check_address
 from maitred.config.settings import Http, Jwt
 from maitred.errors import ConfigError, StoreError
-from maitred.gateway.credentials import Credentials
 from maitred.model.access import Grant, Refused, Role, Scope
-from maitred.surfaces.http.access import viewer_of
 from maitred.surfaces.http.app import application
-from maitred.surfaces.http.guard import Guard
+from maitred.surfaces.http.auth import Guard, viewer_of
 
 pytestmark = pytest.mark.anyio
 

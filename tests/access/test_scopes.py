@@ -14,10 +14,9 @@ from starlette.responses import PlainTextResponse
 from tests.access.house import FILES, READING, TEXT, House, opened, settings_of
 from tests.interaction.harness import LEGACY, Mode
 
+from maitred.access.tokens import Wanted
 from maitred.config.settings import Disclosure
-from maitred.gateway.tokens import Wanted
-from maitred.model.access import Grant, Scope
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.access import LOCAL_USER, Grant, Scope, Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.http.app import application
 

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from maitred.admission.allowlist import AllowlistCheck
-from maitred.admission.base import Check, Exemption, Policy, decide
+from maitred.admission.checks.allowlist import AllowlistCheck
+from maitred.admission.checks.base import Check, Exemption, Policy, decide
+from maitred.admission.checks.network import NetworkCheck
+from maitred.admission.checks.resources import ResourcesCheck
+from maitred.admission.checks.schema import SchemaCheck
+from maitred.admission.checks.secrets import SecretsCheck
 from maitred.admission.findings import Decision
-from maitred.admission.network import NetworkCheck
-from maitred.admission.reading import read_manifest
-from maitred.admission.resources import ResourcesCheck
-from maitred.admission.schema import SchemaCheck
-from maitred.admission.secrets import SecretsCheck
+from maitred.admission.manifest_reader import read_manifest
 
 FILE = Path("server.yml")
 DIGEST = "sha256:" + "a" * 64

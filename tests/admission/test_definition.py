@@ -16,7 +16,7 @@ from maitred.admission.definition import (
     diff,
     shadowed_by_name,
 )
-from maitred.model.offers import Offer, OfferKey, OfferKind
+from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.tools import RawTool, ToolKey
 
 SCHEMA: dict[str, Any] = {

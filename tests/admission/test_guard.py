@@ -10,7 +10,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from maitred.admission.addresses import Network, networks
-from maitred.admission.guard import ForbiddenAddressError, GuardedTransport, resolve
+from maitred.admission.guarded_transport import ForbiddenAddressError, GuardedTransport, resolve
 
 pytestmark = pytest.mark.anyio
 

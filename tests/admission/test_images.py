@@ -2,7 +2,7 @@
 
 import pytest
 
-from maitred.admission.images import parse_command_pattern, parse_image, parse_image_pattern
+from maitred.admission.image_names import parse_command_pattern, parse_image, parse_image_pattern
 
 HEX = "a" * 64
 

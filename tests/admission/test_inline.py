@@ -5,8 +5,8 @@ import shlex
 import pytest
 from tests.admission.layers import DIGEST, POLICY, found, judge
 
-from maitred.admission.base import Policy
-from maitred.admission.inline import code_at
+from maitred.admission.checks.base import Policy
+from maitred.admission.inline_code import code_at
 
 CODE = [
     "sh -c 'x'",

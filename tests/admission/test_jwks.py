@@ -7,7 +7,7 @@ import jwt
 import pytest
 from tests.admission.issuer import ec_key, key_set, public, rsa_key
 
-from maitred.admission.jwks import KeySet, KeysUnavailableError, fetch_keys
+from maitred.access.jwt import KeySet, KeysUnavailableError, fetch_keys
 
 pytestmark = pytest.mark.anyio
 

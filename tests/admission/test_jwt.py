@@ -19,8 +19,7 @@ from tests.admission.issuer import (
     token,
 )
 
-from maitred.admission.jwks import KeySet, KeysUnavailableError
-from maitred.admission.jwt import Claims, JwtPolicy, JwtVerifier, granted
+from maitred.access.jwt import Claims, JwtPolicy, JwtVerifier, KeySet, KeysUnavailableError, granted
 from maitred.model.access import EVERYTHING, Grant, Refused, Scope
 
 pytestmark = pytest.mark.anyio

@@ -5,9 +5,9 @@ import json
 import pytest
 from tests.admission.layers import DIGEST, POLICY, found, judge
 
-from maitred.admission.base import Bounds, Exemption, Policy
+from maitred.admission.checks.base import Bounds, Exemption, Policy
+from maitred.admission.credential_detection import is_secret_name, take_apart
 from maitred.admission.findings import Finding
-from maitred.admission.literals import is_secret_name, take_apart
 
 STRICT = Policy()
 

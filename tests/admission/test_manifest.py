@@ -12,7 +12,7 @@ from tests.admission import evil_reach, evil_shapes
 from tests.admission.layers import FILE, POLICY, found, judge
 
 from maitred.admission.manifest import MIB, Manifest, manifest_schema, to_spec
-from maitred.admission.reading import load_manifest, read_manifest
+from maitred.admission.manifest_reader import load_manifest, read_manifest
 from maitred.config.settings import Limits
 from maitred.model.servers import Cage, OAuth, ServerSpec, Timeouts
 

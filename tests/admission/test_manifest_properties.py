@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.admission.layers import FILE, judge
 
-from maitred.admission.base import Reading
+from maitred.admission.checks.base import Reading
 from maitred.admission.manifest import ADAPTER, FITS, Manifest
-from maitred.admission.reading import read_manifest
+from maitred.admission.manifest_reader import read_manifest
 
 KEYS = sorted(set(FITS) | set(ADAPTER.json_schema()["properties"]))
 SCALARS = st.one_of(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.support.corpus import recorded
 
-from maitred.admission.poison import MAX_FINDINGS, PoisonFinding, PoisonScan, scan_text
-from maitred.admission.poison_text import MAX_CHARACTERS
+from maitred.poisoning.passages import MAX_CHARACTERS
+from maitred.poisoning.scan import MAX_FINDINGS, PoisonFinding, PoisonScan, scan_text
 
 HOSTILE_S = 3.0  # well under one on an idle machine
 RECORDED_S = 10.0  # half of one on an idle machine

@@ -10,13 +10,12 @@ import pytest
 from tests.support.cpu import cpu_within
 
 from maitred.admission.definition import define
+from maitred.admission.judge import Judge
 from maitred.admission.judgement import Memory, Rules
-from maitred.admission.judging import Judge
-from maitred.admission.poison import PoisonScan
-from maitred.admission.poison_features import seen
-from maitred.admission.poison_score import WEIGHTS, Scorer, bundled, load
 from maitred.errors import AdmissionError
 from maitred.model.tools import RawTool, ToolKey
+from maitred.poisoning.scan import PoisonScan
+from maitred.poisoning.scorer import WEIGHTS, Scorer, bundled, load, seen
 
 PLAIN = {
     "name": "list_invoices",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maitred.admission.poison_signs import LONGEST_TEXT, signs
+from maitred.poisoning.characters import LONGEST_TEXT, signs
 
 
 def found(text: str, *, label: bool = False) -> dict[str, str]:

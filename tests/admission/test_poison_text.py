@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.admission.confusables import fold
-from maitred.admission.poison_text import decoded, passages, quoted, sentences
+from maitred.poisoning.confusables import fold
+from maitred.poisoning.passages import decoded, passages, quoted, sentences
 
 
 def test_names_of_properties_are_texts_and_pictures_are_none() -> None:

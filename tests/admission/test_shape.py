@@ -2,7 +2,7 @@
 
 import pytest
 
-from maitred.admission.shape import differences, reworded, short
+from maitred.admission.schema_diff import differences, reworded, short
 
 
 def test_equal_schemas_differ_in_nothing() -> None:

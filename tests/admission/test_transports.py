@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from tests.admission.layers import CHECKS, POLICY
 
-from maitred.admission.base import Reading, decide
+from maitred.admission.checks.base import Reading, decide
 from maitred.admission.manifest import Manifest
 from maitred.config.load import parse
 from maitred.config.settings import Settings

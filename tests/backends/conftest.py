@@ -16,9 +16,9 @@ from tests.support.podman import Podman
 
 from maitred.backends.http import HttpBackend
 from maitred.backends.memory import MemoryBackend
-from maitred.backends.oauth_client import Access
+from maitred.backends.oauth.client import Access
+from maitred.backends.oauth.vault import Vault
 from maitred.backends.process import Warden
-from maitred.catalog.vault import Vault
 from maitred.config.settings import Limits
 from maitred.model.servers import OAuth, ServerSpec
 from maitred.wiring import make_guarded, open_store

@@ -11,17 +11,17 @@ import pytest
 from tests.support.podman import IMAGE, Podman
 
 from maitred.backends.base import Backend, Connection, ConnectOptions, Notice
-from maitred.backends.cages.container import ContainerBackend
-from maitred.backends.cages.engines import Engine, EngineError, Engines
-from maitred.backends.cages.images import Images
-from maitred.backends.cages.scan import Trivy
+from maitred.backends.isolation.container import ContainerBackend
+from maitred.backends.isolation.engine_api import Engine, EngineError, Engines
+from maitred.backends.isolation.images import Images
+from maitred.backends.isolation.scan import Trivy
 from maitred.backends.process import Warden
 from maitred.config.interpolate import resolver
 from maitred.config.settings import Isolation, Limits
 from maitred.errors import ConnectionLostError
 from maitred.model.servers import Cage, ServerSpec
 from maitred.model.tools import ToolCall
-from maitred.wiring.containers import open_engine
+from maitred.wiring.backends import open_engine
 
 PODMAN = [pytest.mark.anyio, pytest.mark.xdist_group("podman")]
 """The marks of tests that start containers."""

@@ -12,7 +12,7 @@ import psutil
 from tests.support import probe_server
 from tests.support.jails import require_jail
 
-from maitred.backends.cages.jail import Jail, Means
+from maitred.backends.isolation.jail import Jail, Means
 from maitred.backends.process import Warden
 from maitred.backends.stdio import StdioBackend
 from maitred.config.interpolate import resolver

@@ -10,10 +10,10 @@ from tests.backends.rig import RESOLVE, call, options, text_of
 from tests.support.oauth_house import person
 
 from maitred.backends.http import HttpBackend
-from maitred.backends.oauth import OAuthTokens
-from maitred.backends.oauth_client import Access
-from maitred.backends.oauth_grants import Grant
-from maitred.backends.oauth_login import log_in
+from maitred.backends.oauth.client import Access
+from maitred.backends.oauth.grants import Grant
+from maitred.backends.oauth.login import log_in
+from maitred.backends.oauth.tokens import OAuthTokens
 from maitred.config.settings import Limits
 from maitred.model.servers import OAuth
 

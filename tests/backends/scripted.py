@@ -11,8 +11,8 @@ from tests.backends.rig import SOON_S, Heard, options
 
 from maitred.backends.base import ConnectError, Connection, find
 from maitred.backends.session import open_session
-from maitred.channel import LineChannel
 from maitred.config.settings import Limits
+from maitred.jsonrpc import LineChannel
 from maitred.model.servers import EraChoice, ServerSpec, Timeouts, Transport
 from maitred.model.tools import ToolCall
 

@@ -11,7 +11,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.backends.cages.attach import Streams, attached
+from maitred.backends.isolation.streams import Streams, attached
 from maitred.backends.process import Tail
 
 pytestmark = pytest.mark.anyio

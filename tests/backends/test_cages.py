@@ -9,13 +9,13 @@ import pytest
 from tests.backends.container_rig import probing
 from tests.backends.jail_rig import PROBE, SOON_S
 
-from maitred.backends.cages.available import of_jail
-from maitred.backends.cages.cgroups import Tree
-from maitred.backends.cages.jail import Means
+from maitred.backends.isolation.cgroups import Tree
+from maitred.backends.isolation.jail import Means
+from maitred.backends.isolation.report import of_jail
 from maitred.backends.process import Warden
 from maitred.config.settings import Isolation, Settings
 from maitred.model.servers import ServerSpec
-from maitred.wiring.programs import Programs
+from maitred.wiring.backends import Programs
 
 HERE = Means(bwrap="/usr/bin/bwrap", version="bubblewrap 0.8.0", groups=Tree(folders={}, version=2))
 

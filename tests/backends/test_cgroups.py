@@ -12,8 +12,8 @@ import pytest
 from tests.backends.rig import is_gone as has_ended
 from tests.support.jails import means
 
-from maitred.backends.cages import cgroups
-from maitred.backends.cages.cgroups import Group, Tree, find_tree, sweep
+from maitred.backends.isolation import cgroups
+from maitred.backends.isolation.cgroups import Group, Tree, find_tree, sweep
 from maitred.model.servers import Cage
 
 CAGE = Cage(memory=64 * 2**20, nano_cpus=1_500_000_000, cpu_shares=512, pids=7)

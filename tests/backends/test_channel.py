@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 from tests.backends.rig import SOON_S
 
-from maitred.channel import LineChannel
+from maitred.jsonrpc import LineChannel
 
 pytestmark = pytest.mark.anyio
 
@@ -107,7 +107,7 @@ async def asking(peer: Peer, method: str = "ask", **options: Any) -> AsyncIterat
 @pytest.fixture
 def small_burst(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let a flood be a few hundred messages, so that the tests of floods are quick."""
-    monkeypatch.setattr("maitred.channel.lines._NOISE_BURST", 200.0)
+    monkeypatch.setattr("maitred.jsonrpc.channel._NOISE_BURST", 200.0)
     return 200
 
 
@@ -369,7 +369,7 @@ async def test_a_flood_is_cut_off_on_a_machine_too_busy_to_read_it_fast(
     small_burst: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where each read takes so long that any number of messages would be allowed in that time."""
-    monkeypatch.setattr("maitred.channel.lines._NOISE_PER_S", 1e9)
+    monkeypatch.setattr("maitred.jsonrpc.channel._NOISE_PER_S", 1e9)
     said = json.dumps(notice("notifications/message", level="info", data="x" * 200)).encode() + b"\n"
     peer = Peer()
     async with peer.running():
@@ -385,7 +385,7 @@ async def test_a_server_that_logs_with_each_of_its_long_answers_is_no_flood(
     small_burst: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is idle between its calls, however much it says in one go. Source: maitred."""
-    monkeypatch.setattr("maitred.channel.lines._NOISE_PER_S", 1e9)
+    monkeypatch.setattr("maitred.jsonrpc.channel._NOISE_PER_S", 1e9)
     said = json.dumps(notice("notifications/message", level="info", data="x")).encode() + b"\n"
     peer = Peer()
     async with peer.running():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from maitred.backends.claims import Claims
+from maitred.backends.orphans import Claims
 from maitred.backends.process import Warden
 
 ELSEWHERE = "0123abcd-4194305-1-feed"
@@ -16,7 +16,7 @@ ELSEWHERE = "0123abcd-4194305-1-feed"
 _GATEWAY = f"""
 import sys
 from pathlib import Path
-from maitred.backends.claims import Claims
+from maitred.backends.orphans import Claims
 Claims(Path(sys.argv[1]), "processes").take("{ELSEWHERE}")
 print(flush=True)
 sys.stdin.read()

@@ -10,12 +10,12 @@ from tests.backends.container_rig import CAGE, PODMAN, Rig, options, probing
 from tests.support.podman import Podman
 
 from maitred.backends.base import ConnectError
-from maitred.backends.cages import engine as engine_module
-from maitred.backends.cages.engines import EngineError
+from maitred.backends.isolation import engine as engine_module
+from maitred.backends.isolation.engine_api import EngineError
 from maitred.config.settings import Isolation, Settings
 from maitred.model.servers import Mount
 from maitred.wiring import look_at_cages
-from maitred.wiring.containers import open_engine
+from maitred.wiring.backends import open_engine
 
 pytestmark = PODMAN
 SECRET = "s3cret-of-the-gateway"

@@ -16,13 +16,13 @@ from tests.backends.container_rig import CAGE, PODMAN, SOON_S, Rig, options, pro
 from tests.support.podman import IMAGE, Podman
 
 from maitred.backends.base import ConnectError
-from maitred.backends.cages.container import ContainerBackend
-from maitred.backends.cages.engines import Engine, Engines
-from maitred.backends.claims import Claims
+from maitred.backends.isolation.container import ContainerBackend
+from maitred.backends.isolation.engine_api import Engine, Engines
+from maitred.backends.orphans import Claims
 from maitred.config.settings import Isolation
 from maitred.errors import CallTimeoutError
 from maitred.model.tools import ToolCall
-from maitred.wiring.containers import make_engines
+from maitred.wiring.backends import make_engines
 
 pytestmark = PODMAN
 
@@ -142,7 +142,7 @@ async def test_a_container_that_could_not_be_removed_is_before_an_edited_server_
     rig: Rig, podman: Podman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its backend is another one then, and still none runs twice."""
-    monkeypatch.setattr("maitred.backends.cages.container._REMOVE_S", 0.0)
+    monkeypatch.setattr("maitred.backends.isolation.container._REMOVE_S", 0.0)
     async with probing(rig.backend()) as probe:
         await probe.call("hello")
         (old,) = podman.containers()

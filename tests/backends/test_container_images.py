@@ -14,9 +14,9 @@ from tests.backends.container_rig import PODMAN, SOON_S, Rig, options
 from tests.support.podman import IMAGE, Podman
 
 from maitred.backends.base import ConnectError
-from maitred.backends.cages.engines import Engine
-from maitred.backends.cages.images import Images
-from maitred.backends.cages.scan import Trivy
+from maitred.backends.isolation.engine_api import Engine
+from maitred.backends.isolation.images import Images
+from maitred.backends.isolation.scan import Trivy
 
 pytestmark = PODMAN
 

@@ -11,7 +11,7 @@ from tests.backends.container_rig import CAGE, PODMAN, SOON_S, Probe, Rig, probi
 from tests.support.image import VOLUME
 from tests.support.podman import Podman
 
-from maitred.backends.cages.endings import MemoryWatch
+from maitred.backends.isolation.endings import MemoryWatch
 
 pytestmark = PODMAN
 

@@ -28,9 +28,9 @@ from tests.support.real_servers import require
 from maitred.backends.base import Connection, Notice
 from maitred.backends.http import HttpBackend
 from maitred.backends.process import Warden
+from maitred.calls.subscriptions import Subscriptions
 from maitred.config.settings import Limits
 from maitred.errors import ProtocolError, ServerError
-from maitred.execution.subscriptions import Subscriptions
 from maitred.model.servers import EraChoice, ServerSpec
 
 pytestmark = pytest.mark.anyio

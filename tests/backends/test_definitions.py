@@ -2,7 +2,7 @@
 
 from tests.support.cpu import cpu_within
 
-from maitred.backends.definitions import clean, is_text
+from maitred.backends.listing import clean, is_text
 
 
 def test_a_long_text_is_cleaned_soon() -> None:

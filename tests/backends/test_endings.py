@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from maitred.backends.cages.endings import ended_for_memory, judged, memory_count
-from maitred.backends.cages.engines import ContainerState
+from maitred.backends.isolation.endings import ended_for_memory, judged, memory_count
+from maitred.backends.isolation.engine_api import ContainerState
 
 MIB = 2**20
 NOTHING: frozenset[str] = frozenset()

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from maitred.backends.cages.confine import wanted
-from maitred.backends.cages.engine import open_engine
-from maitred.backends.cages.engines import EngineError, EngineInfo, ImageInfo
+from maitred.backends.isolation.container_spec import wanted
+from maitred.backends.isolation.engine import open_engine
+from maitred.backends.isolation.engine_api import EngineError, EngineInfo, ImageInfo
 from maitred.model.servers import ServerSpec
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from maitred.backends.base import ConnectError
-from maitred.backends.cages.available import of_engine, of_scan
-from maitred.backends.cages.confine import wanted
-from maitred.backends.cages.engines import (
+from maitred.backends.isolation.container_spec import wanted
+from maitred.backends.isolation.engine_api import (
     GATEWAY,
     SERVER,
     EngineError,
@@ -25,13 +24,13 @@ from maitred.backends.cages.engines import (
     ImageInfo,
     candidates,
 )
-from maitred.backends.claims import Claims
+from maitred.backends.isolation.report import of_engine, of_scan
+from maitred.backends.orphans import Claims
 from maitred.backends.warden import is_gone, start_time
 from maitred.config.settings import Isolation
 from maitred.extras import install_command
-from maitred.model.cages import Aspect
-from maitred.model.servers import Cage, Mount, ServerSpec
-from maitred.wiring.containers import open_engine
+from maitred.model.servers import Aspect, Cage, Mount, ServerSpec
+from maitred.wiring.backends import open_engine
 
 pytestmark = pytest.mark.anyio
 LOCAL = EngineInfo(address="unix:///run/engine.sock", name="Docker", version="1", socket="/run/engine.sock")
@@ -69,7 +68,7 @@ def test_the_sockets_of_engines_without_root_are_found(folder: Path) -> None:
 
 async def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an extra."""
-    monkeypatch.delitem(sys.modules, "maitred.backends.cages.engine", raising=False)
+    monkeypatch.delitem(sys.modules, "maitred.backends.isolation.engine", raising=False)
     monkeypatch.setitem(sys.modules, "docker", None)
 
     with pytest.raises(ConnectError, match=re.escape(install_command("containers"))):

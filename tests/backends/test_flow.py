@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.backends.flow import Meter
+from maitred.backends.launch import Meter
 
 
 def test_a_burst_of_one_second_passes_at_once_and_the_next_bytes_wait() -> None:

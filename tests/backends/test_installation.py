@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from maitred.backends.cages import installation
-from maitred.backends.cages.installation import installed
+from maitred.backends.isolation import installation
+from maitred.backends.isolation.installation import installed
 
 
 def program(path: Path, text: str = "\x7fELF") -> Path:

@@ -20,8 +20,8 @@ from tests.support.jails import means, require_jail
 from tests.support.real_servers import Place, RealServer, require
 
 from maitred.backends.base import ConnectError
-from maitred.backends.cages import jail
-from maitred.backends.cages.jail import Jail, Means, find_means
+from maitred.backends.isolation import jail
+from maitred.backends.isolation.jail import Jail, Means, find_means
 from maitred.backends.stdio import StdioBackend
 from maitred.model.servers import Mount
 from maitred.model.tools import ToolCall

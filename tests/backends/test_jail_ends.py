@@ -18,7 +18,7 @@ from tests.support import prefork
 from tests.support.jails import means, require_groups, require_jail
 
 from maitred.backends.base import ConnectError, Ending
-from maitred.backends.cages.cgroups import sweep
+from maitred.backends.isolation.cgroups import sweep
 from maitred.backends.stdio import StdioBackend
 from maitred.errors import ConnectionLostError
 from maitred.model.servers import Mount

@@ -11,7 +11,7 @@ import pytest
 from tests.backends.rig import LONG_S, SOON_S, Heard, call
 from tests.backends.scripted import HANDSHAKE, Json, Script, refusal
 
-from maitred.backends import owner, supervision
+from maitred.backends import server_task, supervision
 from maitred.backends.base import Connection, ConnectOptions, Ending, Supervised
 from maitred.backends.pool import BackendPool
 from maitred.backends.session import open_session
@@ -122,7 +122,7 @@ def honest(**answers: Json | None) -> Callable[[], Script]:
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between starts are what other tests are about."""
     monkeypatch.setattr(supervision, "FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(owner, "_CHECK_IDLE_S", 0.05)
+    monkeypatch.setattr(server_task, "_CHECK_IDLE_S", 0.05)
 
 
 async def touch(pool: BackendPool, server: str = NAME) -> None:
@@ -227,7 +227,7 @@ async def test_a_server_that_hangs_keeps_neither_calls_nor_edits_nor_the_end_of_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Over HTTP a session is ended by a request, which it answers as little as any other."""
-    monkeypatch.setattr(owner, "_LEAVE_S", 0.05)
+    monkeypatch.setattr(server_task, "_LEAVE_S", 0.05)
     program = Clinging(honest(ping=None, tools_list=None))
     async with keeping(program, QUICK) as (pool, ear):
         await touch(pool)

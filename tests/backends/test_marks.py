@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from maitred.backends import marks, warden
-from maitred.backends.claims import Claims
+from maitred.backends import orphans, warden
+from maitred.backends.orphans import Claims
 from maitred.backends.process import Warden
-from maitred.surfaces.daemon.finding import environment_of_gateway
+from maitred.surfaces.daemon.discovery import environment_of_gateway
 
 CATALOG = hashlib.sha256(__file__.encode()).hexdigest()[
     :8
@@ -26,7 +26,7 @@ DEAF = "import signal as s; s.signal(s.SIGTERM, s.SIG_IGN); print(flush=True); s
 SWEEP = """
 import sys, anyio
 from pathlib import Path
-from maitred.wiring.orphans import ending_processes
+from maitred.wiring.backends import ending_processes
 anyio.run(ending_processes(Path(sys.argv[1])))
 """
 
@@ -57,11 +57,11 @@ def programs() -> Iterator[Programs]:
 
 def test_a_mark_names_the_catalog_and_this_process_and_no_other_mark_is_the_same(tmp_path: Path) -> None:
     """So whoever comes later can tell whether the gateway lives."""
-    catalog = marks.catalog_of(tmp_path / "c.db")
+    catalog = orphans.catalog_of(tmp_path / "c.db")
     one, other = Warden(catalog), Warden(catalog)
     assert re.fullmatch(rf"{catalog}-{os.getpid()}-\d*-[0-9a-f]{{8}}", one.mark)
     assert one.mark != other.mark
-    assert catalog != marks.catalog_of(tmp_path / "other.db")
+    assert catalog != orphans.catalog_of(tmp_path / "other.db")
     assert not warden.is_gone(one.mark)
     assert warden.is_gone(GONE)
 
@@ -71,15 +71,15 @@ def test_a_catalog_has_one_mark_by_whatever_links_it_is_reached(tmp_path: Path) 
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     ways = [tmp_path / "real", tmp_path / "link", tmp_path / "real" / ".." / "link"]
-    assert len({marks.catalog_of(way / "c.db") for way in ways}) == 1
+    assert len({orphans.catalog_of(way / "c.db") for way in ways}) == 1
 
 
 @pytest.mark.parametrize("gone", [CATALOG, GONE, [GONE, ""], [CATALOG]])
 def test_what_is_no_list_of_marks_is_refused(gone: Any) -> None:
     """Most processes have no mark at all, and none of them may be taken for an orphan."""
     with pytest.raises(ValueError, match="no marks"):
-        marks.orphans(gone)
-    assert marks.orphans([]) == {}
+        orphans.orphans(gone)
+    assert orphans.orphans([]) == {}
 
 
 def test_processes_of_a_gateway_that_is_gone_are_ended_and_no_others(
@@ -106,9 +106,9 @@ def test_this_process_is_nobodys_orphan_whatever_it_inherited(
     programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gateway may have been started by a server of the gateway whose place it takes."""
-    monkeypatch.setattr(marks, "_mark_of", lambda _: GONE)
+    monkeypatch.setattr(orphans, "_mark_of", lambda _: GONE)
     child = programs.start("")
-    found = marks.orphans([GONE])
+    found = orphans.orphans([GONE])
     assert not {os.getpid(), os.getppid(), child.pid} & found.keys()
 
 

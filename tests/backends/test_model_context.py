@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from maitred.backends.definitions import TOOLS_KEY
+from maitred.backends.listing import TOOLS_KEY
 from maitred.backends.model_context import ModelContext, ToolDefinition
 from maitred.errors import ToolNotFoundError
 

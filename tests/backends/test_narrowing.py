@@ -1,6 +1,6 @@
 """The filter that Podman is handed refuses more than its own; what it refuses is tried in a container."""
 
-from maitred.backends.cages.narrowing import narrowed
+from maitred.backends.isolation.seccomp import narrowed
 
 PROFILE = {
     "defaultAction": "SCMP_ACT_ERRNO",

@@ -12,8 +12,8 @@ import pytest
 from tests.backends.oauth_rig import LONG_S, NAME, browse, choosing, logged_in, whisper_once
 from tests.support.oauth_house import DOCUMENT, METADATA, RESOURCE, OAuthHouse, Page
 
-from maitred.backends.oauth_client import Access
-from maitred.backends.oauth_login import log_in
+from maitred.backends.oauth.client import Access
+from maitred.backends.oauth.login import log_in
 from maitred.errors import LoginError
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,10 @@ from tests.backends.oauth_rig import NAME, NEEDED, Whisper, logged_in, whisper_o
 from tests.support.oauth_house import OAuthHouse, Page
 
 from maitred.backends.base import ConnectError, LoginNeededError
-from maitred.backends.oauth_client import Access
-from maitred.backends.oauth_grants import Grant
-from maitred.backends.oauth_login import log_out
-from maitred.catalog.vault import Vault
+from maitred.backends.oauth.client import Access
+from maitred.backends.oauth.grants import Grant
+from maitred.backends.oauth.login import log_out
+from maitred.backends.oauth.vault import Vault
 from maitred.errors import ServerUnavailableError
 from maitred.model.servers import OAuth
 

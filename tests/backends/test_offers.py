@@ -8,10 +8,10 @@ from mcp_types import METHOD_NOT_FOUND
 from tests.backends.scripted import DISCOVERED, HANDSHAKE, Answer, Json, Script, refusal
 
 from maitred.backends.base import Connection, Offers
-from maitred.backends.offers import LISTS, read_offers
+from maitred.backends.listing import LISTS, read_offers
 from maitred.config.settings import Limits
 from maitred.errors import CallTimeoutError, ProtocolError
-from maitred.model.offers import Offer, OfferKind
+from maitred.model.resources import Offer, OfferKind
 
 pytestmark = pytest.mark.anyio
 

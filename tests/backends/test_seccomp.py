@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from maitred.backends.cages.seccomp import make_filter
+from maitred.backends.isolation.seccomp import make_filter
 
 ALLOWED = 0x7FFF0000
 REFUSED = 0x00050000

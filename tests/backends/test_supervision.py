@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maitred.backends.base import Ending
-from maitred.backends.reconcile import desired, difference
+from maitred.backends.pool import desired, difference
 from maitred.backends.supervision import BREAKER_AT, MAX_DELAY_S, STABLE_S, Breaker, Restarts, next_check
 from maitred.config.settings import Supervision
 from maitred.model.servers import ServerSpec, Timeouts

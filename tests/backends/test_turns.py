@@ -9,7 +9,7 @@ import pytest
 from tests.backends.rig import LONG_S, Heard, script, stdio
 from tests.backends.test_keeping import NAME, SPEC, Ear, Program, honest, keeping, touch
 
-from maitred.backends import owner, supervision
+from maitred.backends import server_task, supervision
 from maitred.backends.base import Connection, ConnectOptions, Ending
 from maitred.backends.pool import BackendPool
 from maitred.backends.process import Warden
@@ -159,13 +159,13 @@ async def test_a_pool_whose_task_is_cancelled_starts_nothing_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is closed before the pool may take its time; servers would be begun all the while."""
-    begun, begin = Heard(), owner.Owner.begin
+    begun, begin = Heard(), server_task.Owner.begin
 
-    def counted(self: owner.Owner, slots: anyio.Semaphore) -> None:
+    def counted(self: server_task.Owner, slots: anyio.Semaphore) -> None:
         begun("begin")
         begin(self, slots)
 
-    monkeypatch.setattr(owner.Owner, "begin", counted)
+    monkeypatch.setattr(server_task.Owner, "begin", counted)
     with anyio.fail_after(LONG_S), anyio.CancelScope() as scope:
         async with keeping(Program(honest()), Supervision(), replace(SPEC, start="always")) as (_, ear):
             await ear.heard.until("started")

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from maitred.catalog.migrate import migrate
+from maitred.storage.migrate import migrate
 
 
 @cache

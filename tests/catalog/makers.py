@@ -9,16 +9,16 @@ from typing import Any
 
 from tests.support import corpus
 
-from maitred.backends.definitions import read_tools
-from maitred.catalog.admitting import Published, Withheld
-from maitred.catalog.migrate import migrate
+from maitred.backends.listing import read_tools
 from maitred.catalog.names import publish
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.sqlite import SqliteStore
+from maitred.catalog.stages import Published, Withheld
 from maitred.catalog.store import SqlStore
 from maitred.catalog.sync import Discovery, plan
 from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
 from maitred.model.tools import RawTool, Tool, ToolKey, canonical, content_hash
+from maitred.storage.migrate import migrate
 
 FACTS = ServerFacts(era="handshake", protocol_version="2025-11-25", title="A server", version="1")
 

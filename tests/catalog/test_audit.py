@@ -18,8 +18,8 @@ from structlog.testing import capture_logs
 from tests.backends.rig import eventually
 from tests.catalog.databases import execute, new_catalog
 
-from maitred.catalog import audit
-from maitred.catalog.audit import Act, AuditLog
+from maitred.audit import log
+from maitred.audit.log import Act, AuditLog
 from maitred.errors import StoreError
 
 pytestmark = pytest.mark.anyio
@@ -162,7 +162,7 @@ async def test_what_is_too_much_to_keep_in_memory_is_counted(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trail itself says how many acts are missing from it."""
-    monkeypatch.setattr(audit, "_MAX_WAITING", 3)
+    monkeypatch.setattr(log, "_MAX_WAITING", 3)
     async with AuditLog(path, flush_every_s=NEVER_S) as trail:
         for number in range(5):
             trail.note(Act(who=str(number), action="a"))
@@ -228,7 +228,7 @@ WRITING = """
 import sys
 from pathlib import Path
 import anyio
-from maitred.catalog.audit import Act, AuditLog
+from maitred.audit.log import Act, AuditLog
 
 async def main():
     async with AuditLog(Path(sys.argv[1])) as trail:

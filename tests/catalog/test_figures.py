@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.catalog import figures
-from maitred.catalog.figures import BOUNDS_MS, Tally, usage_of
 from maitred.model.usage import Usage
+from maitred.usage import histogram as figures
+from maitred.usage.histogram import BOUNDS_MS, Tally, usage_of
 
 TODAY = date(2026, 3, 31)
 LATENCIES = st.lists(st.floats(0, 200_000), max_size=60)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.catalog.databases import execute, new_catalog
 
-from maitred.catalog import grants as module
-from maitred.catalog.grants import RESERVED, Grants
+from maitred.access import token_store as module
+from maitred.access.token_store import RESERVED, Grants
 from maitred.errors import StoreError
 from maitred.model.access import EVERYTHING, Grant, Refused, Role, Scope
 

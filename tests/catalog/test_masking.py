@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.cpu import cpu_within
 
-from maitred.catalog.masking import MAX_TEXT, mask_text, masked
+from maitred.audit.masking import MAX_TEXT, mask_text, masked
 from maitred.config.redaction import MASK
 
 SECRETS: list[Any] = [

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from tests.catalog.makers import open_store
 
-from maitred.catalog.memos import SqliteMemos
 from maitred.errors import StoreError
-from maitred.mediation.memo import MemoStore
-from maitred.model.memories import Memory
+from maitred.mediation.memo import Memory, MemoStore
+from maitred.mediation.memo_store import SqliteMemos
 
 pytestmark = pytest.mark.anyio
 

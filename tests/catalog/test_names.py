@@ -15,7 +15,7 @@ from maitred.catalog.names import (
     resource_uri,
     split_resource_uri,
 )
-from maitred.model.offers import Offer, OfferKey, OfferKind
+from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.tools import ToolKey
 
 LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")

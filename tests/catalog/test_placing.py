@@ -14,9 +14,9 @@ from alembic.config import Config
 from tests.catalog.makers import FACTS, Counter, after, found, raw
 from tests.gateway.rig import Upstream, opened, settings_of, until
 
-import maitred.catalog.migrations
-from maitred.catalog.placing import replacement, with_placements
+import maitred.storage.migrations
 from maitred.catalog.snapshot import Snapshot
+from maitred.catalog.stages import replacement, with_placements
 from maitred.catalog.sync import plan
 from maitred.gateway import Gateway
 from maitred.model.categories import Category, Placement, ToolChoice
@@ -186,7 +186,7 @@ async def test_a_category_of_ones_own_takes_the_tools_that_its_words_name(tmp_pa
 def at_revision(path: Path, revision: str, spec: ServerSpec) -> None:
     """A catalog as a former maitred left it, with a tool."""
     config = Config()
-    config.set_main_option("script_location", str(Path(str(maitred.catalog.migrations.__file__)).parent))
+    config.set_main_option("script_location", str(Path(str(maitred.storage.migrations.__file__)).parent))
     engine = sa.create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
         config.attributes["connection"] = connection

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from tests.catalog.databases import execute, new_catalog
 
-from maitred.catalog.registry import Registry
+from maitred.admission.registry import Registry
 from maitred.errors import StoreError
 from maitred.model.approvals import Binding, Event, Registration
 
@@ -139,7 +139,7 @@ WRITING = """
 import os, sys
 from pathlib import Path
 import anyio
-from maitred.catalog.registry import Registry
+from maitred.admission.registry import Registry
 from maitred.model.approvals import Binding, Event, Registration
 
 async def write(path):

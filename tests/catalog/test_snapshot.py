@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.makers import Counter, found, one, open_full_store, raw, snapshot_of, spec
 
-from maitred.backends.definitions import read_tools
+from maitred.backends.listing import read_tools
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sync import failure, plan, removal
 

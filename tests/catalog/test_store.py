@@ -17,16 +17,16 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.catalog.makers import FACTS, Counter, after, found, open_full_store, open_store, raw
 
-import maitred.catalog.migrations
+import maitred.storage.migrations
 from maitred.catalog.live import Store
-from maitred.catalog.migrate import migrate
 from maitred.catalog.rows import HEAD
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sqlite import SqliteStore
 from maitred.catalog.store import SqlStore
 from maitred.catalog.sync import Discovery, failure, plan, removal
-from maitred.catalog.tables import metadata
 from maitred.errors import ConfigError, StoreError
+from maitred.storage.migrate import migrate
+from maitred.storage.tables import metadata
 
 pytestmark = pytest.mark.anyio
 
@@ -157,7 +157,7 @@ async def test_a_change_of_many_tools_is_written_whole(tmp_path: Path) -> None:
 def test_the_newest_migration_is_the_one_that_the_store_knows() -> None:
     """A store at `HEAD` is opened without Alembic, so the two must agree."""
     config = Config()
-    config.set_main_option("script_location", str(Path(str(maitred.catalog.migrations.__file__)).parent))
+    config.set_main_option("script_location", str(Path(str(maitred.storage.migrations.__file__)).parent))
 
     assert ScriptDirectory.from_config(config).get_current_head() == HEAD
 

@@ -7,7 +7,7 @@ from tests.catalog.makers import Counter, after, found, raw, spec
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.sync import failure, plan, removal
-from maitred.model.offers import Offer, OfferKey
+from maitred.model.resources import Offer, OfferKey
 from maitred.model.servers import ServerFacts
 from maitred.model.tools import ToolKey
 

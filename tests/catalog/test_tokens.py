@@ -9,8 +9,8 @@ import psutil
 import pytest
 from tests.support.processes import below
 
-from maitred.catalog.counting import count_tokens
-from maitred.catalog.tokens import TokenWorker
+from maitred.catalog.token_count import count_tokens
+from maitred.catalog.token_worker import TokenWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ async def worker() -> AsyncIterator[TokenWorker]:
 
 def workers() -> list[psutil.Process]:
     """The worker processes that this process has now."""
-    return [process for process, _, command in below() if "maitred.catalog.counting" in command]
+    return [process for process, _, command in below() if "maitred.catalog.token_count" in command]
 
 
 async def test_the_worker_counts_what_this_process_would_count(worker: TokenWorker) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.catalog.databases import execute, new_catalog
 
-from maitred.catalog.audit import Act, AuditLog
-from maitred.catalog.trail import Mark, Verification, digest_of
+from maitred.audit.hash_chain import Mark, Verification, digest_of
+from maitred.audit.log import Act, AuditLog
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.catalog.databases import execute, new_catalog
 
-from maitred.catalog.audit import Act, AuditLog
-from maitred.catalog.trail import Mark, Wanted, verify_export
+from maitred.audit.hash_chain import Mark, Wanted, verify_export
+from maitred.audit.log import Act, AuditLog
 from maitred.errors import StoreError
 
 pytestmark = pytest.mark.anyio

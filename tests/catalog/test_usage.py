@@ -17,10 +17,10 @@ from structlog.testing import capture_logs
 from tests.backends.rig import eventually
 from tests.catalog.makers import open_full_store
 
-from maitred.catalog.usage import UsageRecorder
 from maitred.errors import StoreError
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Spending
+from maitred.usage.recorder import UsageRecorder
 
 pytestmark = pytest.mark.anyio
 

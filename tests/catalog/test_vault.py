@@ -10,10 +10,10 @@ import anyio
 import pytest
 from cryptography.fernet import Fernet
 
-from maitred.backends.oauth_grants import Kept
-from maitred.catalog.tables import logins
-from maitred.catalog.vault import Vault
+from maitred.backends.oauth.grants import Kept
+from maitred.backends.oauth.vault import Vault
 from maitred.errors import StoreError, VaultError
+from maitred.storage.tables import logins
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maitred.config.choices import set_choice, unset_choice
 from maitred.config.edit import remove_server
+from maitred.config.edit_choices import set_choice, unset_choice
 from maitred.config.load import load, parse
 from maitred.errors import ConfigError
 from maitred.model.tools import ToolKey

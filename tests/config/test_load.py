@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from maitred.config.document import strict_json
 from maitred.config.load import catalog_path, entry_faults, load, parse
-from maitred.config.places import default_path
+from maitred.config.paths import default_path
 from maitred.config.settings import Limits, Settings
 from maitred.errors import ConfigError
 from maitred.model.servers import ServerSpec, Timeouts

@@ -4,10 +4,17 @@ import re
 
 import pytest
 
-from maitred.config.tags import TAGS, check_tags, normalise_tag
-from maitred.config.vocabulary import CATEGORIES, FALLBACK, check_categories, merged
+from maitred.config.taxonomy import (
+    CATEGORIES,
+    FALLBACK,
+    TAGS,
+    check_categories,
+    check_tags,
+    merged,
+    normalise_tag,
+)
 from maitred.model.categories import Category
-from maitred.search.words import index_terms
+from maitred.search.tokenize import index_terms
 
 
 def test_the_ten_headings_are_whole_and_in_order() -> None:

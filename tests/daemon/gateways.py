@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon.hello import Talk, packed
-from maitred.surfaces.daemon.relay import Relay
+from maitred.surfaces.daemon.client_relay import Relay
+from maitred.surfaces.daemon.handshake import Talk, packed
 
 SOON_S = 120.0
 LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}

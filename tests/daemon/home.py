@@ -14,8 +14,8 @@ from tests.backends.rig import eventually, is_gone
 from tests.daemon.gateways import MODERN
 from tests.faults.client import Client
 
-from maitred.surfaces.daemon.address import Seat, address_of
 from maitred.surfaces.daemon.control import gateways, stopped
+from maitred.surfaces.daemon.sockets import Seat, address_of
 
 SPY = Path(__file__).parents[1] / "faults" / "spy_server.py"
 WAIT_S = 120.0

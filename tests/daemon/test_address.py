@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon.address import Address, Held, address_of, is_ours, run_folder
-from maitred.surfaces.daemon.finding import opened_log
+from maitred.surfaces.daemon.discovery import opened_log
+from maitred.surfaces.daemon.sockets import Address, Held, address_of, is_ours, run_folder
 
 CONFIG = Path("/somewhere/maitred.yaml")
 
@@ -140,7 +140,7 @@ def test_the_log_is_moved_aside_when_it_has_become_long(tmp_path: Path) -> None:
     """What was started from the gateway goes on writing into the same file, from its beginning."""
     log = tmp_path / "log"
     code = (
-        "import os, sys, pathlib; from maitred.surfaces.daemon.starting import shorten;"
+        "import os, sys, pathlib; from maitred.surfaces.daemon.background import shorten;"
         "os.write(2, b'x' * 500); shorten(pathlib.Path(sys.argv[1]), 1000);"
         "os.write(2, b'y' * 600); shorten(pathlib.Path(sys.argv[1]), 1000); os.write(2, b'z')"
     )

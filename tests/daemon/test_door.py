@@ -11,11 +11,10 @@ from tests.daemon.visitors import Place, place_of, stateless
 from tests.gateway.debugging import debugging, gateway_of
 from tests.support.debugger_server import DebuggerServer
 
+from maitred.access.tokens import Wanted
 from maitred.config.settings import Disclosure
-from maitred.gateway.tokens import Wanted
-from maitred.model.access import Role, Scope
-from maitred.model.principals import LOCAL_USER
-from maitred.surfaces.daemon.hello import HERE, PLACE, packed
+from maitred.model.access import LOCAL_USER, Role, Scope
+from maitred.surfaces.daemon.handshake import HERE, PLACE, packed
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from tests.daemon.gateways import (
     shake_hands,
 )
 
-from maitred.surfaces.daemon.relay import MOVED, STOPPED
-from maitred.surfaces.daemon.replay import LOST, SAFE_TOOLS, Replay
+from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
+from maitred.surfaces.daemon.session_replay import LOST, SAFE_TOOLS, Replay
 from maitred.surfaces.mcp.metatools import DEFINITIONS
 
 LISTS = [f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")]
@@ -250,7 +250,7 @@ def test_a_request_that_ends_gateways_is_given_up_and_so_are_gateways_that_keep_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each request that waits is answered, and the process ends with 1."""
-    monkeypatch.setattr("maitred.surfaces.daemon.relay._MOST_ENDS", 5)
+    monkeypatch.setattr("maitred.surfaces.daemon.client_relay._MOST_ENDS", 5)
     with rig() as relayed:
         gateway = relayed.gateway()
         relayed.client.say(request(1, "tools/list"))
@@ -294,7 +294,7 @@ def test_a_client_that_asks_on_and_on_is_held_back_but_not_in_what_it_withdraws(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else the gateway keeps all that it does not read, to the cost of the other clients."""
-    monkeypatch.setattr("maitred.surfaces.daemon.relay._MOST_WAITING", 2)
+    monkeypatch.setattr("maitred.surfaces.daemon.client_relay._MOST_WAITING", 2)
     with rig() as relayed:
         gateway = relayed.gateway()
         relayed.client.say(request(1, "ping"), request(2, "ping"))
@@ -308,7 +308,7 @@ def test_a_client_that_asks_on_and_on_is_held_back_but_not_in_what_it_withdraws(
 
 def test_a_client_that_is_held_back_is_served_by_the_next_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its gateway can end meanwhile."""
-    monkeypatch.setattr("maitred.surfaces.daemon.relay._MOST_WAITING", 1)
+    monkeypatch.setattr("maitred.surfaces.daemon.client_relay._MOST_WAITING", 1)
     with rig() as relayed:
         first = relayed.gateway()
         relayed.client.say(request(1, "ping"), request(2, "ping"))

@@ -6,9 +6,9 @@ import pytest
 from tests.daemon.gateways import MODERN, SOON_S, call, request, rig, shake_hands
 
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon.finding import AloneError, RefusalError
-from maitred.surfaces.daemon.hello import Talk
-from maitred.surfaces.daemon.replay import LOST
+from maitred.surfaces.daemon.discovery import AloneError, RefusalError
+from maitred.surfaces.daemon.handshake import Talk
+from maitred.surfaces.daemon.session_replay import LOST
 
 LISTS = [f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")]
 
@@ -18,7 +18,7 @@ def test_while_no_gateway_can_be_started_each_request_is_told_why_and_the_next_o
     fault: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client need not be started again; standard error has the reason once."""
-    monkeypatch.setattr("maitred.surfaces.daemon.relay._DELAYS_S", (0.0, 0.0))
+    monkeypatch.setattr("maitred.surfaces.daemon.client_relay._DELAYS_S", (0.0, 0.0))
     with rig() as relayed:
         first = relayed.gateway()
         shake_hands(relayed.client, first)
@@ -91,9 +91,9 @@ def test_a_gateway_that_hangs_is_ended_and_its_calls_are_answered(monkeypatch: p
         ends.append(talk)
         hangs.clear()
 
-    monkeypatch.setattr("maitred.surfaces.daemon.relay._QUIET_S", 0.01)
-    monkeypatch.setattr("maitred.surfaces.daemon.relay.answers", lambda _: not hangs.is_set())
-    monkeypatch.setattr("maitred.surfaces.daemon.relay.ended", end)
+    monkeypatch.setattr("maitred.surfaces.daemon.client_relay._QUIET_S", 0.01)
+    monkeypatch.setattr("maitred.surfaces.daemon.client_relay.answers", lambda _: not hangs.is_set())
+    monkeypatch.setattr("maitred.surfaces.daemon.client_relay.ended", end)
     with rig() as relayed:
         first = relayed.gateway()
         shake_hands(relayed.client, first)

@@ -17,11 +17,11 @@ from tests.daemon.home import WAIT_S, Home, Stateless, at_home, spied, starts
 from tests.faults.client import Client
 from tests.interaction.harness import cli, faulty, opened, text_of
 
-from maitred.config.places import state_folder
-from maitred.surfaces.daemon.address import address_of
-from maitred.surfaces.daemon.hanging import answers, ended
-from maitred.surfaces.daemon.hello import Talk
-from maitred.surfaces.daemon.replay import LOST
+from maitred.config.paths import state_folder
+from maitred.surfaces.daemon.handshake import Talk
+from maitred.surfaces.daemon.liveness import answers, ended
+from maitred.surfaces.daemon.session_replay import LOST
+from maitred.surfaces.daemon.sockets import address_of
 
 pytestmark = pytest.mark.anyio
 
@@ -226,7 +226,7 @@ async def test_a_broken_configuration_is_named_until_it_is_mended_and_a_gateway_
         home.config.write_text(good)
         server = await pid_of(client, "counter")
 
-        monkeypatch.setattr("maitred.surfaces.daemon.hanging._ANSWER_S", 0.3)
+        monkeypatch.setattr("maitred.surfaces.daemon.liveness._ANSWER_S", 0.3)
         [seat] = home.seats()
         talk = Talk(seat.socket, WAIT_S)
         arguments = {"name": "slow__wait", "arguments": {"seconds": 1000}}

@@ -18,13 +18,13 @@ from tests.interaction.harness import cli, faulty
 from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon import entry
-from maitred.surfaces.daemon.address import Held, address_of
+from maitred.surfaces.daemon import client_entry as entry
 from maitred.surfaces.daemon.control import gateways, stopped
-from maitred.surfaces.daemon.finding import Wanted, found_now
-from maitred.surfaces.daemon.hello import HERE, PLACE, Talk, unpacked, values
-from maitred.surfaces.daemon.replay import Replay
-from maitred.surfaces.daemon.sameness import Sameness, runs_here
+from maitred.surfaces.daemon.discovery import Wanted, found_now
+from maitred.surfaces.daemon.environment import Sameness, runs_here
+from maitred.surfaces.daemon.handshake import HERE, PLACE, Talk, unpacked, values
+from maitred.surfaces.daemon.session_replay import Replay
+from maitred.surfaces.daemon.sockets import Held, address_of
 
 _INTERRUPTIBLE = (
     "import runpy, signal;"
@@ -110,7 +110,7 @@ async def test_a_gateway_by_hand_is_refused_where_one_runs(home: Home) -> None:
 
 def test_a_gateway_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds its place; another one is not started beside it."""
-    monkeypatch.setattr("maitred.surfaces.daemon.finding._ANSWER_S", 0.05)
+    monkeypatch.setattr("maitred.surfaces.daemon.discovery._ANSWER_S", 0.05)
     held = Held(address_of(tmp_path / "maitred.yaml"), "daemon")
     try:
         with held.listen(), pytest.raises(DaemonError, match=rf"process {held.seat.pid()}\) does not answer"):
@@ -257,7 +257,7 @@ def test_values_are_told_as_digests_and_a_token_not_at_all() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not tell")
 def test_who_may_less_by_the_system_is_in_another_place() -> None:
     """So a program in a sandbox without namespaces shares no gateway that was started outside."""
-    code = "from maitred.surfaces.daemon.hello import PLACE, values; print(values()[PLACE])"
+    code = "from maitred.surfaces.daemon.handshake import PLACE, values; print(values()[PLACE])"
     limit = "import ctypes; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); "  # no new privileges
     told = [
         subprocess.run(

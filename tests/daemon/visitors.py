@@ -11,10 +11,10 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.daemon.gateways import LEGACY, MODERN, Json, request
 
 from maitred.gateway import Gateway
-from maitred.surfaces.daemon.address import Held, address_of
-from maitred.surfaces.daemon.door import Door
-from maitred.surfaces.daemon.hello import packed, values
-from maitred.surfaces.daemon.serving import answering
+from maitred.surfaces.daemon.handshake import packed, values
+from maitred.surfaces.daemon.serve import answering
+from maitred.surfaces.daemon.server import Door
+from maitred.surfaces.daemon.sockets import Held, address_of
 from maitred.surfaces.mcp.server import McpSurface
 
 _MOST = 64 * 1024 * 1024

@@ -33,9 +33,9 @@ from tests.deploy.files import (
 )
 from tests.support.real_servers import require
 
-from maitred.backends.cages.engines import candidates
+from maitred.backends.isolation.engine_api import candidates
 from maitred.config.load import catalog_path, parse
-from maitred.config.places import default_path
+from maitred.config.paths import default_path
 from maitred.config.settings import Http, Settings
 from maitred.surfaces.cli.app import app
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.catalog.makers import one
 
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 from maitred.disclosure.answers import FoundTool, InfoAnswer, SearchAnswer, ServerStatus
 from maitred.model.servers import Health, ServerFacts, ServerSpec
 

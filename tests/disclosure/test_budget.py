@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.makers import definitions
 
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 from maitred.disclosure.budget import estimate, pack
 
 BOUND_SHARE = 0.99

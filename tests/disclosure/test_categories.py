@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maitred.config.tags import MOST_TAGS, normalise_tag
-from maitred.config.vocabulary import CATEGORIES, merged
+from maitred.config.taxonomy import CATEGORIES, MOST_TAGS, merged, normalise_tag
 from maitred.disclosure.categories import Classifier, Vectors
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.tools import Tool, ToolKey
 from maitred.search.base import Document
-from maitred.search.static import StaticEmbedder
-from maitred.search.words import index_terms
+from maitred.search.bundled import StaticEmbedder
+from maitred.search.tokenize import index_terms
 
 EMBEDDER = StaticEmbedder()
 NAMES = {category.name for category in CATEGORIES}

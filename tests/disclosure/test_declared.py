@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maitred.config.document import read_document
-from maitred.disclosure.declared import MAX_FACTS, located, parse, read
-from maitred.disclosure.facts import Add, Fact, Put, Read, Reset
-from maitred.disclosure.rules import RuleRegistry
-from maitred.disclosure.visibility import VisibilityTable
 from maitred.errors import ConfigError
+from maitred.visibility.declarations import MAX_FACTS, located, parse, read
+from maitred.visibility.facts import Add, Fact, Put, Read, Reset
+from maitred.visibility.rules import RuleRegistry
+from maitred.visibility.visibility import VisibilityTable
 
 PATH = Path("server.yaml")
 RULES = RuleRegistry({"office_hours": lambda *_: True})

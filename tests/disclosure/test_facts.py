@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maitred.disclosure.facts import (
+from maitred.model.servers import State
+from maitred.visibility.facts import (
     BUILT_IN,
     MAX_INT,
     MAX_ITEMS,
@@ -28,7 +29,6 @@ from maitred.disclosure.facts import (
     most_specific,
     surely_after,
 )
-from maitred.model.servers import State
 
 FACTS = {
     "on": Fact(name="on", kind="bool", initial=False),

@@ -15,18 +15,11 @@ from hypothesis import strategies as st
 from tests.catalog.makers import raw, snapshot_of
 from tests.gateway.rig import Shown
 
-from maitred.catalog.counting import count_tokens
 from maitred.catalog.snapshot import Snapshot
+from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Disclosure, Family
 from maitred.disclosure.budget import within
-from maitred.disclosure.menu import (
-    CUMULATIVE,
-    INDEX_TOKENS,
-    OVERVIEW_TOKENS,
-    CategoryLine,
-    index,
-    start_of,
-)
+from maitred.disclosure.pages import CUMULATIVE, INDEX_TOKENS, OVERVIEW_TOKENS, CategoryLine, index, start_of
 from maitred.model.categories import Category, Placement
 from maitred.model.tools import RawTool
 from maitred.model.usage import Standing, Usage

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from maitred.disclosure.facts import MAX_ITEMS, MAX_TEXT, Facts, Kind
-from maitred.disclosure.rules import MAX_SOURCE, Compiler, Expression, Named, RuleRegistry
+from maitred.visibility.facts import MAX_ITEMS, MAX_TEXT, Facts, Kind
+from maitred.visibility.rules import MAX_SOURCE, Compiler, Expression, Named, RuleRegistry
 
 KINDS: dict[str, Kind] = {
     "debugger.enabled": "bool", "debugger.paused": "bool", "connections": "int", "mode": "str",
@@ -280,8 +280,8 @@ def test_the_library_is_imported_only_when_there_is_an_expression() -> None:
     """A gateway without rules does not pay for them."""
     program = (
         "import sys\n"
-        "from maitred.disclosure.facts import Facts\n"
-        "from maitred.disclosure.rules import Compiler\n"
+        "from maitred.visibility.facts import Facts\n"
+        "from maitred.visibility.rules import Compiler\n"
         "compiler = Compiler({'a': 'bool'})\n"
         "compiler.moment(Facts())\n"
         "print('cel_expr_python.cel' in sys.modules)\n"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maitred.disclosure.types import parameters, type_of
+from maitred.disclosure.signature import parameters, type_of
 
 ITEM = {
     "type": "object",

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.makers import corpus_snapshot, one
 
-from maitred.catalog.counting import count_tokens
 from maitred.catalog.snapshot import Snapshot
+from maitred.catalog.token_count import count_tokens
 from maitred.disclosure import views
-from maitred.disclosure.menu import FULL_TOKENS
-from maitred.disclosure.types import parameters
+from maitred.disclosure.pages import FULL_TOKENS
+from maitred.disclosure.signature import parameters
 from maitred.disclosure.views import brief, compact_schema, first_sentence, full, line
 from maitred.model.categories import Placement
 from maitred.model.usage import Standing, Usage

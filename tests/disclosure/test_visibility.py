@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.debugger_server import ALWAYS, TOOLS, DebuggerServer
 
-from maitred.disclosure.declared import parse, read
-from maitred.disclosure.facts import Declared, Facts, after_call, built_in
-from maitred.disclosure.rules import RuleRegistry
-from maitred.disclosure.visibility import Hidden, VisibilityTable, became_visible
 from maitred.model.servers import State
+from maitred.visibility.declarations import parse, read
+from maitred.visibility.facts import Declared, Facts, after_call, built_in
+from maitred.visibility.rules import RuleRegistry
+from maitred.visibility.visibility import Hidden, VisibilityTable, became_visible
 
 MANIFEST = Path(__file__).parents[1] / "data" / "visibility" / "debugger.yaml"
 TABLE = parse(MANIFEST, MANIFEST.read_text(), RuleRegistry())

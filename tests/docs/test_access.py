@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.surfaces.cli.rig import Run, runner, write
 
-from maitred.admission.jwt import granted, verifier_of
+from maitred.access.jwt import granted, verifier_of
 from maitred.config.load import parse
 from maitred.config.settings import Access, Http
 from maitred.model.access import LEAST, Grant, Scope

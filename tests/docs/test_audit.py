@@ -11,12 +11,12 @@ import pytest
 from tests.catalog.databases import new_catalog
 from tests.surfaces.cli.rig import runner, write
 
-from maitred.catalog import audit
-from maitred.catalog.audit import Act, AuditLog
-from maitred.catalog.masking import mask_text
+from maitred.audit import log, service
+from maitred.audit.log import Act, AuditLog
+from maitred.audit.masking import mask_text
+from maitred.calls import screening
 from maitred.config.settings import Audit, Results
-from maitred.execution import screening
-from maitred.gateway import REQUEST_KEY, auditing
+from maitred.gateway import REQUEST_KEY
 from maitred.surfaces.http.errors import REQUEST_HEADER
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -86,18 +86,18 @@ def test_the_settings_and_figures_of_the_pages_are_the_real_ones() -> None:
     for value in get_args(hints(Audit)["arguments"]):
         assert f"`{value}`" in PAGE or f"audit.arguments: {value}" in PAGE
     assert f"({Audit().keep_days})" in PAGE
-    assert f"up to {audit._MAX_WAITING:,} lines wait" in PAGE
-    assert f"more than {audit._MAX_ARGUMENTS:,} bytes stay a hash" in PAGE
-    assert auditing._ID.fullmatch("a" * 128)
-    assert not auditing._ID.fullmatch("a" * 129)
-    assert all(auditing._ID.fullmatch(sign) for sign in "._:/=+@-")
+    assert f"up to {log._MAX_WAITING:,} lines wait" in PAGE
+    assert f"more than {log._MAX_ARGUMENTS:,} bytes stay a hash" in PAGE
+    assert service._ID.fullmatch("a" * 128)
+    assert not service._ID.fullmatch("a" * 129)
+    assert all(service._ID.fullmatch(sign) for sign in "._:/=+@-")
     assert f'_meta["{REQUEST_KEY}"]' in PAGE
     assert f"`{REQUEST_HEADER}`" in PAGE
     modes = ANSWERS.partition("## Screening")[2].partition("`_meta")[0]
     assert named(modes) == set(get_args(hints(Results)["screening"]))
     assert f"up to {screening.MAX_CHARACTERS:,} characters" in ANSWERS
     assert f'_meta["{screening.FINDINGS_KEY}"]' in ANSWERS
-    assert f'_meta["{auditing.SOURCE_KEY}"]' in ANSWERS
+    assert f'_meta["{service.SOURCE_KEY}"]' in ANSWERS
 
 
 def hints(section: type) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from tests.support.viewers import agent
 
-from maitred.config.saved import saved_spec
+from maitred.chains.answer import MAX_OUTPUT_SIZE
+from maitred.chains.base import ChainLimits
+from maitred.chains.saved import parse_saved
+from maitred.config.sections import saved_spec
 from maitred.config.settings import SAVED, Catalog, Chain, SavedEntry, Settings
 from maitred.disclosure.budget import estimate
-from maitred.disclosure.guide import GUIDE_TOKENS, chain_guide
-from maitred.execution.chain.answer import MAX_OUTPUT_SIZE
-from maitred.execution.chain.base import ChainLimits
-from maitred.execution.chain.saved import parse_saved
+from maitred.disclosure.chain_guide import GUIDE_TOKENS, chain_guide
 from maitred.gateway import Gateway
 from maitred.gateway.chains import DEFAULT_MS, LONGEST_MS
 from maitred.model.servers import ServerSpec

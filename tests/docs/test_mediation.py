@@ -43,8 +43,8 @@ from maitred.mediation import (
     load_overrides,
     middleware,
 )
-from maitred.mediation.answer import SUREST
-from maitred.model.principals import LOCAL_USER
+from maitred.mediation.llm_answer import SUREST
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import Tool, ToolCall
 
 pytestmark = pytest.mark.anyio

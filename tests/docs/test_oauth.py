@@ -10,8 +10,8 @@ import anyio
 import pytest
 from tests.support.oauth_house import OAuthHouse, few_certificates, oauth_house, person
 
-from maitred.config.auth import AuthEntry
 from maitred.config.load import load, parse
+from maitred.config.sections import AuthEntry
 from maitred.errors import ServerUnavailableError
 from maitred.surfaces.cli import login as commands
 from maitred.wiring import open_gateway

@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 from maitred import errors
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 from maitred.config.load import parse
 from maitred.disclosure.budget import for_model
 from maitred.surfaces.cli.app import app

@@ -20,7 +20,7 @@ from tests.surfaces.http.seen_as import As
 from maitred.admission.manifest import FITS, manifest_schema
 from maitred.config.load import load, parse
 from maitred.surfaces.http.app import api
-from maitred.surfaces.http.metrics import Metrics
+from maitred.surfaces.http.operations import Metrics
 from maitred.wiring import open_gateway
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from tests.gateway.shifting import Shifting, tool
 from maitred.config.load import load
 from maitred.config.settings import Settings
 from maitred.errors import ToolWithheldError
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 
 pytestmark = pytest.mark.anyio

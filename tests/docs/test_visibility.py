@@ -22,13 +22,13 @@ from tests.support.viewers import agent
 
 from maitred.config.load import load
 from maitred.config.settings import Catalog
-from maitred.disclosure import declared, rules
-from maitred.disclosure.facts import BUILT_IN, MAX_ITEMS, MAX_TEXT, Kind, Value
-from maitred.disclosure.rules import Compiler, RuleFunction, RuleRegistry
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
+from maitred.visibility import declarations, rules
+from maitred.visibility.facts import BUILT_IN, MAX_ITEMS, MAX_TEXT, Kind, Value
+from maitred.visibility.rules import Compiler, RuleFunction, RuleRegistry
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -135,7 +135,7 @@ async def test_with_visibility_all_every_client_lists_every_tool(tmp_path: Path)
 def read(raw: Mapping[str, Any]) -> list[Any]:
     """The faults of a section."""
     faults: list[Any] = []
-    declared.read(raw, RuleRegistry(), lambda *fault: faults.append(fault))
+    declarations.read(raw, RuleRegistry(), lambda *fault: faults.append(fault))
     return faults
 
 
@@ -152,9 +152,9 @@ def test_every_fact_that_is_always_there_is_named_and_the_limits_are_the_real_on
     """A new one cannot be left out, nor a changed figure stay."""
     for name in BUILT_IN:
         assert f"`{name}`" in section("Facts")
-    for limit in (MAX_TEXT, MAX_ITEMS, declared.MAX_FACTS):
+    for limit in (MAX_TEXT, MAX_ITEMS, declarations.MAX_FACTS):
         assert f" {limit}" in section("Facts")
-    for limit in (declared.MAX_RULES, rules.MAX_SOURCE, rules.MAX_COST, rules._MATCH_COST):
+    for limit in (declarations.MAX_RULES, rules.MAX_SOURCE, rules.MAX_COST, rules._MATCH_COST):
         assert f" {limit:,}" in section("Rules") or f"\n{limit:,}" in section("Rules")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from maitred.evaluation.sets import LabelledTool, Query
+from maitred.evaluation.labelled_queries import LabelledTool, Query
 
 Json = dict[str, Any]
 

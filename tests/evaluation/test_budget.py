@@ -6,11 +6,11 @@ import anyio
 import pytest
 from tests.support import corpus
 
-from maitred.backends.definitions import read_tools
-from maitred.catalog.counting import count_tokens
+from maitred.backends.listing import read_tools
+from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Search
 from maitred.evaluation.budget import Measured, measure
-from maitred.evaluation.stock import stocked
+from maitred.evaluation.fixture_gateway import stocked
 from maitred.model.tools import RawTool, ToolKey
 from maitred.surfaces.mcp.metatools import definitions
 

@@ -10,7 +10,7 @@ from tests.evaluation.test_commands import maitred
 from tests.interaction.harness import faulty, write_settings
 from tests.support import corpus
 
-from maitred.backends.definitions import read_tools
+from maitred.backends.listing import read_tools
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.sync import Discovery, plan
 from maitred.config.settings import Settings

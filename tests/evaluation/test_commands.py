@@ -52,7 +52,7 @@ def test_a_set_is_measured_as_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["train", "held-back"])
 def test_a_part_of_a_set_can_be_asked_alone(tmp_path: Path, part: str) -> None:
-    """The parts are those of `maitred.evaluation.sets`. Source: docs/cli.md."""
+    """The parts are those of `maitred.evaluation.labelled_queries`. Source: docs/cli.md."""
     queries = [{**QUERIES[0], "id": str(number)} for number in range(20)]
     tools, path = write_set(tmp_path / "any", queries=queries)
 

@@ -4,7 +4,7 @@ from math import log2
 
 import pytest
 
-from maitred.evaluation.measures import mean, ndcg, percentile, recall, reciprocal_rank
+from maitred.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
 
 RANKING = ["a", "b", "c", "d"]
 

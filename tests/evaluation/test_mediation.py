@@ -9,7 +9,7 @@ import pytest
 from tests.evaluation.test_commands import maitred
 from tests.support import corpus
 
-from maitred.backends.definitions import read_tools
+from maitred.backends.listing import read_tools
 from maitred.errors import ConfigError
 from maitred.evaluation.mediation import (
     ALLOWED_LOSS,
@@ -22,7 +22,7 @@ from maitred.evaluation.mediation import (
     read_server,
 )
 from maitred.model.tools import RawTool
-from maitred.search.static import StaticEmbedder
+from maitred.search.bundled import StaticEmbedder
 
 pytestmark = pytest.mark.anyio
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from maitred.evaluation.advice import advise
 from maitred.evaluation.paraphrase import paraphrases
+from maitred.evaluation.selfcheck import advise
 from maitred.search.base import Document
 
 DESCRIBED = "Creates an issue in a tracker. Labels and assignees can be set at once."

@@ -25,7 +25,7 @@ from maitred.evaluation.poison import (
     read_labelled,
     read_recorded,
 )
-from maitred.surfaces.cli.eval_poison import register
+from maitred.surfaces.cli.eval import register
 
 FOLDER = Path(__file__).parents[1] / "data" / "poison"
 FIRST = next(name for name in map(str, range(99)) if not is_unseen(name))

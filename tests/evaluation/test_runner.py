@@ -5,9 +5,9 @@ import pytest
 from tests.evaluation.makers import QUERIES, TOOLS, query, tool
 
 from maitred.config.settings import Search
+from maitred.evaluation.fixture_gateway import NO_SERVER, keys, raw_tools, stocked
+from maitred.evaluation.labelled_queries import LabelledTool, Query
 from maitred.evaluation.runner import Asked, ask, evaluate, orphans, quality, silence
-from maitred.evaluation.sets import LabelledTool, Query
-from maitred.evaluation.stock import NO_SERVER, keys, raw_tools, stocked
 from maitred.model.tools import ToolKey
 
 pytestmark = pytest.mark.anyio

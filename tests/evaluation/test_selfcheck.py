@@ -7,9 +7,9 @@ import pytest
 from tests.evaluation.makers import tool
 
 from maitred.config.settings import Search
+from maitred.evaluation.fixture_gateway import raw_tools, stocked
+from maitred.evaluation.labelled_queries import LabelledTool
 from maitred.evaluation.selfcheck import SelfCheck, check
-from maitred.evaluation.sets import LabelledTool
-from maitred.evaluation.stock import raw_tools, stocked
 
 pytestmark = pytest.mark.anyio
 

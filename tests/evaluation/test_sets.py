@@ -7,7 +7,7 @@ import pytest
 from tests.evaluation.makers import QUERIES, TOOLS, query, write_lines, write_set
 
 from maitred.errors import ConfigError
-from maitred.evaluation.sets import is_held_back, read_queries, read_tools, set_name, take
+from maitred.evaluation.labelled_queries import is_held_back, read_queries, read_tools, set_name, take
 
 
 def faults_of(error: pytest.ExceptionInfo[ConfigError]) -> list[str]:

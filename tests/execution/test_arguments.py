@@ -12,8 +12,8 @@ from tests.support import corpus
 from tests.support.cpu import cpu_within
 from typing_extensions import override
 
-from maitred.execution.arguments import ArgumentChecker
-from maitred.execution.work import Work
+from maitred.calls.arguments import ArgumentChecker
+from maitred.calls.schema_work import Work
 from maitred.model.tools import canonical, content_hash
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

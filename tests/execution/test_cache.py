@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.makers import FACTS, one
 
+from maitred.calls.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached
 from maitred.errors import ServerUnavailableError
-from maitred.execution.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached
 from maitred.model.servers import ServerRecord
 
 pytestmark = pytest.mark.anyio

@@ -8,6 +8,7 @@ import pytest
 from tests.catalog.makers import FACTS, one
 
 from maitred.backends.base import Listing, Progress
+from maitred.calls.relay import Caller
 from maitred.catalog.snapshot import Snapshot
 from maitred.errors import (
     ArgumentsError,
@@ -18,7 +19,6 @@ from maitred.errors import (
     ServerUnavailableError,
     ToolWithheldError,
 )
-from maitred.execution.calls import Caller
 from maitred.model.servers import ServerSpec, Timeouts
 from maitred.model.tools import Tool, ToolCall
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.execution.limits import Busy, Limiter, Limits, Pass
+from maitred.access.rate_limit import Busy, Limiter, Limits, Pass
 
 
 class Clock:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from maitred.execution.origins import only_links_to, origin_of
+from maitred.calls.screening import only_links_to, origin_of
 
 ALLOWED = ["https://docs.example.com", "http://localhost:8080"]
 

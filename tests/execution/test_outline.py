@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maitred.calls.outline import break_at, clip, compact, cut, kind, outline
 from maitred.disclosure.budget import estimate
-from maitred.execution.outline import break_at, clip, compact, cut, kind, outline
 
 ISSUES = {
     "items": [{"id": n, "name": f"issue {n}", "labels": ["bug"], "closed": None} for n in range(1200)],

@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maitred.calls.results import ResultStore, Shortener, parse_result_uri, result_uri
 from maitred.disclosure.budget import estimate
 from maitred.errors import NotFoundError, ResultNotFoundError
-from maitred.execution.results import (
-    ResultStore,
-    Shortener,
-    parse_result_uri,
-    result_uri,
-)
 
 LIMIT = 1000
 ROWS = [{"id": n, "name": f"row {n}", "note": "some words " * 5} for n in range(600)]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from maitred.calls.results import ResultStore
+from maitred.calls.screening import CUT, FINDINGS_KEY, MAX_CHARACTERS, Mode, Screen
 from maitred.errors import ProtocolError
-from maitred.execution.results import ResultStore
-from maitred.execution.screening import CUT, FINDINGS_KEY, MAX_CHARACTERS, Mode, Screen
 
 pytestmark = pytest.mark.anyio
 

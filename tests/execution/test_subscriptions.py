@@ -9,9 +9,9 @@ from tests.backends.rig import LONG_S, Heard
 from tests.catalog.makers import FACTS
 
 from maitred.backends.base import Connection, Listing, Offers
+from maitred.calls import subscriptions
+from maitred.calls.subscriptions import Subscriptions
 from maitred.errors import ConnectionLostError, ProtocolError, ServerError, ServerUnavailableError
-from maitred.execution import subscriptions
-from maitred.execution.subscriptions import Subscriptions
 
 pytestmark = pytest.mark.anyio
 

@@ -21,16 +21,16 @@ from tests.gateway.rig import settings_of
 from tests.gateway.shifting import Shifting, tool
 
 from maitred.admission.approval import ApprovalState, replay
-from maitred.admission.entrance import Entrance
-from maitred.admission.judging import Judge
-from maitred.catalog import tokens
-from maitred.catalog.registry import Registry
+from maitred.admission.judge import Judge
+from maitred.admission.registry import Registry
+from maitred.admission.review import Entrance
+from maitred.catalog import token_worker
 from maitred.config.settings import Admission, Settings
 from maitred.errors import AdmissionError, MaitredError, NotFoundError
 from maitred.gateway import Gateway
 from maitred.gateway.admission import Verdict
+from maitred.model.access import LOCAL_USER
 from maitred.model.approvals import Event
-from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import Tool, ToolCall
 from maitred.wiring import open_gateway
 
@@ -171,7 +171,7 @@ async def work(path: Path, number: int, times: int) -> None:
 
 
 def main(path: Path) -> None:
-    tokens.TokenWorker.count = _estimated  # type: ignore[assignment,method-assign]  # its worker costs more than the test
+    token_worker.TokenWorker.count = _estimated  # type: ignore[assignment,method-assign]  # its worker costs more than the test
     anyio.run(work, path, 0, 0)
     tell("ready")
     for line in sys.stdin:

@@ -14,7 +14,7 @@ from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import ServerStatus
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 

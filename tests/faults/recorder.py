@@ -17,7 +17,7 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 
 from maitred.config.settings import Audit, Catalog, Disclosure, Settings
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway

@@ -19,10 +19,10 @@ from tests.gateway.allowed import Allowed, allowed
 from tests.gateway.rig import opened, settings_of
 from tests.gateway.shifting import Shifting
 
-from maitred.catalog.audit import AuditLog
-from maitred.catalog.registry import Registry
+from maitred.admission.registry import Registry
+from maitred.audit.log import AuditLog
+from maitred.model.access import LOCAL_USER
 from maitred.model.approvals import Binding, Event
-from maitred.model.principals import LOCAL_USER
 
 pytestmark = pytest.mark.anyio
 

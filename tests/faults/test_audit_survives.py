@@ -10,7 +10,7 @@ import pytest
 from tests.catalog.databases import execute
 from tests.faults import recorder
 
-from maitred.catalog.audit import AuditLog
+from maitred.audit.log import AuditLog
 
 pytestmark = pytest.mark.anyio
 

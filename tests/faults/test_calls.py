@@ -10,7 +10,7 @@ from tests.backends.rig import SOON_S, eventually, is_gone
 from tests.faults.house import House, faulty, open_house
 
 from maitred.errors import CallTimeoutError, ConnectionLostError, MaitredError, ServerError
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from tests.faults.client import Client, serve
 from tests.faults.house import faulty, open_house
 
 from maitred.config.load import load
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 

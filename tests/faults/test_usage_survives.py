@@ -9,7 +9,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.catalog.makers import open_full_store
 
-from maitred.catalog.usage import UsageRecorder
+from maitred.usage.recorder import UsageRecorder
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import anyio
 
-from maitred.catalog.usage import UsageRecorder
+from maitred.usage.recorder import UsageRecorder
 from maitred.model.tools import ToolKey
 
 KEY = ToolKey(server="s", name="t")

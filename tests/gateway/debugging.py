@@ -15,7 +15,7 @@ from tests.support.viewers import agent
 
 from maitred.config.settings import Settings
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 

@@ -14,14 +14,14 @@ from tests.catalog.makers import Counter, LetsAllIn, open_store
 
 from maitred.backends.base import Backend
 from maitred.backends.pool import BackendPool
-from maitred.catalog.keeper import Keeper
+from maitred.catalog.discovery import Keeper
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway
-from maitred.gateway.context import Context as GatewayContext
 from maitred.gateway.menu import Menu
-from maitred.model.principals import LOCAL_USER
+from maitred.gateway.state import Context as GatewayContext
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway

@@ -16,12 +16,12 @@ from tests.gateway.allowed import allowed, parts_of
 from tests.gateway.rig import SCHEMA, settings_of
 from tests.gateway.shifting import Shifting, tool
 
-from maitred.catalog.registry import Registry
+from maitred.admission.registry import Registry
 from maitred.config.settings import Admission
 from maitred.errors import AdmissionError, ToolNotFoundError, ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.gateway.admission import Verdict
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
 

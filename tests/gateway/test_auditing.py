@@ -15,8 +15,10 @@ from tests.catalog.databases import execute
 from tests.gateway.rig import SCHEMA, Upstream, opened, settings_of
 from tests.support.viewers import agent
 
-from maitred.catalog.audit import Act
-from maitred.config.saved import saved_spec
+from maitred.audit.log import Act
+from maitred.audit.service import UNWRITTEN
+from maitred.chains.saved import parse_saved
+from maitred.config.sections import saved_spec
 from maitred.config.settings import SAVED, Audit, SavedEntry
 from maitred.errors import (
     ArgumentsError,
@@ -27,11 +29,8 @@ from maitred.errors import (
     ToolNotFoundError,
     ToolWithheldError,
 )
-from maitred.execution.chain.saved import parse_saved
 from maitred.gateway import Gateway
-from maitred.gateway.auditing import UNWRITTEN
-from maitred.model.access import Grant
-from maitred.model.principals import Viewer
+from maitred.model.access import Grant, Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import metatools
 

@@ -13,8 +13,7 @@ from tests.support.viewers import agent
 
 from maitred.errors import ArgumentsError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.access import LOCAL
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL, LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp.server import McpSurface
 

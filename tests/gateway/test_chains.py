@@ -10,9 +10,9 @@ import pytest
 from tests.gateway.desk import at_desk, keeping, told
 from tests.support.viewers import agent
 
+from maitred.chains.answer import ChainAnswer
 from maitred.config.settings import Chain
 from maitred.errors import ResultNotFoundError
-from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
 
 pytestmark = pytest.mark.anyio

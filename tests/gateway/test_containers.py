@@ -20,8 +20,8 @@ from maitred.config.settings import Admission as Section
 from maitred.config.settings import Isolation, Settings
 from maitred.errors import ConnectionLostError, ServerUnavailableError, ToolWithheldError
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 from maitred.model.approvals import name_and_identity
-from maitred.model.principals import LOCAL_USER
 from maitred.model.servers import State
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway

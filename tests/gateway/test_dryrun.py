@@ -13,10 +13,10 @@ from tests.gateway.rig import Upstream, opened, settings_of
 from tests.gateway.test_saved import CODE, FILES, PARAMETERS, saved_in, text_of
 from tests.support.viewers import agent
 
+from maitred.chains.answer import ChainAnswer
 from maitred.config.settings import Disclosure
-from maitred.execution.chain.answer import ChainAnswer
 from maitred.gateway import Gateway
-from maitred.gateway.dryrun import _written
+from maitred.gateway.dry_run import _written
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio

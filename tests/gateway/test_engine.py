@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from maitred.chains.base import CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram
+from maitred.chains.lazy_engine import LazyEngine, Open
 from maitred.errors import ConfigError
-from maitred.execution.chain.base import CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram
-from maitred.gateway.engine import LazyEngine, Open
 
 pytestmark = pytest.mark.anyio
 

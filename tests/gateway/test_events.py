@@ -8,7 +8,7 @@ from tests.gateway.rig import Upstream, call, opened, settings_of, until
 
 from maitred.backends import supervision
 from maitred.backends.pool import BackendPool
-from maitred.catalog.keeper import Keeper
+from maitred.catalog.discovery import Keeper
 from maitred.catalog.live import LiveCatalog
 from maitred.errors import ServerUnavailableError
 from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, Events

@@ -18,7 +18,7 @@ from maitred.config.settings import Admission, Limits
 from maitred.errors import ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.gateway.admission import Case
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 
 pytestmark = pytest.mark.anyio
 

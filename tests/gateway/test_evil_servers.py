@@ -14,7 +14,7 @@ from tests.gateway.shifting import Shifting
 
 from maitred.config.settings import Admission, Settings
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 
 pytestmark = pytest.mark.anyio
 

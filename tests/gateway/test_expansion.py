@@ -15,14 +15,13 @@ from tests.support import corpus
 from tests.support.viewers import agent
 
 from maitred.backends.model_context import ModelContext, ToolDefinition
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.errors import CursorError
 from maitred.gateway import Gateway
-from maitred.gateway.expansion import RESERVED
-from maitred.model.access import LOCAL
+from maitred.gateway.lists import RESERVED
+from maitred.model.access import LOCAL, Viewer, ViewerEra
 from maitred.model.categories import Category, ToolChoice
-from maitred.model.principals import Viewer, ViewerEra
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall, ToolKey
 from maitred.surfaces.mcp.metatools import CALLING, DEFINITIONS

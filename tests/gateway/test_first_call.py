@@ -15,7 +15,7 @@ from tests.gateway.shifting import Shifting, tool
 from maitred.config.settings import Admission, Settings
 from maitred.errors import ArgumentsError, ServerUnavailableError, ToolNotFoundError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 
 pytestmark = pytest.mark.anyio

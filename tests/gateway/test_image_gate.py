@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from maitred.catalog.registry import Registry
-from maitred.gateway.gatekeeper import event
-from maitred.gateway.images import ImageGate
+from maitred.admission.gatekeeper import event
+from maitred.admission.image_gate import ImageGate
+from maitred.admission.registry import Registry
 from maitred.model.approvals import Binding, identified
 from maitred.wiring import open_store
 

@@ -9,7 +9,7 @@ from tests.gateway.rig import Upstream, opened, settings_of, until
 from maitred.config.settings import Mediation, Settings
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp.resources import OwnResources
 

@@ -22,7 +22,7 @@ from maitred.config.load import load
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, LoginError, MaitredError, ServerUnavailableError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.surfaces.cli import login as commands
 from maitred.wiring import open_gateway

@@ -19,7 +19,7 @@ from maitred.errors import (
     ToolWithheldError,
 )
 from maitred.gateway import Gateway
-from maitred.model.offers import OfferKind
+from maitred.model.resources import OfferKind
 
 pytestmark = pytest.mark.anyio
 

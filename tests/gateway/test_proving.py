@@ -10,13 +10,13 @@ import pytest
 from tests.catalog.makers import raw, snapshot_of
 from tests.support import corpus
 
-from maitred.gateway.proving import SearchRanker
 from maitred.mediation import EnhancedTool, RawTool, RuleTransformer, ToolContext
 from maitred.mediation.proof import DEPTH, probes, prove
+from maitred.mediation.search_ranker import SearchRanker
 from maitred.search.base import Document, Vectors
-from maitred.search.found import Filter, Query
-from maitred.search.hybrid import HybridIndex
-from maitred.search.static import StaticEmbedder
+from maitred.search.bundled import StaticEmbedder
+from maitred.search.index import HybridIndex
+from maitred.search.results import Filter, Query
 
 pytestmark = pytest.mark.anyio
 

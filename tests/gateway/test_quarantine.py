@@ -10,14 +10,14 @@ from tests.catalog.databases import execute
 from tests.gateway.rig import SCHEMA, opened, settings_of
 from tests.gateway.shifting import Shifting, tool
 
+from maitred.admission.gatekeeper import Gatekeeper
+from maitred.admission.judge import Judge
 from maitred.admission.judgement import Judgement
-from maitred.admission.judging import Judge
-from maitred.catalog.admitting import Published, Withheld
+from maitred.catalog.stages import Published, Withheld
 from maitred.config.settings import Admission, Settings
 from maitred.errors import AdmissionError, PromptNotFoundError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.gateway.gatekeeper import Gatekeeper
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 

@@ -13,12 +13,12 @@ from tests.gateway.rig import SOON_S, Upstream, opened, settings_of, until
 from tests.support.jails import isolation
 
 import maitred
+from maitred.admission.gatekeeper import Gatekeeper
 from maitred.config.settings import Admission as Section
 from maitred.config.settings import Mediation, Settings
 from maitred.errors import ConfigError, ServerNotFoundError, StoreError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.gateway.gatekeeper import Gatekeeper
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 
 pytestmark = pytest.mark.anyio

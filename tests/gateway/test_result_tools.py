@@ -11,13 +11,12 @@ import pytest
 from tests.gateway.rig import until
 from tests.support.viewers import agent
 
-from maitred.backends.definitions import TOOLS_KEY
+from maitred.backends.listing import TOOLS_KEY
 from maitred.backends.model_context import ModelContext, ToolDefinition
-from maitred.catalog.brought import MOST_TOOLS, BroughtTools
+from maitred.catalog.discovery import MOST_TOOLS, BroughtTools
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway
-from maitred.model.access import LOCAL
-from maitred.model.principals import Viewer
+from maitred.model.access import LOCAL, Viewer
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import RawTool, ToolCall, ToolKey
 from maitred.wiring import open_gateway

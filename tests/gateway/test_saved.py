@@ -9,15 +9,15 @@ import pytest
 from tests.gateway.rig import Upstream, opened, settings_of
 from tests.support.viewers import agent
 
+from maitred.chains.saved import parse_saved
+from maitred.config.edit_choices import save_chain, unsave_chain
 from maitred.config.load import parse
-from maitred.config.saved import saved_spec
-from maitred.config.saving import save_chain, unsave_chain
+from maitred.config.sections import saved_spec
 from maitred.config.settings import SAVED, Chain, SavedEntry, Settings
 from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
-from maitred.execution.chain.saved import parse_saved
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 from maitred.model.categories import ToolChoice
-from maitred.model.principals import LOCAL_USER
 from maitred.model.tools import ToolCall, ToolKey
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from tests.support.viewers import agent
 from maitred.config.settings import Results
 from maitred.errors import ProtocolError, ResultNotFoundError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import metatools
 

@@ -10,13 +10,13 @@ import pytest
 from tests.backends.rig import faulty, text_of
 from tests.gateway.rig import SOON_S, Upstream, settings_of, until
 
+from maitred.admission.gatekeeper import Gatekeeper
 from maitred.backends import supervision
 from maitred.config.settings import Settings, Supervision
 from maitred.errors import ConfigError, ConnectionLostError, StoreError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.gateway.configuring import Configuring
-from maitred.gateway.gatekeeper import Gatekeeper
-from maitred.model.principals import LOCAL_USER
+from maitred.gateway.configure import Configuring
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec, State
 from maitred.model.tools import ToolCall
 from maitred.wiring import open_gateway
@@ -161,7 +161,7 @@ async def test_a_suspension_that_cannot_be_written_down_holds_here_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server is left alone at once; what is written is for everybody else."""
-    monkeypatch.setattr("maitred.gateway.supervising._AGAIN_S", 0.0)
+    monkeypatch.setattr("maitred.gateway.suspensions._AGAIN_S", 0.0)
     written, full = Gatekeeper.suspend, True
 
     async def suspend(self: Gatekeeper, spec: ServerSpec, *, who: str, why: str) -> bool:

@@ -10,7 +10,7 @@ from tests.gateway.rig import opened, settings_of
 from maitred.config.settings import Admission
 from maitred.errors import ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from tests.gateway.rig import opened, settings_of
 
 from maitred.config.settings import Disclosure
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 
 pytestmark = pytest.mark.anyio
 

@@ -17,11 +17,11 @@ from tests.support.debugger_server import TOOLS, DebuggerServer
 from tests.support.viewers import agent
 
 from maitred.config.settings import Mediation
-from maitred.disclosure.facts import Value
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway import Detail
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
+from maitred.visibility.facts import Value
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio

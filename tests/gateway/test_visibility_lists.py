@@ -25,7 +25,7 @@ from tests.support.debugger_server import TOOLS, DebuggerServer
 
 from maitred.config.settings import Visibility
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.surfaces.mcp.server import McpSurface
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ from tests.support.viewers import agent
 
 from maitred.config.settings import Settings
 from maitred.gateway import Gateway
-from maitred.model.principals import Viewer
+from maitred.model.access import Viewer
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import make_tables, open_gateway
 

@@ -14,7 +14,7 @@ from maitred.config.settings import Admission
 from maitred.errors import ToolNotFoundError, ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.mediation import RawTool
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio

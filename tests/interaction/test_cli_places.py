@@ -13,7 +13,7 @@ import pytest
 from tests.interaction.harness import WAIT_S, faulty
 from tests.interaction.requirements import requirement
 
-from maitred.config.places import default_path, state_folder
+from maitred.config.paths import default_path, state_folder
 from maitred.errors import ConfigError
 
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0"}
@@ -145,7 +145,7 @@ def test_a_file_whose_name_is_no_text_can_be_used(folder: Path) -> None:
 def test_a_home_that_is_no_folder_counts_as_none(tmp_path: Path, given: str) -> None:
     """The account's own is taken, and not the root of the file system."""
     program = (
-        "from maitred.__main__ import prepare; from maitred.config.places import default_path, state_folder;"
+        "from maitred.__main__ import prepare; from maitred.config.paths import default_path, state_folder;"
         " prepare(); print(default_path(), state_folder())"
     )
     done = subprocess.run(

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maitred.mediation import EnhancedTool, RawTool
-from maitred.mediation.answer import read_answer
-from maitred.mediation.distrust import identifiers, why_not
-from maitred.mediation.prices import usd
+from maitred.mediation.llm_answer import identifiers, read_answer, why_not
+from maitred.mediation.llm_prices import usd
 
 NAMES = st.sampled_from(["a", "b", "limit"])
 VALUES = st.sampled_from([None, 0, 1.5, "x", True, [1], {"a": 1}])

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from maitred.mediation import EnhancedTool, RawTool, RuleTransformer, ToolContext
-from maitred.mediation.layered import Layered
+from maitred.mediation.mediator import Layered
 
 pytestmark = pytest.mark.anyio
 

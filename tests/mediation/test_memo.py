@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 from maitred.errors import StoreError
 from maitred.mediation import EnhancedTool, Mediator, RawTool, RuleTransformer, ToolContext
 from maitred.mediation.base import PartlyAnsweredError
-from maitred.mediation.memo import TTL_S, Memo, MemoryStore, MemoStore
-from maitred.model.memories import Memory
+from maitred.mediation.memo import TTL_S, Memo, Memory, MemoryStore, MemoStore
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from maitred.config.settings import Search
+from maitred.evaluation.fixture_gateway import stocked
+from maitred.evaluation.labelled_queries import Query
 from maitred.evaluation.runner import ask, quality
-from maitred.evaluation.sets import Query
-from maitred.evaluation.stock import stocked
 from maitred.mediation import EnhancedTool, Mediator, RawTool, RuleTransformer, ToolContext
 from maitred.model import tools as catalog
 

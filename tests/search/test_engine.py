@@ -14,14 +14,14 @@ from tests.catalog.makers import open_store, raw, snapshot_of
 from tests.support.cpu import cpu_within
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.catalog.vectors import SqliteVectors
 from maitred.search.base import Candidate, Document, Embedder, Vectors
+from maitred.search.bundled import StaticEmbedder
 from maitred.search.engine import SearchEngine
-from maitred.search.found import Filter
 from maitred.search.fusion import clauses
-from maitred.search.hybrid import HybridIndex
+from maitred.search.index import HybridIndex
 from maitred.search.rerank import RerankStage
-from maitred.search.static import StaticEmbedder
+from maitred.search.results import Filter
+from maitred.search.vector_store import SqliteVectors
 
 pytestmark = pytest.mark.anyio
 

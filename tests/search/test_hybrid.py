@@ -9,8 +9,8 @@ from tests.catalog.makers import raw, snapshot_of
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import RawTool, ToolKey
-from maitred.search.found import Filter, Found, Query
-from maitred.search.hybrid import HybridIndex
+from maitred.search.index import HybridIndex
+from maitred.search.results import Filter, Found, Query
 
 WEATHER = raw("weather", "get_forecast", description="The weather of the coming days for a city.")
 ISSUE = raw("github", "createIssue", description="Create an issue in a repository.")

@@ -16,7 +16,7 @@ from maitred.config.settings import Search
 from maitred.errors import ConfigError
 from maitred.extras import install_command
 from maitred.search.base import Candidate
-from maitred.search.llm import LlmReranker, make_reranker
+from maitred.search.llm_reranker import LlmReranker, make_reranker
 from maitred.search.rerank import Reranked, RerankError, RerankStage
 
 WHY = "the extra `llm` is not installed"
@@ -295,7 +295,7 @@ def test_nothing_of_the_extras_is_loaded_before_it_is_needed() -> None:
         import sys
         from maitred.config.settings import Search
         from maitred.search.embedders import make_embedder
-        from maitred.search.llm import make_reranker
+        from maitred.search.llm_reranker import make_reranker
         chosen = Search(reranker="openai", reranker_model="m", reranker_key="k", embedder="openai",
                         embedder_model="m", embedder_key="k")
         assert make_reranker(chosen, str) and make_embedder(chosen, str)

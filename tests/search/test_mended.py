@@ -8,8 +8,8 @@ from tests.catalog.makers import one, raw, snapshot_of
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import Mending, Tool
 from maitred.search.base import document, make_document
-from maitred.search.found import Filter, Query
-from maitred.search.hybrid import HybridIndex
+from maitred.search.index import HybridIndex
+from maitred.search.results import Filter, Query
 
 OWN = Mending(
     by="overrides",

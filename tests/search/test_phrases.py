@@ -13,7 +13,7 @@ from maitred.config.interpolate import resolver
 from maitred.config.settings import UseCases
 from maitred.errors import ConfigError
 from maitred.search.base import Document
-from maitred.search.phrases import TOOLS_A_REQUEST, PhraseError, PhraseWriter, make_phrase_writer
+from maitred.search.use_cases import TOOLS_A_REQUEST, PhraseError, PhraseWriter, make_phrase_writer
 
 WHY = "the extra `llm` is not installed"
 pytest.importorskip("openai", reason=WHY)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.search.words import normalised, query_words, words
+from maitred.search.tokenize import normalised, query_words, words
 
 
 @pytest.mark.parametrize(

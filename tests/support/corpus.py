@@ -27,7 +27,7 @@ from tests.support.corpus_words import (
 )
 from tests.support.corpus_write import Writer, list_facts
 
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 
 __all__ = [
     "BAD_SCHEMAS", "CHARS_PER_TOKEN", "DIALECTS", "ODD_NAMES", "fold", "generate", "offsets", "read",

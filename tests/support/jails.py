@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import pytest
 
-from maitred.backends.cages.jail import Means, find_means
+from maitred.backends.isolation.jail import Means, find_means
 from maitred.config.settings import Isolation
 
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from maitred.model.access import Grant
-from maitred.model.principals import Viewer
+from maitred.model.access import Grant, Viewer
 
 
 def agent(principal: str, **fields: Any) -> Viewer:

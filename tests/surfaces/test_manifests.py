@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from maitred.config.settings import Admission, Catalog, Settings
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
-from maitred.surfaces.manifests import Manifests, follow_manifests
+from maitred.model.access import LOCAL_USER
+from maitred.surfaces.manifest_folder import Manifests, follow_manifests
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from maitred.admission.confusables import latin
-from maitred.admission.shape import Found, Weight, differences, reworded, short
-from maitred.backends.definitions import extra_fields
-from maitred.model.offers import Offer
+from maitred.admission.schema_diff import Found, Weight, differences, reworded, short
+from maitred.backends.listing import extra_fields
+from maitred.model.resources import Offer
 from maitred.model.tools import RawTool, ToolKey, canonical
+from maitred.poisoning.confusables import latin
 from maitred.wording import counted
 
 PartKind = Literal["tool", "prompt", "template", "instructions"]

@@ -1,12 +1,13 @@
 """What layers of admission find, and the record of what all of them found, as values.
 
-They stand apart from `maitred.admission.base`, which knows manifests: a gateway starts without those.
+They stand apart from `maitred.admission.checks.base`, which knows manifests: a gateway starts without those.
 """
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Severity = Literal["refuse", "ask", "warn"]
+from maitred.model.approvals import Severity
+
 Outcome = Literal["refused", "needs approval", "approved"]
 
 

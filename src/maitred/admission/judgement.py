@@ -1,6 +1,6 @@
 """What a judgement of a server's definition goes by and comes to, as values, and who can make one.
 
-They stand apart from `maitred.admission.judging`, whose rules take a while to load and are not needed to
+They stand apart from `maitred.admission.judge`, whose rules take a while to load and are not needed to
 start.
 """
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from maitred.admission.confusables import latin
-from maitred.admission.findings import Severity
+from maitred.model.approvals import Severity
+from maitred.poisoning.confusables import latin
 
 Likeness = Literal["same", "spelling", "letters", "digits", "typo", "one-off"]
 """How two names are alike, the closest first: equal; but for case and separators; but for letters that look

@@ -15,9 +15,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from annotated_types import Ge, Gt, Le, Len
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter, WithJsonSchema
 
-from maitred.admission.images import parse_image
+from maitred.admission.image_names import parse_image
 from maitred.config.settings import Limits
-from maitred.config.tags import MOST_TAGS, TAGS, check_tags
+from maitred.config.taxonomy import MOST_TAGS, TAGS, check_tags
 from maitred.model.servers import Cage, Mount, OAuth, ServerSpec, StartChoice, Timeouts
 from maitred.model.tools import canonical
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from maitred.config.settings import Supervision
-from maitred.model.offers import Offer
+from maitred.model.resources import Offer
 from maitred.model.servers import EraChoice, Health, ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolCall
 

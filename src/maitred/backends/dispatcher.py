@@ -1,6 +1,6 @@
 """The SDK's stream dispatcher, which also tells when it has ended and whether a lost request was ever read.
 
-Used where the SDK's own transports carry the bytes (HTTP, memory); child processes have `maitred.channel`.
+Used where the SDK's own transports carry the bytes (HTTP, memory); child processes have `maitred.jsonrpc`.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
 
-from maitred.channel import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
+from maitred.jsonrpc import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
 
 _FORGOTTEN_CODES = frozenset({INVALID_REQUEST, -32001})
 _TRANSPORT_SAYS = ("Connection closed", "SSE stream")

@@ -26,9 +26,9 @@ from maitred.backends.base import (
     Resolve,
     find,
 )
-from maitred.backends.definitions import clean
 from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.http_bounds import BoundedClient
+from maitred.backends.listing import clean
 from maitred.backends.session import open_session
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS

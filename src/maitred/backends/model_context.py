@@ -22,7 +22,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from maitred.backends.definitions import TOOLS_KEY
+from maitred.backends.listing import TOOLS_KEY
 from maitred.errors import ToolNotFoundError
 from maitred.wording import near_names
 

@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
 
 from maitred.backends.base import Notice, Progress
-from maitred.channel import RequestTimedOutError
+from maitred.jsonrpc import RequestTimedOutError
 
 log = structlog.get_logger(__name__)
 

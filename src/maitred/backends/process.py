@@ -22,10 +22,8 @@ from anyio import to_thread
 
 from maitred.backends import warden
 from maitred.backends.base import ConnectError, Ending
-from maitred.backends.claims import Claim, Claims, Kind
-from maitred.backends.flow import Meter
-from maitred.backends.launch import Launch, find_program
-from maitred.backends.marks import NO_CATALOG, new_mark
+from maitred.backends.launch import Launch, Meter, find_program
+from maitred.backends.orphans import NO_CATALOG, Claim, Claims, Kind, new_mark
 from maitred.config.redaction import redact
 
 log = structlog.get_logger(__name__)

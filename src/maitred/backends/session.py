@@ -3,16 +3,21 @@
 Calls are relayed as JSON, not as models: a result reaches the caller as the server wrote it, an oddity in it
 included, and a call costs no validation twice. Two private parts of the SDK are used, each pinned by
 `tests/backends/test_session.py`: the session's envelope stamp, and its dispatcher.
+
+Finding out which era a server speaks, and greeting it in the way of that era.
+
+One private part of the SDK is used, `negotiate_auto`, which `tests/backends/test_session.py` pins.
 """
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 import anyio
 import anyio.abc
 import mcp_types as types
+from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 from mcp.shared.exceptions import MCPError
@@ -25,15 +30,20 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from maitred import __version__
-from maitred.backends.base import ConnectOptions, Listing, Offers, Progress, Subscription
-from maitred.backends.definitions import as_sent, clean, read_tools
-from maitred.backends.negotiation import negotiate
+from maitred.backends.base import ConnectError, ConnectOptions, Listing, Offers, Progress, Subscription
+from maitred.backends.listing import (
+    LISTS,
+    Listed,
+    clean,
+    offers_as_sent,
+    read_offers,
+    read_tools,
+    tools_as_sent,
+)
 from maitred.backends.notices import ProgressNotices, asked, listening, notice_of, watching
-from maitred.backends.offers import LISTS, Listed, read_offers
-from maitred.backends.offers import as_sent as offers_as_sent
-from maitred.channel import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
 from maitred.config.redaction import SECRETS, redact
 from maitred.config.settings import Limits
 from maitred.errors import (
@@ -43,9 +53,56 @@ from maitred.errors import (
     ServerError,
     ServerUnavailableError,
 )
-from maitred.model.offers import Offer
-from maitred.model.servers import ServerFacts, ServerSpec
+from maitred.jsonrpc import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
+from maitred.model.resources import Offer
+from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
 from maitred.model.tools import ToolCall
+
+
+async def negotiate(session: ClientSession, era: EraChoice) -> None:
+    """Speak the era that is known; when it is refused, or none is known, find out.
+
+    Raises:
+        ConnectError: The server does not answer as an MCP server would.
+    """
+    known: Mapping[str, Callable[[], Awaitable[Any]]] = {
+        "handshake": session.initialize,
+        "stateless": session.discover,
+    }
+    try:
+        if era in known and await _speaks(known[era]):
+            return
+        await negotiate_auto(session)
+    except MCPError as error:
+        raise ConnectError(_explain(error)) from error
+    except (ValidationError, RuntimeError) as error:
+        first = str(error).splitlines()[0]
+        raise ConnectError(f"its answer to the handshake is not valid MCP ({first})") from error
+
+
+async def _speaks(negotiate: Callable[[], Awaitable[Any]]) -> bool:
+    """Negotiate the era that a server spoke last time; a slow one has as long as it may take to start."""
+    while True:
+        try:
+            await negotiate()
+        except MCPError as error:
+            if isinstance(error, ChannelClosedError):
+                raise
+            if not isinstance(error, RequestTimedOutError):
+                return False
+        except ValidationError:
+            return False
+        else:
+            return True
+
+
+def _explain(error: MCPError) -> str:
+    if isinstance(error, ChannelClosedError):
+        return clean(error.message)
+    if isinstance(error, RequestTimedOutError):
+        return "it did not answer the handshake in time"
+    return f"it refused the handshake with error {error.code}: {clean(error.message)}"
+
 
 _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
@@ -169,7 +226,7 @@ class SessionConnection:
         if self._session.modern:
             for tool in tools:
                 self._session.mirror_headers(tool.key.name, tool.input_schema)
-        sent = as_sent(self._spec.name, tools, definitions)
+        sent = tools_as_sent(self._spec.name, tools, definitions)
         return Listing(tools=tools, as_sent=sent, notes=tuple(notes + more))
 
     async def list_offers(self) -> Offers:

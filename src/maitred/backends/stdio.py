@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
-from maitred.backends.cages.jail import Jail
+from maitred.backends.isolation.jail import Jail
 from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Tail, Warden, environment, start
 from maitred.backends.session import open_session
-from maitred.channel import LineChannel
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits
+from maitred.jsonrpc import LineChannel
 from maitred.model.servers import ServerSpec
 
 

@@ -8,7 +8,7 @@ A name with invisible characters fits no tool, since a person would read another
 import re
 from collections.abc import Iterable, Iterator
 
-from maitred.backends.definitions import clean
+from maitred.backends.listing import clean
 from maitred.catalog.names import SEPARATOR, prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import Tool

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
-from maitred.model.offers import Offer
+from maitred.model.resources import Offer
 from maitred.model.tools import ToolKey, content_hash
 
 MAX_NAME = 64

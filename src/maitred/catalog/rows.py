@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from maitred.backends.definitions import extra_fields
+from maitred.backends.listing import extra_fields
 from maitred.model.categories import Placement
-from maitred.model.offers import Offer, OfferKey
+from maitred.model.resources import Offer, OfferKey
 from maitred.model.servers import ServerFacts, ServerRecord
 from maitred.model.tools import Mending, Tool, ToolKey
 from maitred.model.usage import Standing, Usage

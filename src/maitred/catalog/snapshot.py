@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from maitred.catalog.names import unrenamed
-from maitred.model.offers import Offer, OfferKey, OfferKind
+from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import Standing

@@ -17,11 +17,11 @@ import anyio
 import structlog
 
 from maitred.catalog import rows
-from maitred.catalog.diagnosis import may_pass, store_error
-from maitred.catalog.files import Connection, Standby, is_nothing, within
 from maitred.catalog.live import Store
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.errors import ConfigError, StoreError
+from maitred.storage.database import Connection, Standby, is_nothing, within
+from maitred.storage.diagnosis import may_pass, store_error
 
 log = structlog.get_logger(__name__)
 

@@ -19,15 +19,15 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from maitred.catalog import rows
-from maitred.catalog.diagnosis import HOLDS, may_pass, store_error
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.tables import offers, schemas, servers, standings, state, tools
-from maitred.config.places import make_folder
+from maitred.config.paths import make_folder
 from maitred.errors import ConfigError, StoreError
-from maitred.model.offers import Offer
+from maitred.model.resources import Offer
 from maitred.model.servers import ServerRecord
 from maitred.model.tools import Mending, Tool, ToolKey
 from maitred.model.usage import Standing
+from maitred.storage.diagnosis import HOLDS, may_pass, store_error
+from maitred.storage.tables import offers, schemas, servers, standings, state, tools
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ Migrate = Callable[[sa.Connection, str | None], None]
 class SqlStore:
     """A store in an SQL database; `path` is an SQLite file, the address of one in memory, or `:memory:`.
 
-    `migrate` is called only when the database is behind; see `maitred.catalog.migrate`.
+    `migrate` is called only when the database is behind; see `maitred.storage.migrate`.
     """
 
     def __init__(self, path: str, *, migrate: Migrate) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from maitred.catalog.names import publish, publish_offers
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.model.offers import Offer
+from maitred.model.resources import Offer
 from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
 from maitred.model.tools import RawTool, Tool, ToolKey, as_written, canonical, content_hash
 
@@ -25,7 +25,7 @@ _MAX_SCHEMA_BYTES = 2_000_000
 class Discovery:
     """What one discovery of a server found; `withheld` says which tools nobody may use, and why.
 
-    `judged_by` is that of `maitred.catalog.admitting.Withheld`.
+    `judged_by` is that of `maitred.catalog.stages.Withheld`.
     """
 
     spec: ServerSpec

@@ -26,7 +26,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from maitred.config.document import JSON_SUFFIXES, read_document
 from maitred.config.load import parse
-from maitred.config.places import make_folder
+from maitred.config.paths import make_folder
 from maitred.errors import ConfigError
 from maitred.wording import did_you_mean
 

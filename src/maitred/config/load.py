@@ -14,12 +14,16 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
 
-from maitred.config.auth import AuthEntry, auth_faults, auth_of_client
 from maitred.config.document import Document, Keys, read_document, read_text
-from maitred.config.http import http_faults
-from maitred.config.mediation import mediation_faults
-from maitred.config.places import state_folder
-from maitred.config.saved import saved_spec
+from maitred.config.paths import state_folder
+from maitred.config.sections import (
+    AuthEntry,
+    auth_faults,
+    auth_of_client,
+    http_faults,
+    mediation_faults,
+    saved_spec,
+)
 from maitred.config.settings import (
     SAVED,
     CategoryEntry,
@@ -33,8 +37,7 @@ from maitred.config.settings import (
     Settings,
     ToolEntry,
 )
-from maitred.config.tags import check_tags
-from maitred.config.vocabulary import check_categories, merged
+from maitred.config.taxonomy import check_categories, check_tags, merged
 from maitred.errors import ConfigError
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import EraChoice, ServerSpec, StartChoice, Timeouts, Transport

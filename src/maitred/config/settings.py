@@ -150,7 +150,7 @@ class Visibility:
 
 @dataclass(frozen=True, kw_only=True)
 class ExemptionEntry:
-    """What `network: NAME` in a manifest may ask for; see `maitred.admission.base.Exemption`."""
+    """What `network: NAME` in a manifest may ask for; see `maitred.admission.checks.base.Exemption`."""
 
     hosts: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ class Admission:
     `scan` says what findings in the texts of servers of this file lead to, `scan_registered` the same for
     those that came by a manifest; `pinning` what any change of a server of this file leads to (one that gives
     it more power is always withheld). `folder` is watched for manifests. The rest is what needs nobody's
-    approval, as `maitred.admission.base.Policy` has it.
+    approval, as `maitred.admission.checks.base.Policy` has it.
     """
 
     scan: Literal["off", "warn", "block"] = "warn"
@@ -294,7 +294,7 @@ class Access:
 class Jwt:
     """The authorization server whose access tokens are taken, and what their claims mean here.
 
-    See `maitred.admission.jwt.JwtPolicy` and `Claims`.
+    See `maitred.access.jwt.JwtPolicy` and `Claims`.
     """
 
     issuer: Annotated[str, MinLen(1)]

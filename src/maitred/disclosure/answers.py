@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from maitred.catalog.masking import mask_text
+from maitred.audit.masking import mask_text
 from maitred.disclosure.budget import pack
 from maitred.model.servers import Health, ServerFacts, ServerSpec, State
 from maitred.model.tools import Band, Tool

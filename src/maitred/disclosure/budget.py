@@ -1,6 +1,6 @@
 """Spend tokens without overspending: a quick upper estimate, and packing that never splits an item.
 
-Exact counts need a vocabulary of a hundred megabytes (`maitred.catalog.counting`), too heavy and too slow
+Exact counts need a vocabulary of a hundred megabytes (`maitred.catalog.token_count`), too heavy and too slow
 to load for every answer. Packing needs only a bound: over the definitions of real servers the estimate is at
 least the o200k count for 99 in 100 texts, and a quarter above it in the median. Tests pin both figures.
 """

@@ -5,21 +5,50 @@ lies to those of the words. Both make a first opinion; those of the other tools 
 server says about itself, are then the prior it starts from, as most servers do one kind of thing. What a
 person chose goes before everything, then what mediation says. The weights are chosen by reasoning, not fitted
 to a collection of servers. Stemming and vectors come through the constructor: search is not imported here.
+
+What persons and mediation say about a tool beside its texts: its tags and use cases.
+
+A category that mediation names and the menu does not have, such as a group of tools that a language model
+sees, becomes the tag `group:<name>`, so that tools can still be searched by it.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import structlog
 
-from maitred.config.tags import MOST_TAGS, TAGS
-from maitred.config.vocabulary import FALLBACK, check_categories
-from maitred.disclosure.curated import own_tags, own_use_cases
+from maitred.config.taxonomy import FALLBACK, MOST_TAGS, TAGS, check_categories, normalise_tag
 from maitred.model.categories import ANY_TOOL, Category, Placement, ToolChoice
 from maitred.model.tools import Tool, ToolKey, canonical, content_hash
+
+_LONGEST: Final = 40
+_BETWEEN: Final = re.compile(r"[\W_]+")
+
+
+def own_tags(tool: Tool, choice: ToolChoice, categories: Container[str]) -> list[str]:
+    """The tags that were given to a tool, those of a person first; strangers but groups are left out."""
+    mended = tool.mending
+    said = (*choice.tags, *(mended.tags if mended else ()))
+    found = [known for tag in said if (known := normalise_tag(tag))]
+    if mended and mended.category and mended.category not in categories:
+        group = _BETWEEN.sub("_", mended.category.casefold()).strip("_")[:_LONGEST]
+        found.append(normalise_tag(group) or f"group:{group}")
+    return found
+
+
+def own_use_cases(tool: Tool, choice: ToolChoice) -> dict[str, Any]:
+    """The fields of a tool that differ by what was said of its use; empty where nothing was."""
+    if choice.use_cases:
+        return {"use_cases": choice.use_cases, "use_cases_by": "person"}
+    if tool.mending and tool.mending.use_cases:
+        return {"use_cases": tool.mending.use_cases, "use_cases_by": "mediation"}
+    if tool.use_cases_by in ("person", "mediation"):  # who took them back
+        return {"use_cases": (), "use_cases_by": ""}
+    return {}
+
 
 if TYPE_CHECKING:  # the gateway starts without numpy
     import numpy as np

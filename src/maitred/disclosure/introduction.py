@@ -7,7 +7,7 @@ characters alone, others cut at 2 KB. So all of the instructions stands within t
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from maitred.backends.definitions import clean
+from maitred.backends.listing import clean
 from maitred.disclosure.answers import NO_SERVERS
 from maitred.disclosure.budget import pack
 from maitred.wording import counted

@@ -11,7 +11,7 @@ from typing import Any
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.budget import estimate, pack
-from maitred.disclosure.types import parameters, shown
+from maitred.disclosure.signature import parameters, shown
 from maitred.model.tools import Tool
 from maitred.wording import counted
 

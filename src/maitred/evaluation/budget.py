@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Final
 
-from maitred.catalog.counting import count_tokens
-from maitred.disclosure import menu, views
+from maitred.catalog.token_count import count_tokens
+from maitred.disclosure import pages as menu
+from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS
 from maitred.disclosure.budget import for_model
 from maitred.gateway import Gateway

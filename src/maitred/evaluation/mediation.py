@@ -14,24 +14,24 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from maitred.backends.definitions import read_tools
-from maitred.catalog.mending import raw_tools, with_mendings
+from maitred.backends.listing import read_tools
 from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.stages import raw_tools, with_mendings
 from maitred.catalog.sync import Discovery, plan
 from maitred.errors import ConfigError
-from maitred.evaluation.measures import mean, ndcg, recall
+from maitred.evaluation.metrics import mean, ndcg, recall
 from maitred.evaluation.paraphrase import paraphrases
-from maitred.gateway.proving import SearchRanker
 from maitred.mediation.memo import MemoryStore
-from maitred.mediation.mender import MediatingMender
-from maitred.mediation.proofs import Proofs
+from maitred.mediation.proof_store import Proofs
 from maitred.mediation.rules import RuleTransformer
+from maitred.mediation.search_ranker import SearchRanker
+from maitred.mediation.service import MediatingMender
 from maitred.model.servers import ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolKey
 from maitred.search.base import Embedder, document
-from maitred.search.found import Filter, Query
 from maitred.search.fusion import clauses
-from maitred.search.hybrid import HybridIndex
+from maitred.search.index import HybridIndex
+from maitred.search.results import Filter, Query
 
 WANTED_GAIN: Final = 25.0
 """How many points of R@5 a poor server has to gain."""

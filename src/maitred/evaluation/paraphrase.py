@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from maitred.search.base import Document
-from maitred.search.words import STOP_WORDS, index_terms
+from maitred.search.tokenize import STOP_WORDS, index_terms
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n\s*\n|\n(?=\s*[-*#•\d])")  # noqa: RUF001  # as in Chinese
 _WORD = re.compile(r"[^\W_]+(?:[_'’\-][^\W_]+)*")  # noqa: RUF001  # the apostrophe that word processors write

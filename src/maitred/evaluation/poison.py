@@ -18,8 +18,8 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from maitred.admission.poison import PoisonScan
 from maitred.errors import ConfigError
+from maitred.poisoning.scan import PoisonScan
 
 Object = Mapping[str, Any]
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from maitred.catalog.counting import count_tokens
 from maitred.catalog.snapshot import Snapshot
+from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Search
 from maitred.disclosure.answers import SearchAnswer
 from maitred.disclosure.budget import estimate
-from maitred.evaluation.measures import mean, ndcg, percentile, recall, reciprocal_rank
-from maitred.evaluation.sets import LabelledTool, Query
-from maitred.evaluation.stock import keys, raw_tools, stocked
+from maitred.evaluation.fixture_gateway import keys, raw_tools, stocked
+from maitred.evaluation.labelled_queries import LabelledTool, Query
+from maitred.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
 from maitred.model.tools import ToolKey
 
 if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait for

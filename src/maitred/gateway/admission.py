@@ -3,11 +3,15 @@
 A decision is an event in the registry's log. What follows from it, which servers there are and which parts of
 them are withheld, is worked out anew from the log by every process that serves the catalog, so one that is
 killed in the middle of anything catches up when it starts again.
+
+What admission tells of a server to whoever decides on it, as values.
+
+How they are worked out stands in `maitred.gateway.admission`, which is where callers find them.
 """
 
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final, Literal, Protocol
@@ -16,21 +20,83 @@ import anyio
 import structlog
 
 from maitred.admission.approval import Approval, ApprovalState, Forbidden, replay, step
+from maitred.admission.definition import DefinitionChange, PartKey
+from maitred.admission.effective import Registered as RegisteredServers
 from maitred.admission.findings import Decision, Finding, LayerReport, Looked
+from maitred.admission.gatekeeper import CONFIGURATION, Gatekeeper, Standing, event, listed_as, now, taken
 from maitred.admission.judgement import NameFinding
-from maitred.catalog.registry import Registry
+from maitred.admission.registry import Registry
+from maitred.audit.service import Auditing
 from maitred.config.settings import Limits, Settings
 from maitred.errors import AdmissionError, MaitredError, ServerNotFoundError, StoreError
-from maitred.gateway.auditing import Auditing
-from maitred.gateway.cases import Case, Registered, awaits_decision, digest_of
-from maitred.gateway.context import Context
-from maitred.gateway.gatekeeper import CONFIGURATION, Gatekeeper, event, listed_as, now, taken
-from maitred.gateway.registered import Registered as RegisteredServers
-from maitred.model.access import Grant
+from maitred.gateway.state import Context
+from maitred.model.access import Grant, Viewer
 from maitred.model.approvals import Binding, Event, EventKind, Registration
-from maitred.model.principals import Viewer
 from maitred.model.servers import ServerRecord, ServerSpec
-from maitred.model.tools import canonical
+from maitred.model.tools import canonical, content_hash
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What there is to know and to decide about one server.
+
+    Attributes:
+        server: Its name.
+        source: `configuration`, or where its manifest came from.
+        state: Where it stands; `approved` says nothing of single parts.
+        awaits: Whether a person is to decide: on the server, or on changes and findings.
+        withheld: Why the whole server may not be used; empty if it may.
+        parts: The withheld parts of its definition, and why each is.
+        changes: How what it publishes now differs from what was approved.
+        findings: What was found in its texts and names.
+        record: What each layer found of its manifest; empty for servers of the configuration.
+        manifest: Its normal form; empty for servers of the configuration.
+        binding: What a decision is about.
+        log: All that happened, in order.
+    """
+
+    server: str
+    source: str
+    state: ApprovalState
+    awaits: bool
+    withheld: str = ""
+    parts: Mapping[PartKey, str] = field(default_factory=dict)
+    changes: Sequence[DefinitionChange] = ()
+    findings: Sequence[Finding] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    binding: Binding = field(default_factory=Binding)
+    log: Sequence[Event] = ()
+
+    @property
+    def digest(self) -> str:
+        """Names what a decision is about, in 12 hexadecimal digits; to be handed back as `seen`."""
+        return digest_of(self.binding)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """What a registration came to; where it was refused, nothing was written and there is no case."""
+
+    happened: Literal["refused", "registered", "changed", "unchanged"]
+    decision: Decision
+    case: Case | None = None
+
+
+def awaits_decision(found: Standing) -> bool:
+    """Whether a person is to decide; a suspended or refused server waits for nobody."""
+    if found.state.state == "pending":
+        return True
+    undecided = found.state.state == "approved" and found.state.rejected != found.state.seen
+    vouched = found.live is not None and found.state.vouched == found.live.digest
+    raised = any(finding.severity != "warn" for finding in found.judgement.findings) and not vouched
+    return undecided and bool(found.judgement.changes or found.judgement.withheld or raised)
+
+
+def digest_of(binding: Binding) -> str:
+    """Names what a decision is about, in 12 hexadecimal digits."""
+    return content_hash(canonical([binding.manifest, binding.image, binding.definition]))[:12]
+
 
 __all__ = ["VERDICTS", "Admission", "Case", "Front", "MakeNamesakes", "Registered", "Verdict"]
 
@@ -56,7 +122,7 @@ MakeNamesakes = Callable[[Mapping[str, Collection[str]]], NameFinding]
 
 
 class Front(Protocol):
-    """What looks at manifests; see `maitred.admission.entrance`."""
+    """What looks at manifests; see `maitred.admission.review`."""
 
     def look(self, text: str, source: str) -> Looked:
         """Read a manifest and let every layer look at it."""

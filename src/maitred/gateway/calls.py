@@ -9,25 +9,24 @@ from typing import Any, Final
 
 import structlog
 
+from maitred.audit.service import Auditing, Entry
 from maitred.backends.base import Progress
+from maitred.calls.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached, unmarked
+from maitred.calls.relay import Caller
+from maitred.calls.results import Shortener
+from maitred.calls.screening import Screen, only_links_to
 from maitred.catalog.name_forms import servers_named
-from maitred.catalog.usage import UsageRecorder
+from maitred.chains.account import Account
+from maitred.chains.saved_backend import why_not_saved
 from maitred.disclosure import views
 from maitred.errors import ArgumentsError, ServerError, ToolWithheldError
-from maitred.execution.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached, unmarked
-from maitred.execution.calls import Caller
-from maitred.execution.chain.account import Account
-from maitred.execution.origins import only_links_to
-from maitred.execution.results import Shortener
-from maitred.execution.screening import Screen
-from maitred.gateway.access import Access
-from maitred.gateway.auditing import Auditing, Entry
-from maitred.gateway.context import Context, why_hidden
+from maitred.gateway.authorization import Access
 from maitred.gateway.result_tools import ResultTools
-from maitred.gateway.saved import why_not_saved
+from maitred.gateway.state import Context, why_hidden
 from maitred.gateway.visibility import Visibility
-from maitred.model.principals import Viewer
+from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolCall, ToolKey
+from maitred.usage.recorder import UsageRecorder
 
 log = structlog.get_logger(__name__)
 

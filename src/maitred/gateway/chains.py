@@ -15,28 +15,28 @@ import anyio
 import structlog
 from anyio import from_thread, to_thread
 
+from maitred.audit.service import About, Auditing, known_id, with_marks
 from maitred.backends.base import Progress
+from maitred.calls.results import ResultStore
+from maitred.calls.screening import Screen
+from maitred.chains.account import Account, ChainRun
+from maitred.chains.answer import MAX_OUTPUT_SIZE, ChainAnswer, Keep, answer, checked
+from maitred.chains.base import ChainFault, ChainLimits, ChainProgram
+from maitred.chains.forms import DirectCalls, read_form, unfenced
+from maitred.chains.lazy_engine import LazyEngine, Open
+from maitred.chains.runner import ChainRunner, Target
+from maitred.chains.saved import SavedChain
+from maitred.chains.saved_backend import read_saved
+from maitred.chains.stubs import ModuleIndex
 from maitred.config.settings import SAVED
 from maitred.disclosure.budget import estimate
-from maitred.disclosure.guide import GUIDE_TOKENS, chain_guide
+from maitred.disclosure.chain_guide import GUIDE_TOKENS, chain_guide
 from maitred.errors import ToolWithheldError
-from maitred.execution.chain.account import Account, ChainRun
-from maitred.execution.chain.answer import MAX_OUTPUT_SIZE, ChainAnswer, Keep, answer, checked
-from maitred.execution.chain.base import ChainFault, ChainLimits, ChainProgram
-from maitred.execution.chain.forms import DirectCalls, read_form, unfenced
-from maitred.execution.chain.runner import ChainRunner, Target
-from maitred.execution.chain.saved import SavedChain
-from maitred.execution.chain.stubs import ModuleIndex
-from maitred.execution.results import ResultStore
-from maitred.execution.screening import Screen
-from maitred.gateway.access import Access
-from maitred.gateway.auditing import About, Auditing, known_id, with_marks
+from maitred.gateway.authorization import Access
 from maitred.gateway.calls import Calls, Within
-from maitred.gateway.context import Context
-from maitred.gateway.dryrun import DryRun
-from maitred.gateway.engine import LazyEngine, Open
-from maitred.gateway.saved import read_saved
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.gateway.dry_run import DryRun
+from maitred.gateway.state import Context
+from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 
 log = structlog.get_logger(__name__)

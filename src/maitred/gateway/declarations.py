@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from maitred.admission.findings import Finding
 from maitred.admission.manifest import Manifest
-from maitred.admission.poison import PoisonScan
-from maitred.disclosure.declared import read
-from maitred.disclosure.rules import RuleRegistry
 from maitred.errors import ConfigError
 from maitred.mediation.override_files import overrides_of
+from maitred.poisoning.scan import PoisonScan
+from maitred.visibility.declarations import read
+from maitred.visibility.rules import RuleRegistry
 
 _LINE: Final = re.compile(r"line \d+: ")
 _LAYER: Final = "schema"

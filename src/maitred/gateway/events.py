@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote
 
 from maitred.backends.base import Supervised
-from maitred.catalog.keeper import Keeper
+from maitred.catalog.discovery import Keeper
 from maitred.catalog.names import resource_uri
 
 OVERVIEW: Final = "maitred://overview"

@@ -2,20 +2,288 @@
 
 It changes nothing but what is remembered: choices stand in the configuration file, and `ask` has the language
 model asked now instead of in the background.
+
+Work ahead for mediation, in the background: prove what is proposed, and ask the language model.
+
+Nothing waits for it: tools are shown by what is known of them, and mended anew when more is. A model that
+fails is left alone for a while, longer each time, one server at a time. Nobody is asked before `serving` says
+so, as a command that ends at once would pay for answers that it does not read.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final
 
-from maitred.catalog.mending import mendable_tools, raw_tools
-from maitred.errors import ConfigError, PathNotFoundError
-from maitred.gateway.context import Context
-from maitred.gateway.enhancing import Enhancing
-from maitred.mediation.base import RawTool
+import anyio
+import anyio.abc
+import structlog
+
+from maitred.catalog.stages import mendable_tools, raw_tools
+from maitred.errors import ConfigError, MaitredError, PathNotFoundError, StoreError
+from maitred.gateway.state import Context
+from maitred.mediation.base import PartlyAnsweredError, RawTool
 from maitred.mediation.llm import Estimate, Spent
-from maitred.mediation.mender import MediatingMender, Proposal
+from maitred.mediation.service import MediatingMender, Proposal
 from maitred.model.tools import Tool
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE: Final = 2
+_TOGETHER_S: Final = 2.0
+_LOOK_S: Final = 3_600.0
+
+
+class Enhancing:
+    """Owns the background tasks of mediation; `use` says by whom tools are mended now.
+
+    `remake` is called after a pause where a mender lacks something; it is to make another and `use` it.
+    `pauses_s` are the first pause after a failure and the longest one: a day, as an answer that cannot be
+    used is paid for as well.
+    """
+
+    def __init__(self, context: Context, remake: Callable[[], Awaitable[None]]) -> None:
+        self._context = context
+        self._remake = remake
+        self.pauses_s = (60.0, 86_400.0)
+        self._mender: MediatingMender | None = None
+        self._retired: list[MediatingMender] = []
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._unproven = _Queue()
+        self._unasked = _Queue()
+        self._needed: set[str] = set()
+        self._pauses: dict[str, float] = {}
+        self._paused: set[str] = set()
+        self._lacking = anyio.Event()
+        context.keeper.on_synced = self.noticed
+
+    @asynccontextmanager
+    async def serving(self, *, asks: bool) -> AsyncIterator[None]:
+        """Work until the context is left; `asks` says whether the language model is asked."""
+        async with anyio.create_task_group() as self._tasks:
+            self._tasks.start_soon(self._keep_proving)
+            self._tasks.start_soon(self._keep_whole)
+            self._tasks.start_soon(self._keep_fresh)
+            for _ in range(_AT_ONCE if asks else 0):
+                self._tasks.start_soon(self._keep_asking)
+            yield
+            self._tasks.cancel_scope.cancel()
+        self._tasks = None
+        for mender in [*self._retired, *([self._mender] if self._mender else [])]:
+            await mender.aclose()
+
+    def use(self, mender: MediatingMender) -> None:
+        """Go by another mender; what it needs for the servers that are known is worked out soon."""
+        if self._mender is not None:
+            self._retired.append(self._mender)
+        self._mender = mender
+        if not mender.is_whole:
+            self._lacking.set()
+        self._pauses.clear()
+        self._paused.clear()
+        self._needed.clear()
+        for server in self._context.snapshot.known:
+            self.noticed(server)
+
+    def noticed(self, server: str) -> None:
+        """The tools of a server are new or changed."""
+        if self._mender is None:
+            return
+        self._needed.discard(server)
+        if self._mender.proves:
+            self._unproven.add(server)
+        if self._context.settings.mediation.mode != "lazy":
+            self._want(server)
+
+    def refresh(self) -> None:
+        """Time to ask anew about what is stale: at once, or in mode lazy at the next need."""
+        self._needed.clear()
+        if self._context.settings.mediation.mode != "lazy":
+            for server in self._context.snapshot.known:
+                self._want(server)
+
+    def needed(self, servers: Iterable[str]) -> None:
+        """Somebody looks at tools of servers, or calls one: time to ask, where that was put off until now."""
+        for server in servers:
+            if server not in self._needed:
+                self._needed.add(server)
+                self._want(server)
+
+    async def settled(self, timeout_s: float) -> bool:
+        """Wait until what is proposed now is proven; false when it takes longer."""
+        with anyio.move_on_after(timeout_s):
+            await self._unproven.empty()
+        return self._unproven.is_empty
+
+    @property
+    def paused(self) -> Sequence[str]:
+        """The servers for which the language model failed, and which wait until it is asked again."""
+        return sorted(self._paused)
+
+    def _want(self, server: str) -> None:
+        if self._mender is not None and self._mender.model is not None and server not in self._paused:
+            self._unasked.add(server)
+
+    async def _keep_whole(self) -> None:
+        """Have the mender made anew as long as it lacks something."""
+        pause_s = 0.0
+        while True:
+            await self._lacking.wait()
+            self._lacking = anyio.Event()
+            pause_s = self._longer(pause_s)
+            await anyio.sleep(pause_s)
+            try:
+                await self._remake()
+            except MaitredError as error:
+                log.warning("what mediation lacks cannot be used", reason=str(error))
+            if self._mender is not None and not self._mender.is_whole:
+                self._lacking.set()
+            else:
+                pause_s = 0.0
+
+    async def _keep_fresh(self) -> None:
+        """Look for stale answers, as a gateway may run for weeks while its servers do not change."""
+        while True:
+            await anyio.sleep(_LOOK_S)
+            self.refresh()
+
+    def _longer(self, pause_s: float) -> float:
+        """The pause after one of so many seconds, which is 0 before the first."""
+        first, longest = self.pauses_s
+        return min(max(pause_s * 2, first), longest)
+
+    # --- proofs -------------------------------------------------------------------------------------------
+
+    async def _keep_proving(self) -> None:
+        """Prove server after server; what comes within two seconds is shown at once, as one change."""
+        while True:
+            server = await self._unproven.next()
+            done: list[str] = []
+            news: list[str] = []
+            started = monotonic()
+            while server:
+                news += [server] if await self._prove(server) else []
+                done.append(server)
+                server = self._unproven.another() if monotonic() - started < _TOGETHER_S else ""
+            await self._show(news)
+            self._unproven.done(done)
+
+    async def _prove(self, server: str) -> bool:
+        """Whether the server's tools are to be shown otherwise."""
+        snapshot, mender = self._context.snapshot, self._mender
+        try:
+            return mender is not None and await mender.prove(server, raw_tools(snapshot, server), snapshot)
+        except Exception:
+            log.exception("what is proposed for a server could not be proven", server=server)
+            return False
+
+    async def _show(self, servers: Sequence[str]) -> None:
+        try:
+            if servers:
+                await self._context.keeper.remend(servers)
+        except StoreError as error:
+            log.warning("mended tools cannot be kept", servers=list(servers), reason=error.reason)
+
+    # --- the language model -------------------------------------------------------------------------------
+
+    async def _keep_asking(self) -> None:
+        while True:
+            server = await self._unasked.next()
+            try:
+                await self._ask(server)
+            finally:
+                self._unasked.done([server])
+            while self._retired and self._unasked.is_idle:
+                await self._retired.pop().aclose()
+
+    async def _ask(self, server: str) -> None:
+        mender = self._mender
+        if mender is None:
+            return
+        try:
+            told = await mender.ask(server, raw_tools(self._context.snapshot, server))
+        except Exception as error:  # noqa: BLE001  # whatever it is, tools stay as they are
+            if mender is self._mender:
+                self._put_off(server, mender, error)
+            if isinstance(error, PartlyAnsweredError):
+                self._unproven.add(server)
+            return
+        self._pauses.pop(server, None)
+        if told:
+            self._unproven.add(server)
+
+    def _put_off(self, server: str, mender: MediatingMender, error: Exception) -> None:
+        """Ask again for a server after a pause, twice as long as the one before."""
+        self._pauses[server] = pause_s = self._longer(self._pauses.get(server, 0.0))
+        self._paused.add(server)
+        log.warning(
+            "the language model could not be asked about a server; it is tried again",
+            server=server,
+            in_s=round(pause_s),
+            reason=str(error) or type(error).__name__,
+        )
+        if self._tasks is not None:
+            self._tasks.start_soon(self._again, server, mender, pause_s)
+
+    async def _again(self, server: str, mender: MediatingMender, pause_s: float) -> None:
+        await anyio.sleep(pause_s)
+        if mender is self._mender:  # another one has pauses of its own
+            self._paused.discard(server)
+            self._want(server)
+
+
+class _Queue:
+    """Names that wait, each once, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, None] = {}
+        self._at_work: set[str] = set()
+        self._changed = anyio.Event()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether none waits, and none is at work."""
+        return not self._waiting and not self._at_work
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether none is at work."""
+        return not self._at_work
+
+    def add(self, name: str) -> None:
+        """Have one wait, if it does not already."""
+        self._waiting[name] = None
+        self._tell()
+
+    async def next(self) -> str:
+        """The first one, as soon as there is one that nobody is at work on."""
+        while not (name := self.another()):
+            await self._changed.wait()
+        return name
+
+    def another(self) -> str:
+        """The first one; empty if there is none."""
+        name = next((name for name in self._waiting if name not in self._at_work), "")
+        if name:
+            del self._waiting[name]
+            self._at_work.add(name)
+        return name
+
+    def done(self, names: Iterable[str]) -> None:
+        """The work on some is done."""
+        self._at_work.difference_update(names)
+        self._tell()
+
+    async def empty(self) -> None:
+        """Wait until it is empty."""
+        while not self.is_empty:
+            await self._changed.wait()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
 
 _SHOWN: Final = ("name", "title", "description", "input_schema")
 _DECIDED: Final = ("category", "tags", "use_cases", "hidden", "pinned")

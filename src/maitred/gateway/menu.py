@@ -8,15 +8,15 @@ from typing import Any, Literal, TypeVar, cast
 
 from maitred.catalog.name_forms import meant_by
 from maitred.catalog.snapshot import Snapshot
-from maitred.disclosure import menu, views
+from maitred.disclosure import pages, views
 from maitred.disclosure.answers import NO_SERVERS, InfoAnswer, parts_withheld
 from maitred.disclosure.budget import pack
 from maitred.disclosure.introduction import Shown, introduction, overview
-from maitred.disclosure.menu import Categories, CategoryLine, HotList, Page, Summary, ToolPage
+from maitred.disclosure.pages import Categories, CategoryLine, HotList, Page, Summary, ToolPage
+from maitred.disclosure.signature import parameters
 from maitred.disclosure.tiers import hot_list, popular
-from maitred.disclosure.types import parameters
 from maitred.errors import CursorError, MaitredError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
-from maitred.gateway.context import Context, is_hidden, without_texts
+from maitred.gateway.state import Context, is_hidden, without_texts
 from maitred.model.tools import Tool, ToolKey
 from maitred.wording import near_names
 
@@ -76,15 +76,15 @@ class Menu:
             [tool for tool in self._context.visible_tools() if tool.key not in hidden],
             snapshot.standings,
             pinned,
-            at_most=menu.HOT_TOOLS,
+            at_most=pages.HOT_TOOLS,
             required=required,
         )
         shown = sum(tool.key in pinned for tool in tools)
-        share = (menu.HOT_TOKENS - 150) // menu.HOT_TOOLS
+        share = (pages.HOT_TOKENS - 150) // pages.HOT_TOOLS
         return HotList(
             tools=[Summary(snapshot=snapshot, tool=tool, budget_tokens=share) for tool in tools],
             pinned=shown,
-            budget_tokens=self._context.budget(menu.HOT_TOKENS),
+            budget_tokens=self._context.budget(pages.HOT_TOKENS),
         )
 
     def categories(self) -> Categories:
@@ -97,7 +97,7 @@ class Menu:
             lines=self._lines(tools),
             servers=len({tool.server for tool in tools}),
             tools=len(tools),
-            budget_tokens=self._context.budget(menu.CATEGORIES_TOKENS),
+            budget_tokens=self._context.budget(pages.CATEGORIES_TOKENS),
         )
 
     def _lines(self, tools: Sequence[Tool]) -> list[CategoryLine]:
@@ -154,7 +154,7 @@ class Menu:
         return self.kept("index", self._index)
 
     def _index(self) -> str:
-        return menu.index(self._lines(self._context.listable()), self._context.budget(menu.INDEX_TOKENS))
+        return pages.index(self._lines(self._context.listable()), self._context.budget(pages.INDEX_TOKENS))
 
     def introduction(self, mode: Shown) -> str:
         """How to use what there is, and its names; the same whichever servers are well now."""
@@ -172,12 +172,12 @@ class Menu:
     def _overview(self) -> str:
         found = self.categories()
         tops = [(line.category.name, line.tools) for line in found.lines if not line.category.parent]
-        return overview(found.tools, found.servers, tops, self._context.budget(menu.OVERVIEW_TOKENS))
+        return overview(found.tools, found.servers, tops, self._context.budget(pages.OVERVIEW_TOKENS))
 
     # --- T2 -----------------------------------------------------------------------------------------------
 
     def page(
-        self, path: str, cursor: str = "", size: int = menu.PAGE_TOOLS, hidden: ToolKeys = _NONE
+        self, path: str, cursor: str = "", size: int = pages.PAGE_TOOLS, hidden: ToolKeys = _NONE
     ) -> ToolPage:
         """T2: tools of `category/<name>` or `server/<name>`, the most used first; or `tools`, all by name.
 
@@ -203,8 +203,8 @@ class Menu:
             raise PathNotFoundError(path, nearest=[*near, *self._near_categories(name or kind)][:3])
         tools, names = self.kept(("order", kind, name), lambda: make(name))
         start = _start(cursor, names)
-        size = min(max(size, 1), menu.PAGE_TOOLS)
-        share = (menu.PAGE_TOKENS - 150) // max(size, 1)
+        size = min(max(size, 1), pages.PAGE_TOOLS)
+        share = (pages.PAGE_TOKENS - 150) // max(size, 1)
         snapshot = self._context.snapshot
         shown = tools[start : start + size]
         lines = [line for line in self.categories().lines if line.category.name in below - {name}]
@@ -218,7 +218,7 @@ class Menu:
             total=len(tools),
             below=lines,
             note=note,
-            budget_tokens=self._context.budget(menu.PAGE_TOKENS),
+            budget_tokens=self._context.budget(pages.PAGE_TOKENS),
         )
 
     def _all(self, name: str) -> tuple[list[Tool], list[str]]:
@@ -244,7 +244,7 @@ class Menu:
         return [f"category/{near}" for near in near_names(name, names)]
 
     def browse(
-        self, path: str = "", cursor: str = "", size: int = menu.PAGE_TOOLS, hidden: ToolKeys = _NONE
+        self, path: str = "", cursor: str = "", size: int = pages.PAGE_TOOLS, hidden: ToolKeys = _NONE
     ) -> Page:
         """A page as agents read it: T0 and T1 without a path, `servers`, `categories`, or a page of T2.
 
@@ -258,19 +258,19 @@ class Menu:
                 raise CursorError(cursor)
             text = f"{self.hot(hidden).text}\n\n{self.categories().text}"
             return Page(text=text if self._context.settings.servers else NO_SERVERS)
-        budget = self._context.budget(menu.PAGE_TOKENS)
+        budget = self._context.budget(pages.PAGE_TOKENS)
         try:
             if path == "servers":
                 servers = {entry.name: entry for entry in self._context.servers()}
                 why = self._context.why_not_known
 
                 def line(name: str) -> str:
-                    return menu.server_line(servers[name], servers[name].withheld or why(name))
+                    return pages.server_line(servers[name], servers[name].withheld or why(name))
 
-                return menu.lines_page(list(servers), line, cursor, budget)
+                return pages.lines_page(list(servers), line, cursor, budget)
             if path == "categories":
                 lines = {line.category.name: line.text for line in self.categories().lines}
-                return menu.lines_page(list(lines), lines.__getitem__, cursor, budget)
+                return pages.lines_page(list(lines), lines.__getitem__, cursor, budget)
         except ValueError:
             raise CursorError(cursor) from None
         return self.page(path, cursor, size, hidden).page
@@ -315,7 +315,7 @@ class Menu:
                 problems.append(ToolWithheldError(name, why) if why else error)
         if problems and not tools:
             raise problems[0]
-        budget = self._context.budget(menu.FULL_TOKENS) - 100
+        budget = self._context.budget(pages.FULL_TOKENS) - 100
         texts: list[str] = []
         for tool in tools:  # one after the other: what does not fit need not be rendered
             texts.append(self.detail(tool, detail, budget, why_not(tool)))
@@ -331,7 +331,7 @@ class Menu:
         )
 
     def detail(
-        self, tool: Tool, detail: Detail, budget_tokens: int = menu.FULL_TOKENS, why_not: str = ""
+        self, tool: Tool, detail: Detail, budget_tokens: int = pages.FULL_TOKENS, why_not: str = ""
     ) -> str:
         """One tool, in a few lines or whole, with what stands in the way of calling it."""
         snapshot, tool = self._context.snapshot, without_texts(tool)
@@ -379,6 +379,6 @@ class Menu:
 
 def _start(cursor: str, names: Sequence[str]) -> int:
     try:
-        return menu.start_of(cursor, names)
+        return pages.start_of(cursor, names)
     except ValueError:
         raise CursorError(cursor) from None

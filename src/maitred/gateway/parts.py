@@ -4,26 +4,26 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from maitred.access.credentials import Credentials
+from maitred.admission.gatekeeper import Gatekeeper
+from maitred.audit.service import Auditing
 from maitred.backends.base import ServerPool
-from maitred.catalog.keeper import Keeper
+from maitred.calls.cache import ResultCache
+from maitred.calls.results import ResultStore, Shortener
+from maitred.calls.screening import Screen
+from maitred.calls.subscriptions import Subscriptions
+from maitred.catalog.discovery import Keeper
 from maitred.catalog.live import LiveCatalog
-from maitred.catalog.placing import Placer
-from maitred.catalog.usage import UsageRecorder
+from maitred.catalog.stages import Placer
+from maitred.chains.base import CagedSandbox
 from maitred.config.settings import Settings
-from maitred.disclosure.visibility import VisibilityTable
-from maitred.execution.cache import ResultCache
-from maitred.execution.chain.base import CagedSandbox
-from maitred.execution.results import ResultStore, Shortener
-from maitred.execution.screening import Screen
-from maitred.execution.subscriptions import Subscriptions
 from maitred.gateway.admission import Front, MakeNamesakes
-from maitred.gateway.auditing import Auditing
-from maitred.gateway.credentials import Credentials
 from maitred.gateway.events import Events
-from maitred.gateway.gatekeeper import Gatekeeper
 from maitred.gateway.use_cases import OpenWriter
-from maitred.mediation.mender import MediatingMender
+from maitred.mediation.service import MediatingMender
 from maitred.search.engine import SearchEngine
+from maitred.usage.recorder import UsageRecorder
+from maitred.visibility.visibility import VisibilityTable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ unless `servers.<name>.result_tools` is set.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from maitred.backends.definitions import TOOLS_KEY
-from maitred.gateway.context import Context, is_hidden
-from maitred.gateway.expansion import Expansion
-from maitred.model.principals import Viewer
+from maitred.backends.listing import TOOLS_KEY
+from maitred.gateway.lists import Expansion
+from maitred.gateway.state import Context, is_hidden
+from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolKey
 
 

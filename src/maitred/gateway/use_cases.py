@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
-from maitred.gateway.context import Context
+from maitred.gateway.state import Context
 from maitred.model.tools import Tool
 from maitred.search.base import Document, document
 
@@ -20,7 +20,7 @@ BATCH: Final = 20
 
 
 class Writer(Protocol):
-    """Writes phrases for tools; see `maitred.search.phrases`."""
+    """Writes phrases for tools; see `maitred.search.use_cases`."""
 
     async def write(self, tools: Sequence[Document]) -> list[tuple[str, ...]]:
         """For each tool some phrases, or none."""

@@ -2,7 +2,7 @@
 
 Facts are kept for each viewer's scope: for a principal, and in the handshake era for each connection. They
 begin anew when a server does, since what it knew is gone then. The rules themselves are pure
-(`maitred.disclosure.visibility`); a gateway whose servers declare none pays for nothing here.
+(`maitred.visibility.visibility`); a gateway whose servers declare none pays for nothing here.
 """
 
 from collections import OrderedDict
@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import anyio
 
-from maitred.backends.definitions import clean
+from maitred.backends.listing import clean
 from maitred.catalog.snapshot import Snapshot
-from maitred.disclosure.facts import BUILT_IN, Facts, after_call, built_in
-from maitred.disclosure.visibility import Hidden, VisibilityTable, became_visible
 from maitred.errors import ToolWithheldError
-from maitred.gateway.context import Context, is_hidden
-from maitred.model.principals import Viewer
+from maitred.gateway.state import Context, is_hidden
+from maitred.model.access import Viewer
 from maitred.model.servers import Health, State
 from maitred.model.tools import Tool, ToolKey
+from maitred.visibility.facts import BUILT_IN, Facts, after_call, built_in
+from maitred.visibility.visibility import Hidden, VisibilityTable, became_visible
 
 _NOTHING: Final[frozenset[ToolKey]] = frozenset()
 _STABLE: Final = frozenset({"era", "roles"})

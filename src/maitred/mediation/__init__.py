@@ -6,15 +6,14 @@ on its own, without a gateway.
 """
 
 from maitred.mediation.base import EnhancedTool, Middleware, RawTool, ToolContext, Transformer
-from maitred.mediation.community import fetch_overrides
 from maitred.mediation.llm import Estimate, LlmTransformer, Spent
 from maitred.mediation.mediator import UNCATEGORIZED, Mediator, middleware
-from maitred.mediation.memo import Memo, MemoryStore, MemoStore
+from maitred.mediation.memo import Memo, Memory, MemoryStore, MemoStore
 from maitred.mediation.override_files import load_overrides
 from maitred.mediation.overrides import Overrides, OverrideTransformer, ToolOverride
 from maitred.mediation.proof import Ranker, Verdict, prove
+from maitred.mediation.remote_overrides import fetch_overrides
 from maitred.mediation.rules import RuleTransformer
-from maitred.model.memories import Memory
 
 __all__ = [
     "UNCATEGORIZED",

@@ -3,7 +3,7 @@
 Names, titles, descriptions, hints about parameters, tags, use cases, and categories. A server with more tools
 than `grouping_threshold` is asked to be put into groups of its own, whose names are then the categories;
 others get one of the ten that every menu has. A question that fails is not asked again here, and its tools go
-to the next transformer. `maitred.mediation.answer` says what an answer may change.
+to the next transformer. `maitred.mediation.llm_answer` says what an answer may change.
 """
 
 import secrets
@@ -16,10 +16,10 @@ import structlog
 from anyio import to_thread
 
 from maitred.llm import LlmError, Reply
-from maitred.mediation.answer import read_answer
 from maitred.mediation.base import EnhancedTool, PartlyAnsweredError, RawTool, ToolContext
-from maitred.mediation.prices import usd
-from maitred.mediation.prompt import question, rules
+from maitred.mediation.llm_answer import read_answer
+from maitred.mediation.llm_prices import usd
+from maitred.mediation.llm_prompt import question, rules
 
 log = structlog.get_logger(__name__)
 

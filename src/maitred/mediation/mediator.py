@@ -2,12 +2,23 @@
 
 Whatever a transformer does, every tool comes out once, in its place and callable: an answer that cannot be
 trusted is logged and left aside. It runs when the tools of a source are read, never when they are listed.
+
+The hook of a program that embeds maitred, as a transformer; it is not trusted more than others.
+
+Such a hook knows nothing of mediators. It can do what any transformer can: no tool is lost, swapped or given
+the name of another.
+
+One transformer over another: what the upper one leaves as it was comes from the lower one.
+
+A language model is told to leave out what needs no change, and may say of a tool nothing but its group. Such
+an answer counts as one; without this it would keep the rules from the rest of the tool.
 """
 
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
+from typing import Any, Final
 
 import structlog
 
@@ -163,3 +174,81 @@ def _told_apart(tools: list[EnhancedTool], context: ToolContext) -> list[Enhance
             tool = replace(tool, name=tool.original_name)  # noqa: PLW2901  # the same tool
         kept.append(tool)
     return kept
+
+
+class Hook:
+    """Puts tools through a function; what it gives back as it was counts as no answer.
+
+    Each tool stays in its place, under its name or, as an `EnhancedTool`, with that as `original_name`.
+    """
+
+    name = "middleware"
+    priority = 0
+
+    def __init__(self, middleware: Middleware) -> None:
+        self._middleware = middleware
+
+    async def transform(
+        self, tools: Sequence[RawTool], context: ToolContext
+    ) -> Sequence[EnhancedTool | None] | None:
+        """See `Transformer`."""
+        del context
+        answers: Sequence[Any] = await self._middleware(tools)
+        if len(answers) != len(tools):
+            return answers
+        return [self._answer(tool, answer) for tool, answer in zip(tools, answers, strict=True)]
+
+    def _answer(self, tool: RawTool, answer: Any) -> Any:
+        if answer == tool:
+            return None
+        if isinstance(answer, EnhancedTool):
+            return replace(answer, enhanced_by=self.name)
+        if isinstance(answer, RawTool) and isinstance(tool, EnhancedTool) and answer.name == tool.name:
+            changed = {name: getattr(answer, name) for name in _RAW_FIELDS}
+            return replace(tool, **changed, enhanced_by=self.name)
+        return answer
+
+
+_LAYERS: Final = (("name", "title", "description"), ("input_schema",))
+"""What is taken together: a title of one and a description of the other would not fit."""
+
+
+class Layered:
+    """Answers where the upper transformer does, under its name and priority."""
+
+    def __init__(self, upper: Transformer, lower: Transformer) -> None:
+        self._upper = upper
+        self._lower = lower
+
+    @property
+    def name(self) -> str:
+        """That of the upper transformer."""
+        return self._upper.name
+
+    @property
+    def priority(self) -> int:
+        """That of the upper transformer."""
+        return self._upper.priority
+
+    async def transform(
+        self, tools: Sequence[RawTool], context: ToolContext
+    ) -> Sequence[EnhancedTool | None] | None:
+        """See `Transformer`."""
+        above = await self._upper.transform(tools, context)
+        if above is None or len(above) != len(tools) or not any(above):
+            return above
+        below = await self._lower.transform(tools, context) or [None] * len(tools)
+        return [_over(*layers) for layers in zip(tools, above, below, strict=True)]
+
+
+def _over(tool: RawTool, above: EnhancedTool | None, below: EnhancedTool | None) -> EnhancedTool | None:
+    if above is None or below is None:
+        return above
+    silent = [
+        name
+        for names in _LAYERS
+        for name in names
+        if all(getattr(above, one) == getattr(tool, one) for one in names)
+    ]
+    kept: dict[str, Any] = {name: getattr(below, name) for name in silent}
+    return replace(above, **kept)

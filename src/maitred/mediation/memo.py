@@ -3,6 +3,8 @@
 An answer belongs to the content of one tool: it counts until that, the transformer or its version changes.
 After its time to live it is stale; a stale answer still serves while a new one is fetched. What cannot be
 written as JSON cannot be remembered.
+
+What is remembered of an answer that was costly to get.
 """
 
 import json
@@ -18,8 +20,16 @@ import structlog
 
 from maitred.errors import StoreError
 from maitred.mediation.base import EnhancedTool, PartlyAnsweredError, RawTool, ToolContext, Transformer
-from maitred.model.memories import Memory
 from maitred.model.tools import canonical, content_hash
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """An answer about one tool as JSON (`null`: there was none), and when it was given, in unix seconds."""
+
+    answer: bytes
+    at: float
+
 
 log = structlog.get_logger(__name__)
 

@@ -8,8 +8,8 @@
           parameters:
             usr_id: {type: integer, description: The user's number.}
 
-All faults of a file are told at once, each with its line. `maitred.mediation.community` fetches files that
-others wrote.
+All faults of a file are reported at once, each with its line. `maitred.mediation.remote_overrides` fetches
+files that others wrote.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ import jsonschema_rs
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from maitred.config.document import Document, Keys, read_document
-from maitred.config.tags import check_tags
+from maitred.config.taxonomy import check_tags
 from maitred.errors import ConfigError
 from maitred.mediation.overrides import TEXTS, Overrides, ToolOverride, types_of
 from maitred.model.tools import canonical

@@ -1,10 +1,13 @@
 """What the log of approvals consists of, as values: what an approval is bound to, and what happened.
 
-`maitred.admission.approval` says what follows from a log; `maitred.catalog.registry` keeps it.
+`maitred.admission.approval` says what follows from a log; `maitred.admission.registry` keeps it.
 """
 
 from dataclasses import dataclass
 from typing import Literal
+
+Severity = Literal["refuse", "ask", "warn"]
+"""How grave a finding is: the server cannot register, a person decides, or it is shown alone."""
 
 EventKind = Literal[
     "registered",

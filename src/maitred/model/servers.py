@@ -1,4 +1,7 @@
-"""Servers as values: how to reach one, what it said of itself, and how it is doing."""
+"""Servers as values: how to reach one, what it said of itself, and how it is doing.
+
+What a machine has to cage registered servers with, as values.
+"""
 
 import shlex
 from collections.abc import Mapping
@@ -83,7 +86,7 @@ class Cage:
 class ServerSpec:
     """How to reach one server, as the operator wrote it; references such as `${TOKEN}` are not resolved.
 
-    `visibility` is what was declared of its facts and rules, read by `maitred.disclosure.declared`;
+    `visibility` is what was declared of its facts and rules, read by `maitred.visibility.declarations`;
     `result_tools` says whether its results may bring tools. With `auth` a person logs in to it by OAuth.
     `overrides`, which a manifest may have, are those of one server in a file of overrides; with
     `allowed_origins` links in its results may lead nowhere else.
@@ -208,3 +211,12 @@ class ServerRecord:
     error: str = ""
     notes: tuple[str, ...] = ()
     judged_by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aspect:
+    """One part of it. `works` is false if something is missing; `told` says what there is, or why not."""
+
+    name: Literal["jail", "limits", "engine", "scan"]
+    works: bool
+    told: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import Tool, content_hash
-from maitred.search.words import index_terms
+from maitred.search.tokenize import index_terms
 
 if TYPE_CHECKING:  # the gateway starts without numpy
     import numpy as np

@@ -9,14 +9,14 @@ import anyio
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import ToolKey
+from maitred.search.background_vectors import Embedding, VectorCache
 from maitred.search.base import Candidate, Embedder
 from maitred.search.cache import Cache
-from maitred.search.embedding import Embedding, VectorCache
-from maitred.search.found import Filter, Found, Mode, Query, Semantics
 from maitred.search.rerank import RerankStage
+from maitred.search.results import Filter, Found, Mode, Query, Semantics
 
 if TYPE_CHECKING:  # the gateway starts without numpy
-    from maitred.search.hybrid import HybridIndex
+    from maitred.search.index import HybridIndex
 
 _CACHED_RESULTS = 1_000
 _CACHED_S = 3_600.0
@@ -68,7 +68,7 @@ class SearchEngine:
                 self._supplied = snapshot.generation
 
     def _step(self, snapshot: Snapshot) -> None:
-        from maitred.search.hybrid import HybridIndex  # noqa: PLC0415  # the gateway starts without numpy
+        from maitred.search.index import HybridIndex  # noqa: PLC0415  # the gateway starts without numpy
 
         self._hybrid = self._hybrid or HybridIndex(mode=self._mode)
         self._hybrid.update(snapshot)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maitred.search.base import Document
-from maitred.search.words import index_terms, term_trigrams
+from maitred.search.tokenize import index_terms, term_trigrams
 
 _K1 = 1.2
 _WEIGHTS = (3.0, 1.5, 1.0, 0.7, 0.4)  # name, title, description, parameters, server
@@ -47,7 +47,7 @@ class LexicalScores:
 
 
 class LexicalIndex:
-    """Scores all rows for a query. Not thread-safe; `maitred.search.hybrid` guards it."""
+    """Scores all rows for a query. Not thread-safe; `maitred.search.index` guards it."""
 
     def __init__(self) -> None:
         self._terms: dict[str, int] = {}
@@ -87,7 +87,7 @@ class LexicalIndex:
                 np.subtract.at(self._counts, of_term[hit], 1)
 
     def search(self, terms: Sequence[str], capacity: int, *, misspelled: bool = False) -> LexicalScores:
-        """Score every row for the terms of a query, as `maitred.search.words.query_terms` gives them.
+        """Score every row for the terms of a query, as `maitred.search.tokenize.query_terms` gives them.
 
         Unknown words stand for words spelled like them if no word is known, or in any case if `misspelled`.
         """

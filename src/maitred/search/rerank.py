@@ -14,7 +14,7 @@ import anyio
 
 from maitred.errors import MaitredError
 from maitred.search.base import Candidate, Reranker
-from maitred.search.words import STOP_WORDS
+from maitred.search.tokenize import STOP_WORDS
 
 CERTAIN: Final = 0.90
 CLOSE: Final = 0.10

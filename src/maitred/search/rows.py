@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import Tool, ToolKey
-from maitred.search.found import Filter
-from maitred.search.words import normalised
+from maitred.search.results import Filter
+from maitred.search.tokenize import normalised
 
 Mask = NDArray[np.bool_]
 

@@ -9,25 +9,22 @@ import anyio
 
 from maitred.config.load import catalog_path
 from maitred.config.settings import Results, Settings
-from maitred.wiring.admission import (
+from maitred.wiring.backends import make_pool, remove_containers
+from maitred.wiring.exceptions import plainly
+from maitred.wiring.features import (
     check_policy,
     make_credentials,
     make_front,
     make_judge,
-    make_namesakes,
-    make_screen,
-    open_trail,
-)
-from maitred.wiring.orphans import remove_containers
-from maitred.wiring.plain import plainly
-from maitred.wiring.servers import make_pool
-from maitred.wiring.stores import open_store
-from maitred.wiring.tools import (
     make_menders,
+    make_namesakes,
     make_placer,
     make_sandbox,
+    make_screen,
     make_tables,
     open_search,
+    open_store,
+    open_trail,
     open_writer,
 )
 
@@ -36,10 +33,10 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
     from maitred.backends.pool import BackendPool
     from maitred.catalog.live import CheckedStore, LiveCatalog
-    from maitred.disclosure.rules import RuleFunction
     from maitred.gateway import Gateway
     from maitred.gateway.parts import Parts
     from maitred.mediation.base import Middleware
+    from maitred.visibility.rules import RuleFunction
 
 _MAKERS: Final[Mapping[str, Any]] = {
     "check_policy": check_policy,
@@ -120,10 +117,10 @@ async def _make_parts(
     **made: Any,
 ) -> "Parts":
     """Open all that a gateway is made of but what is `made`, in the order in which it is not to be closed."""
-    from maitred.catalog.usage import UsageRecorder
-    from maitred.execution.cache import ResultCache
-    from maitred.execution.subscriptions import Subscriptions
+    from maitred.calls.cache import ResultCache
+    from maitred.calls.subscriptions import Subscriptions
     from maitred.gateway.parts import Parts
+    from maitred.usage.recorder import UsageRecorder
 
     store = open_store(catalog_path(settings), stands_by=discovers)
     catalog = await _load_catalog(await stack.enter_async_context(store))
@@ -160,11 +157,11 @@ async def _make_keeper(
     discovers: bool,
 ) -> dict[str, Any]:
     """What keeps the catalog in step with the servers, and judges what they publish."""
-    from maitred.catalog.keeper import Keeper
-    from maitred.catalog.registry import Registry
-    from maitred.catalog.tokens import TokenWorker
+    from maitred.admission.gatekeeper import Gatekeeper
+    from maitred.admission.registry import Registry
+    from maitred.catalog.discovery import Keeper
+    from maitred.catalog.token_worker import TokenWorker
     from maitred.gateway.events import Events
-    from maitred.gateway.gatekeeper import Gatekeeper
 
     gatekeeper = Gatekeeper(Registry(catalog_path(settings)), catalog, make_judge)
     keeper = Keeper(catalog, pool, (await stack.enter_async_context(TokenWorker())).count, gatekeeper)
@@ -177,8 +174,8 @@ async def _make_keeper(
 
 def _make_answers(settings: Results) -> dict[str, Any]:
     """Where answers that are too long are kept, what cuts them, and what looks through them."""
+    from maitred.calls.results import ResultStore, Shortener
     from maitred.disclosure.budget import estimate
-    from maitred.execution.results import ResultStore, Shortener
 
     store = ResultStore(ttl_s=settings.keep_s, max_bytes=settings.keep_bytes)
     shortener = Shortener(store, estimate=estimate, limit_tokens=settings.max_tokens)

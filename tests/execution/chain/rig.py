@@ -6,12 +6,12 @@ from typing import Any
 
 import anyio
 
+from maitred.chains.account import Account, ChainRun
+from maitred.chains.base import CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram
+from maitred.chains.forms import DirectCalls
+from maitred.chains.runner import ChainRunner, Target
 from maitred.disclosure.budget import estimate
 from maitred.errors import MaitredError
-from maitred.execution.chain.account import Account, ChainRun
-from maitred.execution.chain.base import CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram
-from maitred.execution.chain.forms import DirectCalls
-from maitred.execution.chain.runner import ChainRunner, Target
 
 PROGRAM = ChainProgram(code="…")
 Body = Callable[[CallTool], Awaitable[Any]]

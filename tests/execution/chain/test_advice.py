@@ -2,9 +2,9 @@
 
 import pytest
 
-from maitred.execution.chain.advice import MODULES, advised
-from maitred.execution.chain.base import ChainFunction, ChainLimits, ChainModule, ChainProgram
-from maitred.execution.chain.monty import MontySandbox
+from maitred.chains.base import ChainFunction, ChainLimits, ChainModule, ChainProgram
+from maitred.chains.hints import MODULES, advised
+from maitred.chains.monty import MontySandbox
 
 SEARCH = ChainFunction(
     name="search", tool="github__search", stub="async def search(q: str, limit: int = ...) -> Any: ..."

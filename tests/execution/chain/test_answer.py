@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maitred.calls.outline import compact
+from maitred.calls.results import HEADER_TOKENS
+from maitred.chains.account import CallReceipt, ChainRun
+from maitred.chains.answer import ChainAnswer, answer, checked
+from maitred.chains.base import ChainFault, ChainOutcome
 from maitred.disclosure.budget import estimate
-from maitred.execution.chain.account import CallReceipt, ChainRun
-from maitred.execution.chain.answer import ChainAnswer, answer, checked
-from maitred.execution.chain.base import ChainFault, ChainOutcome
-from maitred.execution.outline import compact
-from maitred.execution.results import HEADER_TOKENS
 
 CODE = "import github\nissues = await github.search(q=1)\nreturn issues"
 ROWS = [{"id": n, "name": f"row {n}", "note": "some words " * 5} for n in range(600)]

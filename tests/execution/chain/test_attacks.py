@@ -25,15 +25,10 @@ from tests.gateway.rig import settings_of
 from tests.support.processes import named
 from tests.support.viewers import agent
 
+from maitred.chains.answer import MAX_OUTPUT_SIZE
+from maitred.chains.base import ChainFunction, ChainLimits, ChainModule, ChainProgram
+from maitred.chains.monty import MontySandbox
 from maitred.config.settings import Chain, Search
-from maitred.execution.chain.answer import MAX_OUTPUT_SIZE
-from maitred.execution.chain.base import (
-    ChainFunction,
-    ChainLimits,
-    ChainModule,
-    ChainProgram,
-)
-from maitred.execution.chain.monty import MontySandbox
 from maitred.gateway import Gateway
 from maitred.wiring import open_gateway
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.cpu import cpu_within
 
-from maitred.execution.chain.base import ChainLimits
-from maitred.execution.chain.bounds import NotPlainError, TooBigError, bounded, crossing
+from maitred.chains.base import ChainLimits
+from maitred.chains.values import NotPlainError, TooBigError, bounded, crossing
 
 LIMITS = ChainLimits()
 SCALARS = (

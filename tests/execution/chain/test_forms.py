@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from maitred.execution.chain.base import ChainFault, ChainFunction, ChainModule
-from maitred.execution.chain.forms import DirectCall, DirectCalls, read_form
-from maitred.execution.outline import compact
+from maitred.calls.outline import compact
+from maitred.chains.base import ChainFault, ChainFunction, ChainModule
+from maitred.chains.forms import DirectCall, DirectCalls, read_form
 
 SEARCH = ChainFunction(
     name="search", tool="git-hub__search", parameters=[("query", "query"), ("from_", "from")]

@@ -10,14 +10,8 @@ import anyio.lowlevel
 import pytest
 from tests.support.processes import kill_named, named
 
-from maitred.execution.chain.base import (
-    ChainFunction,
-    ChainLimits,
-    ChainModule,
-    ChainOutcome,
-    ChainProgram,
-)
-from maitred.execution.chain.monty import MontySandbox, PrintLog
+from maitred.chains.base import ChainFunction, ChainLimits, ChainModule, ChainOutcome, ChainProgram
+from maitred.chains.monty import MontySandbox, PrintLog
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("chain")]
 

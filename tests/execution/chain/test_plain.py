@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.execution.chain.rig import Tools, run, text
 
+from maitred.calls.cache import mark_cached
 from maitred.errors import (
     ArgumentsError,
     MaitredError,
@@ -13,7 +14,6 @@ from maitred.errors import (
     ToolNotFoundError,
     ToolWithheldError,
 )
-from maitred.execution.cache import mark_cached
 
 pytestmark = pytest.mark.anyio
 

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from tests.support.cpu import cpu_within
 
-from maitred.execution.chain.base import ChainFunction, ChainLimits, ChainModule, ChainProgram
-from maitred.execution.chain.monty import MontySandbox
-from maitred.execution.chain.usual import usual
+from maitred.chains.base import ChainFunction, ChainLimits, ChainModule, ChainProgram
+from maitred.chains.monty import MontySandbox
+from maitred.chains.syntax import usual
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ from mcp.server.lowlevel import Server
 from tests.gateway.rig import settings_of
 from tests.support.viewers import agent
 
+from maitred.calls.outline import compact
 from maitred.config.settings import Search
 from maitred.disclosure.budget import estimate
-from maitred.execution.outline import compact
 from maitred.wiring import open_gateway
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("chain")]

@@ -6,12 +6,12 @@ import anyio
 import pytest
 from tests.execution.chain.rig import PROGRAM, Engine, Tools, idle, run, text
 
+from maitred.calls.cache import mark_cached
+from maitred.chains.base import CallTool, ChainLimits, ChainProgram
+from maitred.chains.forms import DirectCall, DirectCalls
+from maitred.chains.monty import MontySandbox
+from maitred.chains.runner import ChainRunner, Target
 from maitred.disclosure.budget import estimate
-from maitred.execution.cache import mark_cached
-from maitred.execution.chain.base import CallTool, ChainLimits, ChainProgram
-from maitred.execution.chain.forms import DirectCall, DirectCalls
-from maitred.execution.chain.monty import MontySandbox
-from maitred.execution.chain.runner import ChainRunner, Target
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maitred.chains.saved import SavedChain, parse_saved
 from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
-from maitred.execution.chain.saved import SavedChain, parse_saved
 
 TEXT = """
 description: Count the open issues of a repository.

@@ -8,8 +8,8 @@ import pytest
 from tests.catalog.makers import raw, snapshot_of
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.execution.chain.base import ChainFunction, ChainModule
-from maitred.execution.chain.stubs import ModuleIndex, stub_text
+from maitred.chains.base import ChainFunction, ChainModule
+from maitred.chains.stubs import ModuleIndex, stub_text
 
 STR = {"type": "string"}
 NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "value": STR}}

@@ -14,7 +14,7 @@ from tests.execution.chain.test_stubs import FOUND, ISSUES, STR, assert_whole, p
 from tests.support.corpus import BAD_SCHEMAS, ODD_NAMES
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.execution.chain.stubs import stub_text
+from maitred.chains.stubs import stub_text
 
 
 @pytest.fixture(params=["generated", "recorded"])

@@ -11,7 +11,7 @@ import pytest
 from tests.catalog.databases import new_catalog
 from tests.surfaces.cli.rig import Run, runner, write
 
-from maitred.catalog.audit import Act, AuditLog
+from maitred.audit.log import Act, AuditLog
 
 CALL = Act(
     who="ann", client="editor", action="call", server="desk", tool="write", published="desk__write",

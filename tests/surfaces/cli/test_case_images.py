@@ -2,7 +2,7 @@
 
 from maitred.gateway.admission import Case
 from maitred.model.approvals import Binding, Event
-from maitred.surfaces.cli.cases import summary
+from maitred.surfaces.cli.case_view import summary
 
 NOW = "it is sha256:2222 now, and was sha256:1111 when it was approved"
 CHANGED = Event(kind="image_changed", binding=Binding(image="docker.io/a/b:1@sha256:2222"), why=NOW)

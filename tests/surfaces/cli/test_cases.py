@@ -11,9 +11,9 @@ from maitred.admission.definition import DefinitionChange, PartKey
 from maitred.admission.findings import Decision, Finding, LayerReport
 from maitred.gateway.admission import Case
 from maitred.model.approvals import Binding, Event
-from maitred.surfaces.cases import case_json
-from maitred.surfaces.cli.cases import explanation, next_steps, standing, summary
-from maitred.surfaces.cli.output import visible
+from maitred.surfaces.case_json import case_json
+from maitred.surfaces.cli.case_view import explanation, next_steps, standing, summary
+from maitred.surfaces.cli.console import visible
 
 SEND = PartKey(kind="tool", name="send")
 READ = PartKey(kind="tool", name="read")

@@ -2,10 +2,9 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from maitred.gateway.access import VIEWER
-from maitred.model.access import EVERYTHING, Grant, Role
+from maitred.gateway.authorization import VIEWER
+from maitred.model.access import EVERYTHING, Grant, Role, Viewer
 from maitred.model.access import Scope as Reach
-from maitred.model.principals import Viewer
 
 
 class As:

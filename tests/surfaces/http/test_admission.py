@@ -16,7 +16,7 @@ from maitred.config.settings import Admission
 from maitred.gateway import Gateway
 from maitred.model.access import Role, Scope
 from maitred.surfaces.http.app import api
-from maitred.surfaces.http.metrics import Metrics
+from maitred.surfaces.http.operations import Metrics
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio

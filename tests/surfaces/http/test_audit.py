@@ -16,10 +16,9 @@ from tests.surfaces.http.seen_as import As
 
 from maitred.config.settings import Results
 from maitred.gateway import Gateway
-from maitred.model.access import Role
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER, Role
 from maitred.surfaces.http.app import api
-from maitred.surfaces.http.metrics import Metrics
+from maitred.surfaces.http.operations import Metrics
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio

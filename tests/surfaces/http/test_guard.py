@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from maitred.config.settings import Http
 from maitred.model.access import Refused
-from maitred.surfaces.http.guard import Guard
+from maitred.surfaces.http.auth import Guard
 
 
 async def nobody(_: str) -> Refused:

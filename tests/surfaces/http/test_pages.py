@@ -11,7 +11,7 @@ from fastapi import Request
 from starlette.types import Message, Receive, Scope, Send
 from tests.surfaces.http.rig import House, opened
 
-from maitred.surfaces.http.pages import Pages
+from maitred.surfaces.http.page_cache import Pages
 
 pytestmark = pytest.mark.anyio
 

@@ -10,11 +10,11 @@ import pytest
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Catalog, Settings
 from maitred.disclosure.budget import for_model
 from maitred.gateway import Gateway
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.mcp.metatools import DEFINITIONS, HANDLERS
 from maitred.surfaces.mcp.server import McpSurface

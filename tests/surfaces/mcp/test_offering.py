@@ -14,16 +14,16 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway, Offer
-from maitred.model.offers import OfferKey
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
+from maitred.model.resources import OfferKey
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.mcp.completions import bounded, completed
-from maitred.surfaces.mcp.listing import PROMPTS, RESOURCES, acceptable, page_of
 from maitred.surfaces.mcp.notices import Lists
-from maitred.surfaces.mcp.relay import offered
+from maitred.surfaces.mcp.offers import PROMPTS, RESOURCES, acceptable, page_of
+from maitred.surfaces.mcp.result_shape import offered
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 

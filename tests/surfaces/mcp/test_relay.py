@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.surfaces.mcp.relay import for_handshake, for_stateless, read_call, without_owned
+from maitred.surfaces.mcp.result_shape import for_handshake, for_stateless, read_call, without_owned
 
 INFO_KEY = "io.modelcontextprotocol/serverInfo"
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"

@@ -26,7 +26,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from maitred.config.settings import Catalog, Disclosure, Mode, Settings
-from maitred.model.principals import LOCAL_USER
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.mcp.metatools import DEFINITIONS, definitions
 from maitred.surfaces.mcp.server import McpSurface

@@ -29,19 +29,19 @@ _MODULES = {
     "mediate": "mediate",
     "register": "admission",
     "unregister": "admission",
-    "approvals": "decisions",
-    "approve": "decisions",
-    "reject": "decisions",
-    "suspend": "decisions",
-    "resume": "decisions",
-    "explain": "decisions",
+    "approvals": "admission",
+    "approve": "admission",
+    "reject": "admission",
+    "suspend": "admission",
+    "resume": "admission",
+    "explain": "admission",
     "schema": "admission",
     "login": "login",
     "logout": "login",
     "stats": "stats",
     "tiers": "stats",
     "tokens": "tokens",
-    "budget": "budget",
+    "budget": "stats",
     "audit": "audit",
     "doctor": "doctor",
     "eval": "eval",
@@ -114,6 +114,6 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except MaitredError as error:
-        from maitred.surfaces.cli.common import fail  # noqa: PLC0415
+        from maitred.surfaces.cli.console import fail  # noqa: PLC0415
 
         sys.exit(fail(error).exit_code)

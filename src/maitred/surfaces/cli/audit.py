@@ -16,24 +16,25 @@ from rich.text import Text
 
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
-from maitred.model.principals import Viewer
-from maitred.surfaces.cli.common import (
+from maitred.model.access import Viewer
+from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     acting,
     err,
+    make_table,
     out,
     print_json,
+    print_table,
     run,
     settings_of,
+    visible,
 )
-from maitred.surfaces.cli.output import visible
-from maitred.surfaces.cli.tables import make_table, print_table
 from maitred.wiring import audit_key, open_auditing
 from maitred.wording import counted
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
-    from maitred.catalog.trail import Mark, Verification
+    from maitred.audit.hash_chain import Mark, Verification
     from maitred.gateway import Auditing
 
 _ABOUT = "maitred audit"
@@ -107,7 +108,7 @@ def _wanted(since: str, principal: str, tool: str) -> Mapping[str, str]:
 
 def _moment(text: str) -> str:
     """A time as lines have it, from one that is written out or counted back from now."""
-    from maitred.gateway.auditing import moment_ago, moment_of  # noqa: PLC0415  # slow, and only needed here
+    from maitred.audit.service import moment_ago, moment_of  # noqa: PLC0415  # slow, and only needed here
 
     if ago := moment_ago(text):
         return ago
@@ -159,7 +160,7 @@ def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
 def _mark(head: str) -> "Mark | None":
     if not head:
         return None
-    from maitred.gateway.auditing import mark_of  # noqa: PLC0415  # slow, and only needed here
+    from maitred.audit.service import mark_of  # noqa: PLC0415  # slow, and only needed here
 
     try:
         return mark_of(head)
@@ -173,7 +174,7 @@ async def _verify(settings: Settings, known: "Mark | None") -> "Verification":
 
 
 def _of_file(file: str, known: "Mark | None") -> "Verification":
-    from maitred.catalog.trail import verify_export  # noqa: PLC0415  # slow, and only needed here
+    from maitred.audit.hash_chain import verify_export  # noqa: PLC0415  # slow, and only needed here
 
     if file == "-":
         return verify_export(sys.stdin, audit_key(), known)

@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from maitred.config.saving import save_chain, unsave_chain
+from maitred.config.edit_choices import save_chain, unsave_chain
 from maitred.config.settings import SAVED, Settings
 from maitred.errors import ConfigError
-from maitred.surfaces.cli.common import (
+from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     acting,
     config_path,
     known_gateway,
+    make_table,
     may_configure,
     out,
+    print_answer,
     print_json,
+    print_table,
     run,
     settings_of,
 )
-from maitred.surfaces.cli.output import print_answer
-from maitred.surfaces.cli.tables import make_table, print_table
 
 if TYPE_CHECKING:  # what runs chains takes a while to import, which `--help` need not wait for
-    from maitred.execution.chain.answer import ChainAnswer
+    from maitred.chains.answer import ChainAnswer
 
 _LONGEST_MS = 60_000
 _MAX_OUTPUT_SIZE = 1_000_000
@@ -105,7 +106,7 @@ def chains(
 
 
 def _add(path: Path, name: str, file: Path | None, *, replace: bool) -> None:
-    from maitred.execution.chain.saved import parse_saved  # noqa: PLC0415  # slow, and only needed here
+    from maitred.chains.saved import parse_saved  # noqa: PLC0415  # slow, and only needed here
 
     if not name or file is None:
         raise ConfigError("maitred chains add", ["needs a NAME and a FILE"])
@@ -117,7 +118,7 @@ def _add(path: Path, name: str, file: Path | None, *, replace: bool) -> None:
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:
-    from maitred.gateway.saved import why_not_saved  # noqa: PLC0415  # as above
+    from maitred.chains.saved_backend import why_not_saved  # noqa: PLC0415  # as above
 
     spec = settings.servers.get(SAVED)
     rows: list[dict[str, Any]] = [

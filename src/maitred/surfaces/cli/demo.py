@@ -18,12 +18,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from maitred.catalog.counting import count_tokens
+from maitred.catalog.token_count import count_tokens
 from maitred.config.load import load
 from maitred.disclosure.budget import for_model
 from maitred.errors import ConfigError
 from maitred.extras import install_command
-from maitred.surfaces.cli.common import err, out, run
+from maitred.surfaces.cli.console import err, out, run
 from maitred.surfaces.cli.entry import entry_line
 from maitred.wiring import open_gateway
 

@@ -11,9 +11,9 @@ from rich.text import Text
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import parts_withheld
-from maitred.model.cages import Aspect
-from maitred.search.found import Semantics
-from maitred.surfaces.cli.common import (
+from maitred.model.servers import Aspect
+from maitred.search.results import Semantics
+from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     acting,

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from maitred.config.places import default_path
-from maitred.surfaces.cli.common import ConfigOption, config_path
+from maitred.config.paths import default_path
+from maitred.surfaces.cli.console import ConfigOption, config_path
 
 
 def register(app: typer.Typer) -> None:

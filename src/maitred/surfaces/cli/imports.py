@@ -14,7 +14,7 @@ from maitred.config.declined import Declined, accept, decline, read_declined
 from maitred.config.edit import add_servers
 from maitred.config.load import load
 from maitred.errors import ConfigError
-from maitred.surfaces.cli.common import (
+from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     config_path,
@@ -23,10 +23,10 @@ from maitred.surfaces.cli.common import (
     out,
     print_json,
     remember,
+    visible,
 )
 from maitred.surfaces.cli.entry import entry_line
-from maitred.surfaces.cli.output import visible
-from maitred.surfaces.cli.reach import for_programs, reach
+from maitred.surfaces.cli.session import for_programs, reach
 from maitred.wording import did_you_mean
 
 _LATER = "names, `all`, `none` declines all, or nothing to decide later"

@@ -11,12 +11,12 @@ from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, LoginError, StoreError
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.cli.common import ConfigOption, acting, check_servers, err, out, run, settings_of
+from maitred.surfaces.cli.console import ConfigOption, acting, check_servers, err, out, run, settings_of
 from maitred.wiring import make_access, open_gateway, open_store
 from maitred.wording import counted
 
 if TYPE_CHECKING:  # it takes half a second to import, which `--help` need not wait for
-    from maitred.catalog.keeper import Report
+    from maitred.catalog.discovery import Report
 
 Server = Annotated[str, typer.Argument(help="Name of the server.")]
 
@@ -84,7 +84,7 @@ async def _with_registered(settings: Settings) -> Settings:
 
 async def _log_in(settings: Settings, spec: ServerSpec, *, opens: bool, timeout_s: float) -> "Report":
     """Log in, and connect once to show that it works."""
-    from maitred.backends.oauth_login import log_in  # noqa: PLC0415  # slow to import
+    from maitred.backends.oauth.login import log_in  # noqa: PLC0415  # slow to import
 
     async def browse(page: str) -> None:
         shown = opens and await anyio.to_thread.run_sync(_open, page)
@@ -110,7 +110,7 @@ def _open(page: str) -> bool:
 
 
 async def _log_out(settings: Settings, spec: ServerSpec) -> str | None:
-    from maitred.backends.oauth_login import log_out  # noqa: PLC0415  # slow to import
+    from maitred.backends.oauth.login import log_out  # noqa: PLC0415  # slow to import
 
     async with open_store(catalog_path(settings)):
         return await log_out(make_access(spec, settings))

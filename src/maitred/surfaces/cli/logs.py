@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO
 import structlog
 
 from maitred.config.redaction import redact, without_queries
-from maitred.surfaces.cli.output import printable
+from maitred.surfaces.cli.console import printable
 
 _SILENT: Final = ("mcp", "client", "server", "uvicorn", "asyncio")
 """Libraries that log what we report in our own words."""

@@ -11,12 +11,12 @@ import typer
 from rich.progress import Progress
 from rich.text import Text
 
-from maitred.config.choices import set_choice, unset_choice
+from maitred.config.edit_choices import set_choice, unset_choice
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError
-from maitred.model.principals import Viewer
+from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
-from maitred.surfaces.cli.common import (
+from maitred.surfaces.cli.console import (
     COLUMNS,
     ConfigOption,
     JsonOption,
@@ -25,13 +25,14 @@ from maitred.surfaces.cli.common import (
     config_path,
     err,
     known_gateway,
+    make_table,
     out,
     print_json,
+    print_table,
     run,
     settings_of,
+    visible,
 )
-from maitred.surfaces.cli.output import visible
-from maitred.surfaces.cli.tables import make_table, print_table
 from maitred.wiring import open_auditing
 from maitred.wording import counted
 

@@ -9,13 +9,13 @@ import typer
 from rich.progress import Progress
 from rich.text import Text
 
-from maitred.config.choices import set_choice, unset_choice
+from maitred.config.edit_choices import set_choice, unset_choice
 from maitred.config.settings import Settings
-from maitred.config.vocabulary import merged
+from maitred.config.taxonomy import merged
 from maitred.errors import ConfigError
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import Tool
-from maitred.surfaces.cli.common import (
+from maitred.surfaces.cli.console import (
     COLUMNS,
     ConfigOption,
     JsonOption,
@@ -23,13 +23,14 @@ from maitred.surfaces.cli.common import (
     config_path,
     err,
     known_gateway,
+    make_table,
     out,
+    print_answer,
     print_json,
+    print_table,
     run,
     settings_of,
 )
-from maitred.surfaces.cli.output import print_answer
-from maitred.surfaces.cli.tables import make_table, print_table
 from maitred.wording import counted, did_you_mean
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for

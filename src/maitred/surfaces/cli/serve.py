@@ -10,25 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import anyio
 import typer
 
-from maitred.config.http import check_address
 from maitred.config.interpolate import UnresolvedReferenceError, resolve
 from maitred.config.load import with_http
+from maitred.config.sections import check_address
 from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
-from maitred.model.principals import LOCAL_USER, Viewer
-from maitred.surfaces.cli.common import (
-    AS_TOKEN,
-    ConfigOption,
-    acting,
-    config_path,
-    err,
-    run,
-    settings_of,
-)
-from maitred.surfaces.daemon.address import address_of
-from maitred.surfaces.daemon.entry import serve_shared
-from maitred.surfaces.daemon.starting import Beginning, beginning
-from maitred.surfaces.manifests import follow_manifests
+from maitred.model.access import LOCAL_USER, Viewer
+from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
+from maitred.surfaces.daemon.background import Beginning, beginning
+from maitred.surfaces.daemon.client_entry import serve_shared
+from maitred.surfaces.daemon.sockets import address_of
+from maitred.surfaces.manifest_folder import follow_manifests
 from maitred.wiring import follow_settings, open_gateway
 
 if TYPE_CHECKING:  # the SDK takes a second to import, which `--help` need not wait for
@@ -109,7 +101,7 @@ async def _serve(
     settings: Settings, transport: Transport, viewer: Viewer, begin: Beginning | None = None
 ) -> None:
     gc.disable()  # until all is loaded
-    from maitred.surfaces.daemon import serving  # noqa: PLC0415  # the SDK takes a second to import
+    from maitred.surfaces.daemon import serve as serving  # noqa: PLC0415  # the SDK takes a second to import
     from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415
     from maitred.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from maitred.admission.literals import masked_url
+from maitred.admission.credential_detection import masked_url
 from maitred.config.declined import accept, decline
 from maitred.config.edit import add_server, remove_server
 from maitred.disclosure.answers import NO_SERVERS
 from maitred.errors import ConfigError
-from maitred.surfaces.cli.common import (
+from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     acting,
@@ -23,9 +23,9 @@ from maitred.surfaces.cli.common import (
     remember,
     run,
     settings_of,
+    visible,
 )
-from maitred.surfaces.cli.output import visible
-from maitred.surfaces.cli.reach import command_line
+from maitred.surfaces.cli.session import command_line
 from maitred.wording import counted
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for

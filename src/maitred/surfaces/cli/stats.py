@@ -1,24 +1,31 @@
-"""`maitred stats` and `tiers`: how tools were used, what finding them cost, and which earned a place."""
+"""`maitred stats` and `tiers`: how tools were used, what finding them cost, and which earned a place.
+
+`maitred budget`: what each answer of the menu costs over your own tools, and whether that is allowed.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from maitred.config.settings import Settings
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Level, Standing, Usage
-from maitred.surfaces.cli.common import (
+from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     acting,
+    err,
     known_gateway,
+    make_table,
     out,
     print_json,
+    print_table,
     run,
     settings_of,
+    warmed,
 )
-from maitred.surfaces.cli.tables import make_table, print_table
 from maitred.wording import counted
 
 LEVELS: Final[tuple[Level, ...]] = ("hot", "warm", "standard", "cold")
@@ -33,6 +40,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(stats)
     app.command()(tiers)
+    app.command()(budget)
 
 
 def stats(
@@ -151,3 +159,38 @@ def _standing_json(standing: Standing) -> dict[str, Any]:
         "calls_30d": usage.calls_30d,
         "last_used": usage.last_used,
     }
+
+
+if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait for
+    from maitred.evaluation.budget import Measured
+
+
+def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Measure every answer of the menu in tokens (o200k); exits with 1 when one is over its limit."""
+    settings = settings_of(config)
+    acting(settings, "watch")
+    found = run(lambda: _measured(settings))
+    over = [one for one in found if not one.ok]
+    if as_json:
+        print_json({"ok": not over, "measured": [one.to_json() for one in found]})
+    else:
+        rows = [
+            (one.name, f"{one.tokens:,}", f"{one.limit:,}", "" if one.ok else "OVER", one.detail)
+            for one in found
+        ]
+        headings = ("answer", "tokens", "at most", "", "the worst")
+        print_table(make_table("", headings, rows, numbers=("tokens", "at most")))
+        out.print(f"{len(over)} of {len(found)} over their limit" if over else "All within their limits.")
+    if over:
+        raise typer.Exit(1)
+
+
+async def _measured(settings: Settings) -> "Sequence[Measured]":
+    # they bring the gateway, see above
+    from maitred.evaluation.budget import measure  # noqa: PLC0415
+    from maitred.surfaces.mcp.metatools import definitions  # noqa: PLC0415
+
+    async with known_gateway(settings) as gateway:
+        await warmed(gateway)
+        with err.status("asking for every page …"):
+            return await measure(gateway, definitions)

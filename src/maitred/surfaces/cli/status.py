@@ -11,17 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from maitred.disclosure.answers import parts_withheld
-from maitred.surfaces.cli.common import (
+from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     config_path,
+    in_json,
+    make_table,
     out,
     print_json,
+    print_table,
     token_of_environment,
     unwritable,
 )
-from maitred.surfaces.cli.output import in_json
-from maitred.surfaces.cli.tables import make_table, print_table
 from maitred.surfaces.daemon.control import Found, gateways, stopped
 
 _EVERY_S: Final = 1.0

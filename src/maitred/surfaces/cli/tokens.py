@@ -10,20 +10,21 @@ from rich.text import Text
 
 from maitred.errors import ConfigError
 from maitred.model.access import Role, Scope
-from maitred.surfaces.cli.common import (
+from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     acting,
+    make_table,
     out,
     print_json,
+    print_table,
     run,
     settings_of,
 )
-from maitred.surfaces.cli.tables import make_table, print_table
 from maitred.wiring import open_tokens
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
-    from maitred.catalog.grants import TokenRecord
+    from maitred.access.token_store import TokenRecord
 
 _LIFETIME = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -56,7 +57,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and print it, once."""
-    from maitred.gateway.tokens import Wanted, token_json  # noqa: PLC0415  # slow to import
+    from maitred.access.tokens import Wanted, token_json  # noqa: PLC0415  # slow to import
 
     settings = settings_of(config)
     viewer = acting(settings, "grant")
@@ -84,7 +85,7 @@ def create(
 @tokens_app.command("list")
 def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List all tokens, the newest first."""
-    from maitred.gateway.tokens import state, token_json  # noqa: PLC0415  # slow to import
+    from maitred.access.tokens import state, token_json  # noqa: PLC0415  # slow to import
 
     settings = settings_of(config)
     acting(settings, "grant")

@@ -7,21 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from maitred.config.tags import check_tags
+from maitred.config.taxonomy import check_tags
 from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
 from maitred.model.tools import ToolCall
-from maitred.surfaces.cli.common import (
+from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
     acting,
     known_gateway,
+    print_answer,
     print_json,
     run,
     settings_of,
     warmed,
 )
-from maitred.surfaces.cli.output import print_answer
 
 
 def register(app: typer.Typer) -> None:

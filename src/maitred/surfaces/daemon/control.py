@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon.address import Address, Seat, address_of, every_seat
-from maitred.surfaces.daemon.hello import Talk
+from maitred.surfaces.daemon.handshake import Talk
+from maitred.surfaces.daemon.sockets import Address, Seat, address_of, every_seat
 
 _ANSWER_S: Final = 5.0
 _END_S: Final = 30.0

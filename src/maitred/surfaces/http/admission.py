@@ -15,14 +15,13 @@ from starlette.responses import Response
 from maitred.admission.findings import Decision
 from maitred.gateway import Gateway
 from maitred.gateway.admission import Case, Verdict
-from maitred.model.access import Ability
-from maitred.model.principals import Viewer
-from maitred.surfaces.cases import case_json, findings_json, registered_json
+from maitred.model.access import Ability, Viewer
+from maitred.surfaces.case_json import case_json, findings_json, registered_json
 from maitred.surfaces.http import admission_schemas as schemas
-from maitred.surfaces.http.access import viewer_of
-from maitred.surfaces.http.describe import API, ServerName, answers, error
+from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import Refusal
+from maitred.surfaces.http.openapi import API, ServerName, answers, error
 
 _JSON: Final = "application/json"
 _MANIFEST: Final[dict[str, Any]] = {

@@ -14,13 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from maitred import __version__
 from maitred.config.settings import Http
 from maitred.gateway import Gateway
-from maitred.surfaces.http import admission, audit, menu, probes, tokens, tools, welcome
-from maitred.surfaces.http.access import anonymous
+from maitred.surfaces.http import admission, audit, menu, tokens, tools, welcome
+from maitred.surfaces.http import operations as probes
+from maitred.surfaces.http.auth import OPEN, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
-from maitred.surfaces.http.examples import ERRORS
-from maitred.surfaces.http.guard import OPEN, Guard
-from maitred.surfaces.http.metrics import Counted, Metrics
-from maitred.surfaces.http.pages import Pages
+from maitred.surfaces.http.openapi import ERRORS
+from maitred.surfaces.http.operations import Counted, Metrics
+from maitred.surfaces.http.page_cache import Pages
 
 _MCP: Final = "/mcp"
 _MAX_BODY: Final = 4 * 1024 * 1024  # as at the MCP endpoint

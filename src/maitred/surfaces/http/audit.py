@@ -11,14 +11,14 @@ from fastapi import FastAPI, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from maitred.audit.service import mark_of, moment_ago
 from maitred.errors import MaitredError
 from maitred.gateway import Gateway, known_id
-from maitred.gateway.auditing import mark_of, moment_ago
-from maitred.surfaces.http import examples
-from maitred.surfaces.http.access import viewer_of
-from maitred.surfaces.http.describe import API, answers
+from maitred.surfaces.http import openapi
+from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import REQUEST_HEADER
+from maitred.surfaces.http.openapi import API, answers
 
 _JSON = "application/json"
 
@@ -92,7 +92,7 @@ def _add_lines(app: FastAPI, gateway: Gateway) -> None:
         summary="Who did what",
         tags=["audit"],
         response_model=AuditPage,
-        responses=answers(examples.AUDIT, 403, 422, 503),
+        responses=answers(openapi.AUDIT, 403, 422, 503),
     )
     async def lines(
         request: Request,
@@ -118,7 +118,7 @@ def _add_verify(app: FastAPI, gateway: Gateway) -> None:
         summary="Whether the audit trail is as it was written",
         tags=["audit"],
         response_model=Verified,
-        responses=answers(examples.VERIFIED, 403, 422, 503),
+        responses=answers(openapi.VERIFIED, 403, 422, 503),
     )
     async def verify(request: Request, head: Head = "") -> Response:
         """Reads all lines, some 100,000 a second; a trail that was changed is status 200 with `faults`."""
@@ -140,7 +140,7 @@ def _add_answers(app: FastAPI, gateway: Gateway) -> None:
         summary="An answer that was withheld from a model",
         tags=["audit"],
         response_model=WithheldAnswer,
-        responses=answers(examples.WITHHELD, 403, 404, 422),
+        responses=answers(openapi.WITHHELD, 403, 404, 422),
     )
     async def answer(request: Request, answer_id: AnswerId, cursor: Cursor = "") -> Response:
         """What `results.screening: block` kept from a model, for a person; it is kept `results.keep_s`."""

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from maitred.errors import PathNotFoundError, ToolNotFoundError, ToolWithheldError
 from maitred.gateway import Gateway, ServerStatus, Snapshot
-from maitred.model.access import Ability
-from maitred.model.principals import Viewer
+from maitred.model.access import Ability, Viewer
 from maitred.model.tools import Tool, ToolKey
 
 _NEAREST: Final = 3

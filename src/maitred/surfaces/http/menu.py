@@ -7,12 +7,12 @@ from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from maitred.gateway import Gateway
-from maitred.surfaces.http import examples, schemas
-from maitred.surfaces.http.access import viewer_of
-from maitred.surfaces.http.describe import API, ServerName, answers
+from maitred.surfaces.http import openapi, schemas
+from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.lookup import category_page, server_of
-from maitred.surfaces.http.pages import Pages
+from maitred.surfaces.http.openapi import API, ServerName, answers
+from maitred.surfaces.http.page_cache import Pages
 
 _MAX_PAGE = 100_000
 _MAX_DAYS = 90
@@ -36,7 +36,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         summary="T0: the tools that are used most",
         tags=["menu"],
         response_model=schemas.Hot,
-        responses=answers(examples.HOT, unchanged=True),
+        responses=answers(openapi.HOT, unchanged=True),
     )
     async def hot(request: Request) -> Response:
         """The hot list, at most 2,000 tokens: pinned tools, then the most used ones."""
@@ -47,7 +47,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         summary="T1: the categories",
         tags=["menu"],
         response_model=schemas.Categories,
-        responses=answers(examples.CATEGORIES, unchanged=True),
+        responses=answers(openapi.CATEGORIES, unchanged=True),
     )
     async def categories(request: Request) -> Response:
         """The categories that hold tools, with how many, at most 2,000 tokens."""
@@ -58,7 +58,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         summary="T2: the tools of a category",
         tags=["menu"],
         response_model=schemas.ToolPage,
-        responses=answers(examples.PAGE, 404, 422, unchanged=True),
+        responses=answers(openapi.PAGE, 404, 422, unchanged=True),
     )
     async def category(
         request: Request, name: CategoryName, page: PageNumber = 1, page_size: PageSize = 30
@@ -74,7 +74,7 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         summary="All servers",
         tags=["servers"],
         response_model=schemas.Servers,
-        responses=answers(examples.SERVERS, 403, unchanged=True),
+        responses=answers(openapi.SERVERS, 403, unchanged=True),
     )
     async def servers(request: Request) -> Response:
         """All configured servers with their state; values of their environment and headers are not told."""
@@ -94,7 +94,7 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         summary="One server",
         tags=["servers"],
         response_model=schemas.ServerDetail,
-        responses=answers(examples.SERVER, 403, 404, 422, unchanged=True),
+        responses=answers(openapi.SERVER, 403, 404, 422, unchanged=True),
     )
     async def server(request: Request, name: ServerName) -> Response:
         """A server with what it says of itself, and how it is doing now."""
@@ -115,7 +115,7 @@ def _add_stats(app: FastAPI, gateway: Gateway) -> None:
         summary="How tools were used",
         tags=["figures"],
         response_model=schemas.Stats,
-        responses=answers(examples.STATS, 403, 422, 503),
+        responses=answers(openapi.STATS, 403, 422, 503),
     )
     async def stats(request: Request, days: Days = 30) -> Response:
         """Calls by tool and server, and tokens by day and principal."""

@@ -9,7 +9,7 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
-from maitred.config.http import check_address
+from maitred.config.sections import check_address
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
 from maitred.surfaces.http.connections import BoundedProtocol

@@ -8,14 +8,14 @@ from fastapi import FastAPI, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from maitred.access.tokens import Wanted, token_json
 from maitred.errors import ConfigError
 from maitred.gateway import Gateway
-from maitred.gateway.tokens import Wanted, token_json
 from maitred.model.access import Role, Scope
-from maitred.surfaces.http.access import viewer_of
-from maitred.surfaces.http.describe import API, answers
+from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import Refusal
+from maitred.surfaces.http.openapi import API, answers
 
 _JSON: Final = "application/json"
 _MOST_SECONDS: Final = 100 * 366 * 86_400

@@ -6,17 +6,17 @@ from urllib.parse import unquote
 from fastapi import FastAPI, Query, Request
 from starlette.responses import Response
 
+from maitred.audit.service import About
 from maitred.gateway import Detail, Gateway
-from maitred.gateway.auditing import About
 from maitred.model.tools import ToolCall
-from maitred.surfaces.http import examples, schemas
-from maitred.surfaces.http.access import viewer_of
+from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.audit import id_of
-from maitred.surfaces.http.describe import API, ServerName, ToolName, answers
+from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import REQUEST_HEADER
 from maitred.surfaces.http.lookup import tool_of
-from maitred.surfaces.http.pages import Pages
+from maitred.surfaces.http.openapi import API, ServerName, ToolName, answers
+from maitred.surfaces.http.page_cache import Pages
 
 _JSON = "application/json"
 
@@ -56,7 +56,7 @@ def _add_search(app: FastAPI, gateway: Gateway) -> None:
         summary="Find tools by what they do",
         tags=["tools"],
         response_model=schemas.SearchResult,
-        responses=answers(examples.SEARCH, 404, 422),
+        responses=answers(openapi.SEARCH, 404, 422),
     )
     async def search(
         request: Request,
@@ -112,7 +112,7 @@ def _add_tool(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         summary="T3: everything about one tool",
         tags=["tools"],
         response_model=schemas.ToolDetail,
-        responses=answers(examples.TOOL, 404, 409, 422, unchanged=True),
+        responses=answers(openapi.TOOL, 404, 409, 422, unchanged=True),
     )
     async def tool(request: Request, server: ServerName, tool: ToolName) -> Response:
         """The definition as its server wrote it, where it stands in the menu, and how it was used."""
@@ -128,7 +128,7 @@ def _add_call(app: FastAPI, gateway: Gateway) -> None:
         summary="Call a tool",
         tags=["tools"],
         response_model=schemas.CallResult,
-        responses=answers(examples.RESULT, 400, 403, 404, 409, 413, 422, 429, 502, 503, 504),
+        responses=answers(openapi.RESULT, 400, 403, 404, 409, 413, 422, 429, 502, 503, 504),
     )
     async def call(request: Request, server: ServerName, tool: ToolName, body: schemas.CallBody) -> Response:
         """The tool's result as it came; a tool that fails is status 200 with `isError`."""

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from maitred.gateway import Gateway
-from maitred.model.principals import Viewer
+from maitred.model.access import Viewer
 from maitred.surfaces.mcp.prompts import DEFINITIONS, FIND_TOOL, TASK
 from maitred.surfaces.mcp.resources import TEMPLATES
 

@@ -15,8 +15,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from maitred.gateway.access import VIEWER
-from maitred.model.principals import Viewer
+from maitred.gateway.authorization import VIEWER
+from maitred.model.access import Viewer
 from maitred.surfaces.mcp.server import McpSurface
 
 

@@ -20,7 +20,7 @@ from maitred.gateway import (
     Progress,
     known_id,
 )
-from maitred.model.principals import Viewer
+from maitred.model.access import Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import meta_arguments as read
 

@@ -32,9 +32,9 @@ from mcp_types import INVALID_PARAMS
 
 from maitred.errors import MaitredError
 from maitred.gateway import Gateway
-from maitred.gateway.offers import is_ours
-from maitred.model.principals import Viewer
-from maitred.surfaces.mcp.viewers import Viewers
+from maitred.gateway.resources import is_ours
+from maitred.model.access import Viewer
+from maitred.surfaces.mcp.identity import Viewers
 
 log = structlog.get_logger(__name__)
 

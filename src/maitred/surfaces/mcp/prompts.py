@@ -11,7 +11,7 @@ from mcp_types import INVALID_PARAMS
 
 from maitred.errors import StoreError
 from maitred.gateway import Gateway, ServerStatus
-from maitred.model.principals import Viewer
+from maitred.model.access import Viewer
 from maitred.surfaces.mcp.resources import Content, OwnResources
 from maitred.wording import counted
 

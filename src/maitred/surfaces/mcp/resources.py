@@ -13,10 +13,10 @@ from urllib.parse import quote, unquote
 
 from maitred.errors import CursorError, PathNotFoundError, ResourceNotFoundError, ToolNotFoundError
 from maitred.gateway import Gateway, ServerStatus
-from maitred.gateway.context import is_hidden
 from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, server_uri
-from maitred.gateway.offers import is_ours
-from maitred.model.principals import Viewer
+from maitred.gateway.resources import is_ours
+from maitred.gateway.state import is_hidden
+from maitred.model.access import Viewer
 from maitred.model.tools import Tool
 
 TEMPLATES: Final = {

@@ -22,14 +22,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from maitred import __version__
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
 from maitred.gateway import Gateway, Progress
-from maitred.model.principals import LOCAL_USER, Viewer
+from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import metatools
-from maitred.surfaces.mcp.listing import TOOLS, acceptable, read_cursor, write_cursor
+from maitred.surfaces.mcp.identity import Viewers
 from maitred.surfaces.mcp.notices import Lists, Notices
-from maitred.surfaces.mcp.offering import Offering, resource_error
-from maitred.surfaces.mcp.relay import for_handshake, for_stateless, read_call
-from maitred.surfaces.mcp.viewers import Viewers
+from maitred.surfaces.mcp.offers import TOOLS, Offering, acceptable, read_cursor, resource_error, write_cursor
+from maitred.surfaces.mcp.result_shape import for_handshake, for_stateless, read_call
 
 Context = ServerRequestContext[Any, Any]
 

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import anyio
 from mcp.server.stdio import stdio_server
 
-from maitred.surfaces.mcp.lines import serve_wire
+from maitred.surfaces.mcp.line_client import serve_wire
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.wire import Wire
 

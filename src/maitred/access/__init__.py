@@ -1,0 +1,1 @@
+"""Who may call: access tokens, tokens of an authorization server, and limits."""

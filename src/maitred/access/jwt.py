@@ -1,0 +1,343 @@
+"""Access tokens of an authorization server (OAuth 2.1): a JWT in, the grant of its bearer out, or why none.
+
+maitred is a resource server here: it makes no tokens, and takes only those that were made for it (audience)
+by the issuer it trusts, signed with a key of that issuer by an algorithm the operator allows. What the claims
+mean, that is which role and which part of the catalog, is the operator's choice as well, and what a token
+does not say it does not get.
+
+The keys with which an authorization server signs: fetched when needed, and again when they change.
+
+A key that is not known may be a new one, so it leads to another fetch, but to one a minute at most, whoever
+asks. Where a fetch fails the keys known so far hold on, since they were true a moment ago. How the keys are
+fetched is handed in; `fetch_keys` is the way over HTTP.
+"""
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import httpx2
+import jwt
+import structlog
+
+from maitred.config.settings import Jwt
+from maitred.model.access import ROLES, Grant, Refused, Role, Scope
+
+log = structlog.get_logger(__name__)
+
+FetchKeys = Callable[[], Awaitable[bytes]]
+"""Gives the JSON Web Key Set as it is published; raises `KeysUnavailableError`."""
+
+_MAX_BYTES: Final = 256 * 1024
+_MAX_KEYS: Final = 100
+_TIMEOUT_S: Final = 5.0
+_RSA_BITS: Final = 2_048
+
+
+class KeysUnavailableError(Exception):
+    """The keys cannot be had now; the text is the reason."""
+
+
+async def fetch_keys(url: str) -> bytes:
+    """Fetch a key set over HTTP; redirects are not followed.
+
+    Raises:
+        KeysUnavailableError: It cannot be reached, does not answer with 200, or answers with too much.
+    """
+    try:
+        with anyio.fail_after(_TIMEOUT_S):
+            async with (
+                httpx2.AsyncClient(timeout=_TIMEOUT_S) as client,
+                client.stream("GET", url, headers={"Accept": "application/json"}) as response,
+            ):
+                if response.status_code != httpx2.codes.OK:
+                    raise KeysUnavailableError(f"{url} answered with {response.status_code}")
+                body = b""
+                async for piece in response.aiter_bytes():
+                    body += piece
+                    if len(body) > _MAX_BYTES:
+                        raise KeysUnavailableError(f"{url} answered with more than {_MAX_BYTES:,} bytes")
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+        raise KeysUnavailableError(f"{url} cannot be reached ({type(error).__name__})") from error
+    return body
+
+
+class KeySet:
+    """The keys of one issuer; for one event loop.
+
+    `max_age_s` is after how long they are fetched again though nothing is missing, so that a key that was
+    taken back stops to hold; `pause_s` the least time between two fetches for unknown keys, and `retry_s`
+    after one that failed.
+    """
+
+    def __init__(
+        self,
+        fetch: FetchKeys,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        max_age_s: float = 600.0,
+        pause_s: float = 60.0,
+        retry_s: float = 5.0,
+    ) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._max_age_s = max_age_s
+        self._pause_s = pause_s
+        self._retry_s = retry_s
+        self._keys: Mapping[str, Mapping[str, Any]] | None = None
+        self._made: dict[tuple[str, str], jwt.PyJWK | None] = {}
+        self._fetched_at = self._tried_at = float("-inf")
+        self._reason = ""
+        self._lock = anyio.Lock()
+
+    async def key(self, kid: str, algorithm: str) -> jwt.PyJWK | None:
+        """The key of an id for an algorithm; without an id the only key there is. `None`: there is none.
+
+        Raises:
+            KeysUnavailableError: No keys could be fetched so far.
+        """
+        if self._keys is None or self._clock() - self._fetched_at >= self._max_age_s:
+            await self._refresh(self._retry_s)
+        if self._keys is not None and kid and kid not in self._keys:
+            await self._refresh(self._pause_s)
+        if self._keys is None:
+            raise KeysUnavailableError(self._reason)
+        if not kid and len(self._keys) == 1:
+            kid = next(iter(self._keys))
+        if kid not in self._keys:
+            return None
+        if (kid, algorithm) not in self._made:
+            self._made[kid, algorithm] = _made(self._keys[kid], algorithm)
+        return self._made[kid, algorithm]
+
+    async def _refresh(self, pause_s: float) -> None:
+        """Fetch the keys, unless that was tried a moment ago, or by somebody else meanwhile."""
+        async with self._lock:
+            if self._clock() - self._tried_at < pause_s:
+                return
+            self._tried_at = self._clock()
+            try:
+                self._keys = _read(await self._fetch())
+            except KeysUnavailableError as error:
+                self._reason = str(error)
+                log.warning("the keys of the issuer cannot be fetched", reason=self._reason)
+                return
+            self._made.clear()
+            self._fetched_at = self._clock()
+
+
+def _read(body: bytes) -> Mapping[str, Mapping[str, Any]]:
+    """The keys of a set that can check signatures, by id. Symmetric keys are no use: everybody knows them."""
+    try:
+        listed = json.loads(body)["keys"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise KeysUnavailableError("what was fetched is not a JSON Web Key Set") from error
+    if not isinstance(listed, list):
+        raise KeysUnavailableError("what was fetched is not a JSON Web Key Set")
+    keys: dict[str, Mapping[str, Any]] = {}
+    for key in listed[:_MAX_KEYS]:
+        if (
+            isinstance(key, dict)
+            and key.get("kty") in ("RSA", "EC", "OKP")
+            and key.get("use") in (None, "sig")
+        ):
+            keys.setdefault(str(key.get("kid", "")), key)
+    return keys
+
+
+def _made(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
+    """The key for an algorithm; `None` if it is meant for another, or is too weak or wrong."""
+    if key.get("alg") not in (None, algorithm):
+        return None
+    try:
+        made = jwt.PyJWK(dict(key), algorithm=algorithm)
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        return None
+    bits = getattr(made.key, "key_size", _RSA_BITS)
+    return None if key["kty"] == "RSA" and bits < _RSA_BITS else made
+
+
+ALGORITHMS: Final = frozenset({
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+})  # fmt: skip
+"""Algorithms that may be allowed: all have a public key, which the issuer publishes."""
+PREFIX: Final = "oauth:"
+"""Before the subject in the name of a principal, so that no subject is taken for a principal of ours."""
+_TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
+_MAX_TOKEN: Final = 16_384
+_MAX_TIME: Final = 1e12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """What claims mean. A claim is named by its path, dots between the steps (`realm_access.roles`).
+
+    `roles` gives roles for values of the claim `role`; the strongest counts, `default_role` where none is
+    known, and without that nobody is let in. `servers` and `categories` name claims that list what the bearer
+    may use, `*` for all; where they are set, a token without them gets nothing. Whoever has the value
+    `read_only` in the claim `scope` may only read. Claims are lists, or texts with spaces between the values.
+    """
+
+    role: str = "roles"
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    default_role: Role | None = None
+    servers: str = ""
+    categories: str = ""
+    scope: str = "scope"
+    read_only: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JwtPolicy:
+    """Which tokens are taken: the issuer word for word, any of the audiences, and so many seconds of skew.
+
+    Raises:
+        ValueError: An algorithm without a public key is to be allowed, or the issuer or audience is missing.
+    """
+
+    issuer: str
+    audiences: tuple[str, ...]
+    algorithms: frozenset[str] = frozenset({"RS256", "PS256", "ES256", "EdDSA"})
+    skew_s: float = 30.0
+    claims: Claims = field(default_factory=Claims)
+
+    def __post_init__(self) -> None:
+        if not self.issuer or not self.audiences or not all(self.audiences):
+            raise ValueError("an issuer and at least one audience are needed to check tokens")
+        if wrong := sorted(self.algorithms - ALGORITHMS):
+            raise ValueError(
+                f"{', '.join(wrong)} cannot be allowed; there are {', '.join(sorted(ALGORITHMS))}"
+            )
+
+
+class JwtVerifier:
+    """Checks tokens. `clock` is the time in seconds since 1970."""
+
+    def __init__(self, policy: JwtPolicy, keys: KeySet, *, clock: Callable[[], float] = time.time) -> None:
+        self.policy = policy
+        self._keys = keys
+        self._clock = clock
+
+    async def grant_of(self, token: str) -> Grant | Refused:
+        """What the bearer of a token is given, or why nothing."""
+        try:
+            header = jwt.get_unverified_header(token) if len(token) <= _MAX_TOKEN else {}
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            header = {}
+        if reason := self._header_fault(header):
+            return Refused(reason=reason)
+        try:
+            key = await self._keys.key(header.get("kid", ""), header["alg"])
+        except KeysUnavailableError:
+            return Refused(reason="the token cannot be checked now, try again later", unavailable=True)
+        if key is None:
+            return Refused(reason="the token is not signed with a key that its issuer publishes")
+        claims = self._claims(token, key)
+        if isinstance(claims, Refused):
+            return claims
+        if reason := self._time_fault(claims):
+            return Refused(reason=reason)
+        return granted(claims, self.policy.claims)
+
+    def _header_fault(self, header: Mapping[str, Any]) -> str:
+        if not header or not isinstance(header.get("kid", ""), str):
+            return "this is not a token that can be read"
+        if str(header.get("alg")) not in self.policy.algorithms:
+            return "the token is signed by an algorithm that is not allowed here"
+        if "crit" in header or str(header.get("typ") or "").lower() not in _TYPES:
+            return "the token is not an access token"
+        return ""
+
+    def _claims(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any] | Refused:
+        try:
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[key.algorithm_name],
+                audience=self.policy.audiences,
+                issuer=self.policy.issuer,
+                options={
+                    "require": ["exp", "iss", "aud", "sub"],
+                    "verify_exp": False,  # times are checked by the clock that was handed in
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
+            )
+        except jwt.MissingRequiredClaimError as error:
+            return Refused(reason=f"the token has no claim {error.claim!r}")
+        except jwt.InvalidIssuerError:
+            return Refused(reason="the token comes from another issuer")
+        except jwt.InvalidAudienceError:
+            return Refused(reason="the token was not made for this gateway (audience)")
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            return Refused(reason="the token is damaged, or its signature is wrong")
+        return claims
+
+    def _time_fault(self, claims: Mapping[str, Any]) -> str:
+        now, skew = self._clock(), self.policy.skew_s
+        times = {name: claims[name] for name in ("exp", "nbf", "iat") if claims.get(name) is not None}
+        if "exp" not in times or not all(map(_is_time, times.values())):
+            return "the token has a time that is none"
+        if times["exp"] + skew <= now:
+            return "the token has expired"
+        if times.get("nbf", 0) - skew > now or times.get("iat", 0) - skew > now:
+            return "the token is not valid yet"
+        return ""
+
+
+def verifier_of(settings: Jwt) -> JwtVerifier:
+    """What checks tokens as the settings say; keys are fetched for the first."""
+    claims = Claims(
+        role=settings.role_claim,
+        roles=settings.roles,
+        default_role=settings.default_role,
+        servers=settings.servers_claim,
+        categories=settings.categories_claim,
+        read_only=settings.read_only_scope,
+    )
+    policy = JwtPolicy(issuer=settings.issuer, audiences=settings.audience, claims=claims)
+    return JwtVerifier(policy, KeySet(partial(fetch_keys, settings.jwks_url)))
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_TIME
+
+
+def granted(claims: Mapping[str, Any], meaning: Claims) -> Grant | Refused:
+    """What checked claims give, by what they mean; the subject must be a text."""
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not subject:
+        return Refused(reason="the token has no subject")
+    roles = [meaning.roles[value] for value in _values(claims, meaning.role) if value in meaning.roles]
+    role = max(roles, key=ROLES.index, default=meaning.default_role)
+    if role is None:
+        return Refused(reason="the token gives no role here; whoever runs the gateway maps claims to roles")
+    scope = Scope(
+        servers=_limit(claims, meaning.servers),
+        categories=_limit(claims, meaning.categories),
+        read_only=bool(meaning.read_only) and meaning.read_only in _values(claims, meaning.scope),
+    )
+    return Grant(principal=PREFIX + subject, role=role, scope=scope)
+
+
+def _limit(claims: Mapping[str, Any], path: str) -> frozenset[str] | None:
+    if not path:
+        return None
+    values = _values(claims, path)
+    return None if "*" in values else frozenset(values)
+
+
+def _values(claims: Mapping[str, Any], path: str) -> Sequence[str]:
+    """The texts of a claim; a claim whose own name has dots is found too."""
+    found: Any = claims.get(path)
+    if found is None:
+        found = claims
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, Mapping) else None
+    if isinstance(found, str):
+        return found.split()
+    return [value for value in found if isinstance(value, str)] if isinstance(found, list) else []

@@ -1,0 +1,224 @@
+"""Access tokens: made, listed, revoked, and turned into the grant of whoever sends one.
+
+A token is `maitred_<id>_<secret>`: the prefix lets scanners recognise it, the id finds its row and may be
+shown, the secret has 256 random bits. Only the SHA-256 of the whole is kept, which for a secret like that is
+as good as a slow hash and a thousand times cheaper. Known tokens are held in memory for a moment, so that a
+revocation by another process is noticed within that moment, and by this process at once.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import sqlite3
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, Refused, Role, Scope
+from maitred.storage.database import within
+
+T = TypeVar("T")
+
+PREFIX: Final = "maitred"
+RESERVED: Final = (LOCAL, "http", "folder", "policy", "configuration", "maitred")
+"""Principals that are somebody else: the user of this machine, who sends the token of the settings, and what
+of maitred acts and decides by itself and is written down as doing so."""
+
+_BUSY_S: Final = 5.0
+_MAX_KNOWN: Final = 1_000
+_MAX_TOKEN: Final = 200
+_TOKEN = re.compile(rf"{PREFIX}_([0-9a-f]{{10}})_[\w-]{{20,}}", re.ASCII)
+_PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
+_COLUMNS: Final = "id, principal, role, scope, made_by, made_at, expires_at, revoked_at, revoked_by, digest"
+_UNKNOWN: Final = Refused(reason="this token is not known (`maitred tokens create` makes one)")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRecord:
+    """What may be shown of a token; times are ISO 8601 in UTC, empty where there is none."""
+
+    grant: Grant
+    made_by: str
+    made_at: str
+    expires_at: str = ""
+    revoked_at: str = ""
+    revoked_by: str = ""
+
+    @property
+    def id(self) -> str:
+        """What the token is revoked by."""
+        return self.grant.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeToken:
+    """A new token; `token` is to be shown once, it cannot be had again."""
+
+    token: str
+    record: TokenRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Known:
+    record: TokenRecord
+    digest: str
+    read_at: float
+
+
+class Grants:
+    """The tokens in the SQLite file `path`, whose tables the store has made; for one event loop.
+
+    `fresh_s` is for how long a token may be used after another process has revoked it. Every method raises
+    `StoreError` when the file cannot be read or written: without it nobody is let in.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], datetime] = _now,
+        monotonic: Callable[[], float] = time.monotonic,
+        fresh_s: float = 1.0,
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._monotonic = monotonic
+        self._fresh_s = fresh_s
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    async def make(
+        self,
+        principal: str,
+        role: Role,
+        *,
+        scope: Scope = EVERYTHING,
+        lifetime: timedelta | None = None,
+        by: str = LOCAL,
+    ) -> MadeToken:
+        """Make a token for a principal; `lifetime` is `None` for one that does not expire.
+
+        Raises:
+            ValueError: The name of the principal, the role or the lifetime cannot be.
+        """
+        if not _PRINCIPAL.fullmatch(principal) or principal in RESERVED:
+            raise ValueError(
+                f"{principal!r} cannot name a principal: take letters, digits and `._@-`, at most 100,"
+                f" and not {' or '.join(map(repr, RESERVED))}"
+            )
+        if role not in ROLES:
+            raise ValueError(f"{role!r} is not a role; there are {', '.join(ROLES)}")
+        if lifetime is not None and lifetime <= timedelta(0):
+            raise ValueError("a token has to be valid for some time")
+        now = self._clock()
+        grant = Grant(principal=principal, role=role, scope=scope, id=secrets.token_hex(5))
+        token = f"{PREFIX}_{grant.id}_{secrets.token_urlsafe(32)}"
+        record = TokenRecord(
+            grant=grant,
+            made_by=by,
+            made_at=_text(now),
+            expires_at=_text(now + lifetime) if lifetime is not None else "",
+        )
+        row = (grant.id, principal, role, _scope_text(scope), by, record.made_at, record.expires_at)
+        statement = (
+            "INSERT INTO tokens (id, principal, role, scope, made_by, made_at, expires_at, digest)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        )
+        values = (*row, _digest(token))
+        await self._within(lambda connection: connection.execute(statement, values), lasting=True)
+        return MadeToken(token=token, record=record)
+
+    async def listed(self) -> Sequence[TokenRecord]:
+        """All tokens, the newest first, also those that expired or were revoked."""
+        query = f"SELECT {_COLUMNS} FROM tokens ORDER BY made_at DESC, id"  # noqa: S608  # our own names
+        rows = await self._within(lambda connection: connection.execute(query).fetchall())
+        return [_record(row) for row in rows]
+
+    async def revoke(self, token_id: str, *, by: str = LOCAL) -> bool:
+        """Revoke a token for good; false if there is no valid one of that id."""
+        statement = "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE id = ? AND revoked_at = ''"
+        values = (_text(self._clock()), by, token_id)
+        try:
+            changed = await self._within(
+                lambda connection: connection.execute(statement, values).rowcount, lasting=True
+            )
+        finally:
+            self._known.pop(token_id, None)
+        return changed > 0
+
+    async def grant_of(self, token: str) -> Grant | Refused:
+        """What the sender of a token was given, or why nothing."""
+        found = _TOKEN.fullmatch(token) if len(token) <= _MAX_TOKEN else None
+        if found is None:
+            return _UNKNOWN
+        known = await self._look_up(found[1])
+        if known is None or not hmac.compare_digest(known.digest, _digest(token)):
+            return _UNKNOWN
+        record = known.record
+        if record.revoked_at:
+            return Refused(reason=f"the token {record.id} was revoked on {record.revoked_at}")
+        if record.expires_at and record.expires_at <= _text(self._clock()):
+            return Refused(reason=f"the token {record.id} expired on {record.expires_at}")
+        if record.grant.role not in ROLES:
+            return Refused(reason=f"the token {record.id} has a role that this version does not know")
+        return record.grant
+
+    async def _look_up(self, token_id: str) -> _Known | None:
+        known, now = self._known.get(token_id), self._monotonic()
+        if known is not None and now - known.read_at < self._fresh_s:
+            self._known.move_to_end(token_id)
+            return known
+        query = f"SELECT {_COLUMNS} FROM tokens WHERE id = ?"  # noqa: S608  # our own names
+        row = await self._within(lambda connection: connection.execute(query, (token_id,)).fetchone())
+        if row is None:
+            self._known.pop(token_id, None)
+            return None
+        known = self._known[token_id] = _Known(record=_record(row), digest=row[-1], read_at=now)
+        self._known.move_to_end(token_id)
+        if len(self._known) > _MAX_KNOWN:
+            self._known.popitem(last=False)
+        return known
+
+    async def _within(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
+        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("ascii")).hexdigest()
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _scope_text(scope: Scope) -> str:
+    limits = {"servers": scope.servers, "categories": scope.categories}
+    named = {name: sorted(limit) for name, limit in limits.items() if limit is not None}
+    return json.dumps({**named, "read_only": scope.read_only})
+
+
+def _scope(stored: str) -> Scope:
+    values = json.loads(stored)
+    limits = {name: frozenset(values[name]) for name in ("servers", "categories") if name in values}
+    return replace(EVERYTHING, read_only=values["read_only"], **limits)
+
+
+def _record(row: Sequence[Any]) -> TokenRecord:
+    token_id, principal, role, scope, made_by, made_at, expires_at, revoked_at, revoked_by = row[:9]
+    return TokenRecord(
+        grant=Grant(principal=principal, role=role, scope=_scope(scope), id=token_id),
+        made_by=made_by,
+        made_at=made_at,
+        expires_at=expires_at,
+        revoked_at=revoked_at,
+        revoked_by=revoked_by,
+    )

@@ -1,0 +1,1 @@
+"""The layers that look at a manifest, one file each."""

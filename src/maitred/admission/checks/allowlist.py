@@ -1,0 +1,157 @@
+"""Layer 2: whether the operator trusts what would run: an image, a program with its arguments, or a host.
+
+    image       by tag            by digest
+    listed      asked             approved
+    trusted     approved, told    approved
+    otherwise   asked             approved if the digest itself is trusted, else asked
+
+A listed image still goes through the layers behind this one. Programs that run other programs are refused,
+since the list would then be about the wrong one.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from maitred.admission.addresses import parse_host, parse_url, why_forbidden
+from maitred.admission.checks.base import Policy
+from maitred.admission.findings import Finding, unknown_transport
+from maitred.admission.image_names import Image, parse_command_pattern, parse_image, parse_image_pattern
+from maitred.admission.inline_code import SHELLS, code_at, code_at_of_image, program
+from maitred.admission.manifest import Manifest
+from maitred.model.approvals import Severity
+
+_WRAPPERS = frozenset({
+    "env", "xargs", "nohup", "nice", "ionice", "setsid", "timeout", "script", "time", "watch", "stdbuf",
+    "exec", "eval", "unshare", "nsenter", "chroot", "flock", "ssh", "start", "parallel", "ld.so",
+})  # fmt: skip
+_RAISERS = frozenset({
+    "sudo", "doas", "su", "pkexec", "runuser", "setpriv", "run0",
+})  # fmt: skip
+_ENGINES = frozenset({
+    "docker", "podman", "nerdctl", "ctr", "crictl", "kubectl", "lxc", "runc", "crun", "buildah",
+})  # fmt: skip
+_STEERING = re.compile(
+    r"PATH|IFS|SHELL|LD_.*|DYLD_.*|GCONV_PATH|BASH_ENV|ENV|PROMPT_COMMAND|PYTHON(PATH|HOME|STARTUP|INSPECT|USERBASE)"
+    r"|NODE_(OPTIONS|PATH)|PERL5?(LIB|OPT|5LIB|5OPT)|RUBY(OPT|LIB)|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS"
+    r"|GIT_(SSH|SSH_COMMAND|EXEC_PATH|ASKPASS|EXTERNAL_DIFF|CONFIG.*)|(HTTPS?|ALL)_PROXY|SSL_CERT_(FILE|DIR)"
+    r"|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|REQUESTS_CA_BUNDLE|NPM_CONFIG_.*|PIP_.*|UV_.*",
+    re.IGNORECASE,
+)
+_BY_HAND = "a person with the admin role may approve it"
+
+
+class AllowlistCheck:
+    """Asks for what the policy does not list, and refuses what hides behind something else."""
+
+    layer = "allowlist"
+
+    def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
+        """Findings about the image, the command or the host, whichever the transport has."""
+        match manifest.transport:
+            case "container":
+                inline = self._inline(code_at_of_image(manifest.args))
+                return [*self._image(manifest, policy), *inline, *self._environment(manifest)]
+            case "http":
+                return list(self._host(manifest, policy))
+            case "stdio":
+                return [*self._command(manifest, policy), *self._environment(manifest)]
+            case unknown:
+                return [unknown_transport(self.layer, unknown)]
+
+    def _image(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+        if not manifest.image:
+            return
+        try:
+            image = parse_image(manifest.image)
+        except ValueError as error:
+            yield self._find("refuse", "image", str(error), "write it like ghcr.io/acme/tool:1.2")
+            return
+        trusted = any(parse_image_pattern(one).matches(image) for one in policy.trusted_images)
+        listed = any(parse_image_pattern(one).matches(image) for one in policy.images)
+        address = parse_host(image.registry.partition(":")[0]).address
+        if address is not None and not (trusted or listed) and (what := why_forbidden(address)):
+            yield self._find("refuse", "image", f"comes from {what}", "use a registry by its name")
+        yield from self._standing(image, policy, listed=listed, trusted=trusted)
+
+    def _standing(self, image: Image, policy: Policy, *, listed: bool, trusted: bool) -> Iterator[Finding]:
+        pin = "pin it with @sha256:..."
+        if image.digest in policy.trusted_digests or (image.digest and (listed or trusted)):
+            return
+        if trusted:
+            reason = f"the tag {image.tag!r} may mean another image tomorrow"
+            yield self._find("warn", "image", reason, pin)
+        elif listed:
+            yield self._find(
+                "ask", "image", "is listed, but by tag and not by digest", f"{pin}, or {_BY_HAND}"
+            )
+        else:
+            yield self._find("ask", "image", "is not on the list of images", _BY_HAND)
+
+    def _host(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+        target = parse_url(manifest.url)
+        listed = any(fits_host(pattern, target.host.name) for pattern in policy.trusted_hosts)
+        if manifest.url and not target.fault and not listed:
+            yield self._find("ask", "url", "its host is not on the list of hosts", _BY_HAND)
+
+    def _command(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+        command = manifest.command
+        if not command:
+            return
+        if refused := _refused(command):
+            yield self._find("refuse", "command", *refused)
+            return
+        words = (command, *manifest.args)
+        code = code_at(words)
+        trusted = [
+            p
+            for p in map(parse_command_pattern, policy.trusted_commands)
+            if p.matches(command, manifest.args)
+        ]
+        if any((one.command, *one.args) == words for one in trusted):  # the very code is listed
+            return
+        yield from self._inline(None if code is None else code - 1)
+        if not trusted:
+            yield self._find("ask", "command", "this command line is not on the list of commands", _BY_HAND)
+
+    def _inline(self, at: int | None) -> Iterator[Finding]:
+        """What is said of code in an argument; a policy that lists the program does not know the code."""
+        if at is not None:
+            fix = f"name a program that is installed; {_BY_HAND}"
+            yield self._find("ask", f"args[{at}]", "runs code that stands in its arguments", fix)
+
+    def _environment(self, manifest: Manifest) -> Iterator[Finding]:
+        for name in manifest.env:
+            if _STEERING.fullmatch(name):
+                yield self._find(
+                    "ask", f"env.{name}", "decides what else is loaded, or where it comes from", _BY_HAND
+                )
+
+    def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
+        return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)
+
+
+def fits_host(pattern: str, host: str) -> bool:
+    """Whether a host is the one of a pattern; a leading `*.` stands for exactly one label more."""
+    pattern = pattern.lower()
+    if pattern.startswith("*."):
+        first, _, rest = host.partition(".")
+        return bool(first) and rest == pattern[2:]
+    return host == pattern
+
+
+def _refused(command: str) -> tuple[str, str] | None:
+    """Why a program cannot be one that a manifest starts, and what to do instead."""
+    folders = command.replace("\\", "/").split("/")
+    is_drive = len(folders[0]) == 2 and folders[0][1] == ":"  # noqa: PLR2004 - as in C:
+    if len(folders) > 1 and ((folders[0] and not is_drive) or ".." in folders or "." in folders):
+        return "is a path that leads elsewhere from each folder", "write it from the root, or the name alone"
+    if len(folders) == 1 and re.search(r"\s", command):
+        return "holds a blank", "give the program alone; its arguments stand in `args`"
+    name = program(command)
+    if name in SHELLS or name in _WRAPPERS or name.startswith("ld-linux"):
+        return f"{name!r} runs another program, which would not be looked at", "name that program itself"
+    if name in _RAISERS:
+        return f"{name!r} runs a program with the rights of somebody else", "name the program itself"
+    if name in _ENGINES:
+        return f"{name!r} starts containers past every limit", "use `image` instead of `command`"
+    return None

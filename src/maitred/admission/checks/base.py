@@ -1,0 +1,142 @@
+"""What a layer of admission is, what it finds, by which policy, and the record of what all layers found.
+
+A layer sees values only: the manifest and the operator's policy. It does not know lines and files; `decide`
+puts them to what it found. Every layer runs, whatever the ones before it found, so that an author is told
+all faults at once. The sixth layer is a person: the outcome says whether one has to look.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from maitred.admission.addresses import networks
+from maitred.admission.findings import Decision, Finding, LayerReport
+from maitred.admission.image_names import parse_command_pattern, parse_image_pattern
+from maitred.admission.manifest import MIB, Manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exemption:
+    """What a server may reach by name of this exemption.
+
+    `hosts` are host names, `*.example.com` for one label more; none means any public host. `addresses` are
+    networks that are forbidden otherwise, such as `10.1.0.0/16`.
+    """
+
+    hosts: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The most that a server may ask for. `cpu_shares` is a weight and `nano_cpus` a limit: both have one."""
+
+    memory_bytes: int = 2048 * MIB
+    nano_cpus: int = 4_000_000_000
+    cpu_shares: int = 4095
+    pids: int = 512
+    output_bytes_s: int = 64 * MIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What the operator decided beforehand; without any of it everything needs a person's approval.
+
+    Attributes:
+        images: Patterns such as `ghcr.io/acme/*`; approved by themselves where a digest pins them.
+        trusted_images: Patterns whose images are approved by themselves by tag, too.
+        trusted_digests: Digests that are approved wherever the image comes from.
+        trusted_commands: Patterns of command lines such as `uvx mcp-server-time@* **`.
+        trusted_hosts: Hosts of http servers, `*.example.com` for one label more.
+        exemptions: What `network: NAME` may ask for.
+        references: Variables that a manifest may refer to unasked; a last `*` stands for any ending.
+        secret_folders: Folders whose files a manifest may refer to unasked.
+        readable: Folders that may be granted for reading unasked.
+        writable: Folders that may be granted for writing unasked.
+        bounds: The most that a server may ask for.
+
+    Raises:
+        ValueError: A pattern or a network is none; all are named.
+    """
+
+    images: tuple[str, ...] = ()
+    trusted_images: tuple[str, ...] = ()
+    trusted_digests: tuple[str, ...] = ()
+    trusted_commands: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
+    exemptions: Mapping[str, Exemption] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
+    secret_folders: tuple[str, ...] = ("/run/secrets",)
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    bounds: Bounds = field(default_factory=Bounds)
+
+    def __post_init__(self) -> None:
+        """Refuse patterns that mean nothing: they would let nobody in, and nobody would know why."""
+        faults = []
+        for read, texts in (
+            (parse_image_pattern, (*self.images, *self.trusted_images)),
+            (parse_command_pattern, self.trusted_commands),
+            (lambda text: networks([text]), [a for e in self.exemptions.values() for a in e.addresses]),
+        ):
+            for text in texts:
+                try:
+                    read(text)
+                except ValueError as error:
+                    faults.append(str(error))
+        if "none" in self.exemptions:
+            faults.append("`none` cannot be the name of an exemption")
+        if faults:
+            raise ValueError("; ".join(faults))
+
+
+class Check(Protocol):
+    """One layer. It never raises on a manifest, however odd, and finds the same each time."""
+
+    layer: str
+
+    def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
+        """What is to be said against the manifest, in the order of its keys."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A file as read: the manifest as far as it could be read, what was wrong, and where its keys stand."""
+
+    file: str
+    manifest: Manifest | None = None
+    findings: tuple[Finding, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def line(self, key: str) -> int:
+        """The line of a key, or of the nearest one around it; 0 for a manifest that comes from no file."""
+        while key and key not in self.lines:
+            key = key[: max(key.rfind("."), key.rfind("["), 0)]
+        return self.lines.get(key, min(self.lines.values(), default=0))
+
+
+def decide(reading: Reading, policy: Policy, checks: Sequence[Check]) -> Decision:
+    """Let every layer look at a manifest, in their order.
+
+    What the reader found counts to the layer `schema`. A key that could not be read is not reported again by
+    a layer that misses it.
+    """
+    manifest = reading.manifest
+    known = {finding.key for finding in reading.findings}
+    reports = []
+    for check in checks:
+        found = list(reading.findings) if check.layer == "schema" else []
+        if manifest is not None:
+            found += [_placed(f, reading) for f in check.check(manifest, policy) if f.key not in known]
+        reports.append(LayerReport(layer=check.layer, findings=tuple(found), ran=manifest is not None))
+    return Decision(
+        server=manifest.name if manifest else "",
+        manifest_hash=manifest.hash if manifest else "",
+        layers=tuple(reports),
+    )
+
+
+def _placed(finding: Finding, reading: Reading) -> Finding:
+    return replace(finding, file=reading.file, line=reading.line(finding.key))

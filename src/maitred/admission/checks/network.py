@@ -1,0 +1,101 @@
+"""Layer 3: no network unless a named exemption of the operator's policy grants it and a person approves.
+
+For a server on HTTP the network is how it is reached: here its URL is judged as it stands; what its name
+resolves to is judged at each connection by `guard`, since it may be another address a moment later.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from maitred.admission.addresses import Target, networks, parse_url, why_forbidden
+from maitred.admission.checks.allowlist import fits_host
+from maitred.admission.checks.base import Exemption, Policy
+from maitred.admission.findings import Finding, unknown_transport
+from maitred.admission.manifest import Manifest
+from maitred.model.approvals import Severity
+from maitred.wording import as_code, did_you_mean
+
+_NO_EXEMPTION = Exemption()
+_STEERING = re.compile(
+    r"host|forwarded|via|x-forwarded-.*|x-(original|rewrite)-.*|x-(http-)?(host|method).*|x-real-ip|proxy-.*",
+    re.IGNORECASE,
+)
+_FRAMING = re.compile(
+    r"content-.*|transfer-encoding|te|trailer|connection|keep-alive|upgrade|http2-settings|expect|accept"
+    r"|mcp-.*|last-event-id|origin",
+    re.IGNORECASE,
+)
+_NAMES = ("host", "bridge", "default", "open", "all", "any", "filtered", "true")
+
+
+class NetworkCheck:
+    """Judges what a server asks to reach, and the URL by which it is reached."""
+
+    layer = "network"
+
+    def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
+        """Findings about `network`, `url` and `headers`."""
+        match manifest.transport:
+            case "stdio" | "container":
+                return list(self._exemption(manifest, policy))
+            case "http":
+                of_url = self._url(manifest, policy)
+                return [*self._exemption(manifest, policy), *of_url, *self._headers(manifest)]
+            case unknown:
+                return [unknown_transport(self.layer, unknown)]
+
+    def _exemption(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+        name = manifest.network
+        if name == "none":
+            return
+        if name not in policy.exemptions:
+            known = ", ".join(sorted(policy.exemptions)) or "none"
+            there = f"the operator's policy has {known}"
+            fix = did_you_mean(name, policy.exemptions, quoted=as_code, otherwise=there)
+            what = "is a kind of network, not an exemption" if name in _NAMES else "is no exemption"
+            yield self._find("refuse", "network", what, fix)
+            return
+        reason = f"asks for the network exemption {name!r}"
+        yield self._find("ask", "network", reason, "a person with the admin role may approve it")
+
+    def _url(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+        if not manifest.url:
+            return
+        target = parse_url(manifest.url)
+        if target.userinfo:
+            told = "names something before an `@`, which is not the host it leads to"
+            yield self._find("refuse", "url", told, "put credentials into `headers`, by reference")
+        if target.fault:
+            fix = "a reference cannot stand there" if "${" in manifest.url else "write it in its usual form"
+            yield self._find("refuse", "url", target.fault, fix)
+            return
+        yield from self._target(target, policy.exemptions.get(manifest.network, _NO_EXEMPTION))
+
+    def _headers(self, manifest: Manifest) -> Iterator[Finding]:
+        for name in manifest.headers:
+            if _STEERING.fullmatch(name):
+                told = "may lead the request to another server than the one of `url`"
+                yield self._find("refuse", f"headers.{name}", told, "leave it out; `url` says where it goes")
+            elif _FRAMING.fullmatch(name):
+                told = "says how the request is written, which the gateway does itself"
+                yield self._find("refuse", f"headers.{name}", told, "leave it out")
+
+    def _target(self, target: Target, exemption: Exemption) -> Iterator[Finding]:
+        host, plain = target.host, "write it in its usual form"
+        if host.address is not None and not host.is_plain:
+            yield self._find("refuse", "url", f"its host is {host.name} in a form that hides it", plain)
+        elif not host.is_plain:
+            yield self._find("ask", "url", f"its host is {host.name!r}, written with other letters", plain)
+        why = why_forbidden(host.address, networks(exemption.addresses)) if host.address else ""
+        is_exempt = any(fits_host(one, host.name) for one in exemption.hosts)
+        if host.is_local and not is_exempt:
+            why = "a name of this machine or its own network"
+        if why:
+            fix = "ask the operator for an exemption that names it, and write that as `network`"
+            yield self._find("refuse", "url", f"its host is {why}", fix)
+        if target.scheme == "http" and not (why or is_exempt or exemption.addresses):
+            reason = "is not encrypted, so anybody on the way can read and change it"
+            yield self._find("ask", "url", reason, "use https")
+
+    def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
+        return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)

@@ -1,0 +1,144 @@
+"""Layer 4: how much of this machine a server may use: memory, processor, processes, output and files.
+
+Docker has two notions of processor: `nano_cpus` is a limit, `cpu_shares` a weight among containers that does
+not limit anything. They are bounded apart, and a weight that was written as a number of cores is recognised.
+Whether a granted folder holds links that lead out of it, only the launcher can see.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from maitred.admission.checks.base import Bounds, Policy
+from maitred.admission.findings import Finding
+from maitred.admission.manifest import MIB, Grant, Manifest
+from maitred.model.approvals import Severity
+
+_LEAST_MEMORY = 6 * MIB  # what Docker takes at least
+_LEAST_NANO_CPUS = 10_000_000
+_LEAST_SHARES = 2
+_LIKE_SHARES = 128
+_LEAST_OUTPUT = 1024
+_SYSTEM = (
+    "/proc", "/sys", "/dev", "/boot", "/etc", "/run", "/var/run", "/root", "/lib/modules", "/var/lib/docker",
+    "/var/lib/containers",
+)  # fmt: skip
+_TOPS = (
+    "", "/bin", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/sbin", "/srv", "/usr", "/var",
+    "/var/lib", "/Users",
+    "/var/tmp",  # noqa: S108 - a name to compare with
+    "/tmp",  # noqa: S108 - a name to compare with
+)  # fmt: skip
+_OF_BOX = ("/proc", "/sys", "/dev")
+_OF_JAIL = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu", "/etc", "/run",
+    "/var/run", "/boot",
+)  # fmt: skip
+_PRIVATE = ("/tmp/home", "/var/tmp")  # noqa: S108 - names to compare with
+_ABOVE_KEPT = ("/.config", "/.local", "/.local/share")
+_KEPT = frozenset({
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".git-credentials",
+    ".password-store", ".vault-token", "gcloud", "docker.sock", "podman.sock", "containerd.sock", ".pgpass",
+    "keyrings", "id_rsa", "id_ed25519",
+})  # fmt: skip
+
+
+class ResourcesCheck:
+    """Refuses what is beyond the bounds and what no server may see of a machine."""
+
+    layer = "resources"
+
+    def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
+        """Findings about limits and grants."""
+        return [*self._limits(manifest, policy.bounds), *self._grants(manifest, policy)]
+
+    def _limits(self, manifest: Manifest, bounds: Bounds) -> Iterator[Finding]:
+        told = (
+            f"at most {_size(bounds.memory_bytes)} of memory",
+            f"at most {_size(bounds.output_bytes_s)} a second",
+        )
+        yield from self._within("memory", manifest.memory, _LEAST_MEMORY, bounds.memory_bytes, told[0])
+        yield from self._cores(manifest, bounds)
+        if manifest.cpu_shares:
+            most = f"a weight from {_LEAST_SHARES} to {bounds.cpu_shares}"
+            yield from self._within("cpu_shares", manifest.cpu_shares, _LEAST_SHARES, bounds.cpu_shares, most)
+        pids = f"at most {bounds.pids} processes and threads"
+        yield from self._within("pids", manifest.pids, 1, bounds.pids, pids)
+        yield from self._within("output", manifest.output, _LEAST_OUTPUT, bounds.output_bytes_s, told[1])
+
+    def _cores(self, manifest: Manifest, bounds: Bounds) -> Iterator[Finding]:
+        if manifest.cpu >= _LIKE_SHARES:
+            reason = f"asks for {manifest.cpu:g} cores"
+            fix = "if the weight of Docker is meant, that is `cpu_shares`; `cpu` counts cores, such as 0.5"
+            yield self._find("refuse", "cpu", reason, fix)
+            return
+        most = f"at most {bounds.nano_cpus / 1e9:g} cores"
+        yield from self._within("cpu", manifest.nano_cpus, _LEAST_NANO_CPUS, bounds.nano_cpus, most)
+
+    def _within(self, key: str, value: int, least: int, most: int, told: str) -> Iterator[Finding]:
+        if value > most:
+            yield self._find("refuse", key, "asks for more than a server may have", f"ask for {told}")
+        elif value < least:
+            yield self._find("refuse", key, "is too little to run anything", f"ask for more, {told}")
+
+    def _grants(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+        for at, grant in enumerate(manifest.filesystem):
+            key = f"filesystem[{at}]"
+            if why := _refused(grant):
+                yield self._find("refuse", key, why, "grant the one folder that is needed")
+            elif _is_covering(grant, manifest):
+                fix = "choose a place of its own, such as one below /srv, or leave `at` out"
+                yield self._find("refuse", f"{key}.at", "would cover what the server itself runs in", fix)
+            elif not _is_granted(grant, policy):
+                act = "change" if grant.mode == "write" else "read"
+                fix = "a person with the admin role may approve it"
+                yield self._find("ask", key, f"asks to {act} files of this machine", fix)
+            elif _place(grant) != grant.path.rstrip("/"):
+                told = "has them seen at another place, where the server may take them for something else"
+                yield self._find("ask", f"{key}.at", told, "a person with the admin role may approve it")
+
+    def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
+        return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)
+
+
+def _refused(grant: Grant) -> str:
+    """What makes a grant one that nobody can approve."""
+    path = grant.path.rstrip("/")
+    if any(_is_below(path, system) for system in _SYSTEM):
+        return "is a part of the system itself"
+    if path in _TOPS or (path.count("/") == 2 and path.startswith(("/home/", "/Users/"))):  # noqa: PLR2004
+        return "is too much at once: it holds what belongs to others"
+    if path.lower().endswith(_ABOVE_KEPT):
+        return "is too much at once: programs keep their credentials in it"
+    if path.lower().endswith(".sock"):
+        return "is a socket, by which something else is controlled"
+    if kept := sorted(_KEPT.intersection(path.lower().split("/"))):
+        return f"holds credentials or controls this machine ({kept[0]})"
+    return ""
+
+
+def _place(grant: Grant) -> str:
+    return (grant.at or grant.path).rstrip("/")
+
+
+def _is_covering(grant: Grant, manifest: Manifest) -> bool:
+    """Whether it puts something else where the server finds its own system.
+
+    The launcher refuses what would cover the program itself, which it alone can see.
+    """
+    at = _place(grant)
+    if at == grant.path.rstrip("/"):
+        return False
+    own = _OF_BOX if manifest.transport == "container" else (*_OF_BOX, *_OF_JAIL)
+    return any(_is_below(at, one) for one in own) or any(_is_below(one, at) for one in (*own, *_PRIVATE))
+
+
+def _is_granted(grant: Grant, policy: Policy) -> bool:
+    roots = policy.writable if grant.mode == "write" else (*policy.readable, *policy.writable)
+    return any(_is_below(grant.path.rstrip("/"), root.rstrip("/")) for root in roots)
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(f"{root}/")
+
+
+def _size(count: int) -> str:
+    return f"{count / MIB / 1024:g} GiB" if count >= 1024 * MIB else f"{count / MIB:g} MiB"

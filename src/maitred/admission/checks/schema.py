@@ -1,0 +1,77 @@
+"""Layer 1: whether the keys of a manifest have a meaning together.
+
+Whether each key has one by itself, the reader has told already. What a name may not be is said here, too,
+since it depends on what is built in.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+from maitred.admission.checks.base import Policy
+from maitred.admission.findings import Finding, unknown_transport
+from maitred.admission.manifest import FITS, REACH, Manifest
+from maitred.config.settings import SAVED
+
+Declared = Callable[[Manifest], Iterable[Finding]]
+"""What is to be said of declarations that other parts will use."""
+
+
+def _nothing(_: Manifest) -> Iterable[Finding]:
+    return ()
+
+
+_RESERVED = (SAVED, "maitred", "category", "server", "all", "none")
+
+
+class SchemaCheck:
+    """Refuses keys that contradict each other; `declared` looks at what this layer knows nothing of."""
+
+    layer = "schema"
+
+    def __init__(self, declared: Declared = _nothing) -> None:
+        self._declared = declared
+
+    def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
+        """Findings about the name, how the server is reached, and keys that do not fit that."""
+        del policy  # what a manifest means is the same everywhere
+        own = [*self._name(manifest), *self._reach(manifest), *self._places(manifest)]
+        return [*own, *self._declared(manifest)]
+
+    def _name(self, manifest: Manifest) -> Iterator[Finding]:
+        if manifest.name in _RESERVED:
+            yield self._refuse("name", "is a name that maitred uses itself", "choose another one")
+
+    def _reach(self, manifest: Manifest) -> Iterator[Finding]:
+        means = manifest.transport
+        if means not in REACH:
+            yield unknown_transport(self.layer, means)
+            return
+        if not getattr(manifest, REACH[means]):
+            yield self._refuse(
+                REACH[means], f"is missing, by which a server of transport {means} is reached", "add it"
+            )
+        for one in fields(manifest):
+            fits = FITS.get(one.name, (means,))
+            if means not in fits and not _is_default(one, getattr(manifest, one.name)):
+                told = " or ".join(fits)
+                yield self._refuse(
+                    one.name, f"does not fit the transport {means}", f"it is for {told}; leave it out"
+                )
+
+    def _places(self, manifest: Manifest) -> Iterator[Finding]:
+        seen: set[str] = set()
+        for at, grant in enumerate(manifest.filesystem):
+            place = (grant.at or grant.path).rstrip("/")
+            if place in seen:
+                yield self._refuse(
+                    f"filesystem[{at}]", "is the second grant for the same place", "keep one of the two"
+                )
+            seen.add(place)
+
+    def _refuse(self, key: str, reason: str, fix: str) -> Finding:
+        return Finding(layer=self.layer, severity="refuse", key=key, reason=reason, fix=fix)
+
+
+def _is_default(one: Any, value: Any) -> bool:
+    return value in (one.default, (), {}, "")

@@ -1,0 +1,61 @@
+"""Lets a container's image run if it is the one that was approved.
+
+A name and a tag may mean another image tomorrow. What they mean when an approved server first starts is
+written into its log and is from then on what was approved; another one is written down as well, and the
+server is withheld until a person has decided. An image whose manifest has its digest needs none of this.
+"""
+
+from maitred.admission.approval import Approval, Forbidden, replay, step
+from maitred.admission.gatekeeper import event
+from maitred.admission.registry import Registry
+from maitred.model.approvals import Binding, Event, identified, name_and_identity
+
+_SHOWN = 19
+
+
+class ImageGate:
+    """Decides by the log of approvals, and writes there what images turned out to be."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def admit(self, server: str, identity: str) -> str:
+        """Why a server may not run the image with this identity; empty if it may.
+
+        Raises:
+            StoreError: The log cannot be read or written.
+        """
+        while True:
+            events = await self._registry.log(server)
+            try:
+                state = replay(events)
+            except ValueError as error:
+                return f"its log of approvals was altered: {error}"
+            if state is None or state.state != "approved" or state.approved is None:
+                return "its image is not approved: `maitred approvals` shows it"
+            if name_and_identity(state.approved.image)[1] == identity:
+                return ""
+            found = _found(state, server, identity)
+            after = step(state, found)
+            if isinstance(after, Forbidden):
+                return after.reason
+            if await self._registry.append(server, [found], after=len(events), last=events[-1]):
+                return "" if after.state == "approved" else _other(state, identity)
+
+
+def _found(state: Approval, server: str, identity: str) -> Event:
+    name = name_and_identity(state.seen.image)[0]
+    was = name_and_identity(state.image)[1]
+    why = f"it is {identity} now" + (f", and was {was} when it was approved" if was else "")
+    return event("image_changed", Binding(image=identified(name, identity)), who=server, why=why)
+
+
+def _other(state: Approval, identity: str) -> str:
+    """What there is to say of an image that nobody approved."""
+    was = name_and_identity(state.image)[1]
+    name = name_and_identity(state.seen.image)[0]
+    before = f", and was {was[:_SHOWN]} when it was approved" if was else ""
+    return (
+        f"its image {name} is {identity[:_SHOWN]} now{before}: a person has to approve that;"
+        " `maitred approvals` shows it"
+    )

@@ -1,0 +1,1 @@
+"""Programs in bubblewrap and images in containers."""

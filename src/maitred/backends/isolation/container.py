@@ -1,0 +1,209 @@
+"""A server that runs in a container and speaks over its standard streams.
+
+Each session has a container of its own, which is removed with it, whatever happens: when the session is left,
+by the warden when the gateway is killed, and by the next gateway of the same catalog otherwise. One that
+could not be removed is removed before the next is made, so that a server never runs twice.
+"""
+
+import re
+import secrets
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import anyio
+import structlog
+
+from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
+from maitred.backends.isolation.container_spec import wanted
+from maitred.backends.isolation.endings import MemoryWatch, from_outside, judged, memory_count
+from maitred.backends.isolation.engine_api import Engine, EngineError, EngineGoneError, Engines, Wanted
+from maitred.backends.isolation.images import Images
+from maitred.backends.isolation.streams import Streams, attached
+from maitred.backends.isolation.threads import in_thread
+from maitred.backends.process import Tail, Warden
+from maitred.backends.session import open_session
+from maitred.config.settings import Limits
+from maitred.jsonrpc import LineChannel
+from maitred.model.servers import Cage, ServerSpec
+
+log = structlog.get_logger(__name__)
+
+_ASK_S: Final = 1.0
+_TERMINATE_S: Final = 1.0
+_REMOVE_S: Final = 10.0
+_ENDING_S: Final = 5.0
+_POLL_S: Final = 0.05
+_LONGEST_NAME: Final = 40
+_PART: Final = 0.8
+
+
+class ContainerBackend:
+    """Makes a container of the server's image for each session; `others` are the servers besides it."""
+
+    cage = "container"
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        *,
+        resolve: Resolve,
+        limits: Limits,
+        warden: Warden,
+        engines: Engines,
+        images: Images,
+        others: Callable[[], Collection[ServerSpec]] = tuple,
+    ) -> None:
+        self.spec = spec
+        self._cage = spec.cage or Cage()
+        self._resolve = resolve
+        self._limits = limits
+        self._warden = warden
+        self._engines = engines
+        self._images = images
+        self._others = others
+        self._tail = Tail()
+        self._pid: int | None = None
+        self._ending: Ending | None = None
+        self._since = 0.0
+        self._watch = MemoryWatch(None)
+
+    @property
+    def pid(self) -> int | None:
+        """The first process of the container, where the engine is on this machine."""
+        return self._pid
+
+    def last_output(self) -> Sequence[str]:
+        """The last lines of standard error; what was said as its image was fetched, if there are none."""
+        return self._tail.lines() or self._images.progress(self.spec.image)
+
+    def ending(self, reason: str) -> Ending:
+        """Why the last session ended, as the engine tells it."""
+        return self._ending or Ending(kind="lost", reason=reason)
+
+    @asynccontextmanager
+    async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
+        """Make a container and open a session with what runs in it."""
+        self._ending, self._tail = None, Tail()
+        engine = await self._engines.engine()
+        await self._clear(engine)
+        self._warden.start()
+        made = await self._wanted(engine)
+        name = f"maitred-{_plain(self.spec.name)}-{secrets.token_hex(6)}"
+        self._warden.hold(engine.info.socket, name)
+        streams = Streams(on_stdout=self._heard, tail=self._tail, rate=self._cage.output)
+        self._channel = LineChannel(streams.write, max_message_bytes=self._limits.max_message_bytes)
+        try:
+            await self._run(engine, name, made, streams)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._follow, engine, name, streams)
+                async with open_session(
+                    self.spec, self._channel, self._channel, options, self._limits
+                ) as session:
+                    yield session
+                tasks.cancel_scope.cancel()
+        finally:
+            self._pid = None
+            self._watch.close()
+            with anyio.CancelScope(shield=True):
+                await self._end(engine, name, streams)
+
+    def _heard(self, data: bytes) -> None:
+        self._channel.feed(data)
+
+    # --- the start ----------------------------------------------------------------------------------------
+
+    async def _clear(self, engine: Engine) -> None:
+        """Remove the containers that could not be removed before: a server never runs twice."""
+        for name in self._engines.left(self.spec.name):
+            await engine.remove(name)
+            self._gone(name)
+
+    def _gone(self, name: str) -> None:
+        self._engines.removed(self.spec.name, name)
+        self._warden.let_go(name)
+
+    async def _wanted(self, engine: Engine) -> Wanted:
+        spec = self.spec
+        within_s = _PART * spec.timeouts.start_s  # and so the reason is told that took so long
+        image = await self._images.ready(engine, spec.name, spec.image, within_s=within_s)
+        labels = self._engines.labels(spec.name, self._warden.mark)
+        given: Mapping[str, Any] = {"labels": labels, "resolve": self._resolve, "others": self._others()}
+        return await in_thread(lambda: wanted(spec, image, engine.info, **given))
+
+    async def _run(self, engine: Engine, name: str, made: Wanted, streams: Streams) -> None:
+        self._since = time.time()
+        try:
+            await engine.create(name, made)
+            await attached(await engine.attach(name), streams)  # before it starts: nothing it says is missed
+            await engine.start(name)
+            state = await engine.state(name)
+        except EngineGoneError:
+            raise
+        except EngineError as error:
+            what = "its image was removed" if error.missing else "its container cannot be started"
+            raise ConnectError(f"{what}: {error}") from error
+        self._pid = state.pid if state else None
+        self._watch = MemoryWatch(memory_count(self._pid))
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    async def _follow(self, engine: Engine, name: str, streams: Streams) -> None:
+        """When nothing more comes, find out why, and end the session with that."""
+        await streams.ended.wait()
+        told = Ending(kind="lost", reason=f"the engine at {engine.info.address} ended the connection to it")
+        with anyio.move_on_after(_ENDING_S):
+            told = await self._why(engine, name)
+        words = [line.strip() for line in self._tail.lines() if line.strip()]
+        reason = f"{told.reason}; its last words: {words[-1][:300]}" if words else told.reason
+        self._ending = Ending(kind=told.kind, reason=reason)
+        self._channel.close(reason)
+
+    async def _why(self, engine: Engine, name: str) -> Ending:
+        by_kernel = self._watch.counted()  # at once: the kernel forgets it with the container
+        try:
+            state = await engine.state(name)
+            while state is not None and state.running:  # the stream ends a little before the container
+                await anyio.sleep(_POLL_S)
+                state = await engine.state(name)
+            if state is None:
+                return Ending(kind="killed", reason="its container was removed from outside")
+            actions = await engine.actions(name, self._since)
+            if by_kernel is None and state.code != 0 and not from_outside(actions):
+                by_kernel = await self._watch.heard()
+            return judged(state, actions, by_kernel, self._cage.memory)
+        except EngineError as error:
+            return Ending(kind="lost", reason=str(error))
+
+    async def _end(self, engine: Engine, name: str, streams: Streams) -> None:
+        """Have what runs in the container end, and remove it, however unwilling. Bounded in time."""
+        self._engines.leave(self.spec.name, name)  # until it is known to be gone
+        try:
+            with anyio.fail_after(_REMOVE_S):
+                if streams.open:
+                    await self._ask(engine, name, streams)
+                await engine.remove(name)
+            self._gone(name)
+        except (EngineError, TimeoutError) as error:
+            reason = str(error) or f"the engine did not do so within {_REMOVE_S:g} s"
+            log.warning("a container could not be removed yet", server=self.spec.name, reason=reason)
+        finally:
+            streams.close()
+
+    async def _ask(self, engine: Engine, name: str, streams: Streams) -> None:
+        """Close its standard input, and send SIGTERM if that is not enough."""
+        streams.end_input()
+        with anyio.move_on_after(_ASK_S):
+            await streams.ended.wait()
+            return
+        with suppress(EngineError):  # it ended by now, or its end will fail as well
+            await engine.signal(name, signal.SIGTERM)
+        with anyio.move_on_after(_TERMINATE_S):
+            await streams.ended.wait()
+
+
+def _plain(name: str) -> str:
+    """What of a server's name a container's may have."""
+    return re.sub("[^a-zA-Z0-9]+", "-", name)[:_LONGEST_NAME]

@@ -1,0 +1,134 @@
+"""Our end of a container's standard streams, which come over one socket of the engine.
+
+What a container writes comes in frames: one byte that tells the stream, three of nothing, four of length, and
+the payload. Whoever does not read holds the container up, which is how its output is kept to a rate.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from maitred.backends.launch import Meter
+from maitred.backends.process import Tail
+
+_HEADER: Final = 8
+_STREAMS: Final = (0, 1, 2)
+_STDERR: Final = 2
+
+
+class Streams(asyncio.Protocol):
+    """Takes the frames apart: standard output goes to `on_stdout`, standard error to `tail`.
+
+    `ended` is set when nothing more comes, for whatever reason; then all that came was handed on. No more
+    than `rate` bytes a second are taken, of both streams together.
+    """
+
+    def __init__(self, *, on_stdout: Callable[[bytes], None], tail: Tail, rate: int) -> None:
+        self._on_stdout = on_stdout
+        self._tail = tail
+        self._meter = Meter(rate, now=time.monotonic())
+        self._transport: asyncio.Transport | None = None
+        self._header = b""
+        self._kind = 0
+        self._left = 0
+        self._writable = anyio.Event()
+        self._writable.set()
+        self.ended = anyio.Event()
+
+    # --- what asyncio calls -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is ours to read and write."""
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError(f"expected a transport of both ways, got {transport!r}")
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Take the next bytes, and read nothing more for a while if these were too many."""
+        wait_s = self._meter.take(len(data), now=time.monotonic())
+        if wait_s > 0 and self._transport is not None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(wait_s, self._go_on)
+        while data:
+            data = self._take_payload(data) if self._left else self._take_header(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # asyncio's signature
+        """Nothing more comes."""
+        self.ended.set()
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        """The container does not read as fast as we write."""
+        self._writable = anyio.Event()
+
+    def resume_writing(self) -> None:
+        """The container caught up."""
+        self._writable.set()
+
+    @property
+    def open(self) -> bool:
+        """Whether there is something at the other end."""
+        return self._transport is not None and not self.ended.is_set()
+
+    # --- what we call -------------------------------------------------------------------------------------
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to the container's standard input, waiting while it is behind.
+
+        Raises:
+            BrokenPipeError: It does not take input any more, and has read nothing of this.
+            ConnectionResetError: It ended while it was behind, and may have read some of it.
+        """
+        if self._transport is None or self._transport.is_closing() or self.ended.is_set():
+            raise BrokenPipeError
+        self._transport.write(data)
+        if not self._writable.is_set():
+            await self._writable.wait()
+            if self.ended.is_set():
+                raise ConnectionResetError
+
+    def end_input(self) -> None:
+        """Close the container's standard input; what it writes still comes."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def close(self) -> None:
+        """Let go of the socket, whatever was not sent yet."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- frames -------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _take_header(self, data: bytes) -> bytes:
+        missing = _HEADER - len(self._header)
+        self._header += data[:missing]
+        if len(self._header) == _HEADER:
+            self._kind, self._left = self._header[0], int.from_bytes(self._header[4:], "big")
+            self._header = b""
+            if self._kind not in _STREAMS:
+                self._tail.feed(b"the engine sent what is no stream of a container\n")
+                self.close()
+                return b""
+        return data[missing:]
+
+    def _take_payload(self, data: bytes) -> bytes:
+        payload, rest = data[: self._left], data[self._left :]
+        self._left -= len(payload)
+        if self._kind == _STDERR:
+            self._tail.feed(payload)
+        else:
+            self._on_stdout(payload)
+        return rest
+
+
+async def attached(sock: socket.socket, streams: Streams) -> None:
+    """Have the event loop read a socket into `streams`, and write to it from there."""
+    await asyncio.get_running_loop().create_connection(lambda: streams, sock=sock)

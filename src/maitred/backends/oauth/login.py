@@ -1,0 +1,262 @@
+"""A person logs in to a server in a browser, or out of it again.
+
+The SDK's client does the protocol. What is here is the place on this machine that the browser comes back to,
+which takes one answer, with the state that was sent along; and what is told when something goes wrong.
+Nothing of what a token endpoint answered is repeated, since it may hold tokens.
+"""
+
+import html
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+import anyio
+import anyio.abc
+import httpx2
+from anyio.abc import SocketAttribute
+from mcp.client.auth import OAuthFlowError, OAuthTokenError
+from mcp.shared.auth import AuthorizationCodeResult
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from maitred.backends.base import ConnectError
+from maitred.backends.listing import clean
+from maitred.backends.oauth.client import Access, Client, Send
+from maitred.backends.oauth.grants import Grant
+from maitred.config.redaction import SECRETS, redact
+from maitred.errors import LoginError, VaultError
+
+Browse = Callable[[str], Awaitable[None]]
+"""Brings a person to an address."""
+
+_MAX_HEAD = 16_384
+_HEAD_S = 10.0
+_LONGEST = 300
+_UNAUTHORIZED = 401
+_FORBIDDEN = 403
+
+
+async def log_in(access: Access, browse: Browse, *, timeout_s: float) -> Grant:
+    """Have a person log in, and keep what that brings.
+
+    Args:
+        access: The server, and where its login is kept.
+        browse: Brings the person to the page of the authorization server; called once.
+        timeout_s: How long the person may take.
+
+    Raises:
+        LoginError: It came to nothing; the text says why.
+        VaultError: The login cannot be kept.
+    """
+    name = access.spec.name
+    try:
+        grant = await _logged_in(access, browse, timeout_s)
+    except (ConnectError, OAuthFlowError, httpx2.HTTPError, ValidationError, OSError) as error:
+        raise LoginError(name, _plain(error)) from error
+    SECRETS.learn_named(grant.credentials)
+    await access.store.save(name, grant.to_bytes())
+    return grant
+
+
+async def log_out(access: Access) -> str | None:
+    """Forget the login to a server, and end it at its authorization server.
+
+    Returns:
+        Why the tokens may be good for a while yet, empty if they are not; None if there was no login.
+    """
+    name = access.spec.name
+    try:
+        kept = await access.store.load(name)
+        told = await _revoked(access, Grant.from_bytes(kept.body)) if kept else ""
+    except VaultError as error:
+        told = error.reason
+    return told if await access.store.forget(name) else None
+
+
+async def _revoked(access: Access, grant: Grant) -> str:
+    try:
+        url, auth = access.resolved()
+        SECRETS.learn_named(grant.credentials)
+        client = Client(url, auth, redirect_uri=auth.redirect_uri)
+        client.resume(grant)
+        request = client.revocation()
+        if request is None:
+            return "its authorization server takes nothing back"
+        async with access.sending() as send:
+            response = await send(request)
+    except (ConnectError, OAuthFlowError, httpx2.HTTPError, ValidationError) as error:
+        return _plain(error)
+    return "" if response.is_success else f"its authorization server answered HTTP {response.status_code}"
+
+
+async def _logged_in(access: Access, browse: Browse, timeout_s: float) -> Grant:
+    url, auth = access.resolved()
+    async with _coming_back(auth.redirect_uri, timeout_s) as place, access.sending() as send:
+
+        async def going(page: str) -> None:
+            place.expect(page)
+            await browse(page)
+
+        client = Client(url, auth, redirect_uri=place.uri, browse=going, returned=place.returned)
+        status = await _drive(client, _probe(url, sse=access.spec.transport == "sse"), send)
+    grant = client.grant()
+    if grant is None:
+        raise ConnectError(f"{url} answered HTTP {status} and asks for no login; is `url` right?")
+    if status in (_UNAUTHORIZED, _FORBIDDEN):
+        raise ConnectError(f"{url} answered HTTP {status} to the token that the login brought")
+    return grant
+
+
+def _probe(url: str, *, sse: bool) -> httpx2.Request:
+    """A request that changes nothing and that a server with logins refuses."""
+    if sse:
+        return httpx2.Request("GET", url, headers={"Accept": "text/event-stream"})
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": LATEST_HANDSHAKE_VERSION,
+    }
+    return httpx2.Request("POST", url, headers=headers, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+
+
+async def _drive(client: Client, probe: httpx2.Request, send: Send) -> int:
+    """Send what the SDK's client wants to send; the status of the last answer."""
+    flow = client.async_auth_flow(probe)
+    outgoing = await anext(flow)
+    try:
+        while True:
+            response = await send(outgoing, whole=outgoing is not probe)
+            outgoing = await flow.asend(response)
+    except StopAsyncIteration:
+        return response.status_code
+    finally:
+        await flow.aclose()
+
+
+# --- coming back ------------------------------------------------------------------------------------------
+
+_PAGE = """<!doctype html><meta charset="utf-8"><title>maitred</title>
+<p style="font: 16px sans-serif; margin: 3em">{}</p>
+"""
+_HEAD = (
+    "HTTP/1.1 {}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n"
+    "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nContent-Security-Policy: default-src 'none';"
+    " style-src 'unsafe-inline'\r\n\r\n"
+)
+
+
+class _Place:
+    """Where the browser comes back to. The first request with the right state counts, and no other."""
+
+    def __init__(self, uri: str, timeout_s: float) -> None:
+        self.uri = uri
+        self._timeout_s = timeout_s
+        self._state = ""
+        self._answer: Mapping[str, str] = {}
+        self._came = anyio.Event()
+
+    def expect(self, page: str) -> None:
+        """Take the state from the address that the person is sent to."""
+        self._state = _values(page).get("state", "")
+
+    async def returned(self) -> AuthorizationCodeResult:
+        """Wait for the person.
+
+        Raises:
+            OAuthFlowError: The person did not come, or was refused.
+        """
+        with anyio.move_on_after(self._timeout_s):
+            await self._came.wait()
+        answer = self._answer
+        if not answer:
+            raise OAuthFlowError(f"nobody came back from the browser within {self._timeout_s:g} s")
+        if "code" not in answer:
+            told = ": ".join(answer[key] for key in ("error", "error_description") if key in answer)
+            raise OAuthFlowError(f"the authorization server answered {told or 'without a code'}")
+        return AuthorizationCodeResult(code=answer["code"], state=answer["state"], iss=answer.get("iss"))
+
+    async def serve(self, stream: anyio.abc.SocketStream) -> None:
+        """Answer one connection; browsers open some that they never use."""
+        with anyio.move_on_after(_HEAD_S):
+            async with stream:
+                try:
+                    status, text = self._look(await _head(stream))
+                    body = _PAGE.format(html.escape(text)).encode()
+                    await stream.send(_HEAD.format(status, len(body)).encode() + body)
+                except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    return
+        if self._answer:
+            self._came.set()
+
+    def _look(self, head: str) -> tuple[str, str]:
+        method, _, rest = head.partition("\r\n")[0].partition(" ")
+        target = rest.partition(" ")[0]
+        if method != "GET" or urlsplit(target).path != (urlsplit(self.uri).path or "/"):
+            return "404 Not Found", "There is nothing here."
+        values = _values(target)
+        if not self._state or not secrets.compare_digest(
+            values.get("state", "").encode(), self._state.encode()
+        ):
+            return "400 Bad Request", "This does not belong to the login that maitred waits for."
+        if self._answer:
+            return "400 Bad Request", "This login has been answered before."
+        self._answer = values
+        if "code" not in values:
+            return "200 OK", "The login was refused. The terminal says more; this tab can be closed."
+        return "200 OK", "maitred goes on in the terminal; this tab can be closed."
+
+
+async def _head(stream: anyio.abc.SocketStream) -> str:
+    head = b""
+    while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD:
+        head += await stream.receive()
+    return head.decode("latin-1")
+
+
+def _values(address: str) -> dict[str, str]:
+    """The query of an address; of a key that comes again, the first."""
+    return {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}
+
+
+@asynccontextmanager
+async def _coming_back(redirect_uri: str, timeout_s: float) -> AsyncIterator[_Place]:
+    """Listen where the browser is to come back to; a port is taken where none is given."""
+    parts = urlsplit(redirect_uri)
+    host = parts.hostname or ""
+    local = "127.0.0.1" if host == "localhost" else host
+    try:
+        listener = await anyio.create_tcp_listener(local_host=local, local_port=parts.port or 0)
+    except OSError as error:
+        told = f"nothing can listen at {redirect_uri} ({error.strerror or error}); see `auth.redirect_uri`"
+        raise ConnectError(told) from error
+    failure: Exception | None = None
+    async with listener, anyio.create_task_group() as tasks:
+        port = listener.extra(SocketAttribute.local_port)  # noqa: S610  # an attribute of a socket
+        shown = f"[{host}]" if ":" in host else host
+        place = _Place(urlunsplit(parts._replace(netloc=f"{shown}:{port}")), timeout_s)
+        tasks.start_soon(listener.serve, place.serve)
+        try:
+            yield place
+        except Exception as error:  # noqa: BLE001  # raised below: the task group would put it in a group
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _plain(error: Exception) -> str:
+    """What went wrong, without what may hold tokens, and without its last full stop."""
+    head, _, rest = str(error).partition(": ")
+    if isinstance(error, ValidationError) or head.startswith("Invalid "):
+        return "what it says of itself or of its tokens is not valid"
+    try:
+        told = from_json(rest)
+    except ValueError:
+        told = None
+    if isinstance(told, dict):
+        rest = ": ".join(str(told[key]) for key in ("error", "error_description") if told.get(key))
+    elif isinstance(error, OAuthTokenError):
+        rest = ""
+    text = f"{head}: {rest}" if rest else head
+    return redact(clean(text or type(error).__name__))[:_LONGEST].rstrip(".")

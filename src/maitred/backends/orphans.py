@@ -1,0 +1,192 @@
+"""Claims: by them the gateways of a catalog know which of them are gone, wherever each of them runs.
+
+A gateway holds a lock on a file of its own beside the catalog, which the kernel takes from it however it
+ends: process numbers mean nothing from one container to the next. A mark without such a file here belongs to
+others, though their catalog may have the same path, and is left alone. The name of the file ends with its
+inode, so that a copy of the folder says nothing of the gateways of the original. Locks hold wherever the
+catalog can be shared, since SQLite needs one kernel as well; where there are none, nobody is ever gone.
+
+Marks: by them what a gateway started is known, also when that gateway and its warden were both killed.
+
+A mark is `CATALOG-PID-START-RANDOM`: 8 hexadecimal digits of the catalog's path, the gateway's process with
+the time it started at, so that a number that was given away again is told apart, and a part that no two have.
+All that a server starts inherits it with its environment. Whoever serves the same catalog next ends what
+carries the mark of a gateway that is gone, which is for `claims` to say, since other catalogs may have the
+same path. Without /proc nothing is found, and nothing is ended.
+"""
+
+import glob
+import os
+import re
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from maitred.backends import warden
+from maitred.model.tools import content_hash
+
+NO_CATALOG: Final = "0" * 8
+_FORM: Final = re.compile(r"[0-9a-f]{8}-\d+-\d*-[0-9a-f]+")
+_GRACE_S: Final = 1.0
+_LEAVE_S: Final = 2.0
+_POLL_S: Final = 0.02
+
+
+def catalog_of(path: Path) -> str:
+    """What stands for a catalog in marks, by whatever links it is reached."""
+    return content_hash(os.fsencode(path.resolve()))[:8]
+
+
+def new_mark(catalog: str) -> str:
+    """The mark of this process as a gateway of a catalog."""
+    pid = os.getpid()
+    return f"{catalog}-{pid}-{warden.start_time(pid)}-{secrets.token_hex(4)}"
+
+
+def is_mark(text: str) -> bool:
+    """Whether a text has the form of a mark."""
+    return _FORM.fullmatch(text) is not None
+
+
+def orphans(gone: Collection[str]) -> dict[int, str]:
+    """Every process with one of the marks of gateways that are gone, and what such ones started.
+
+    With its start time. Neither this process is among them nor those that it descends from or has started,
+    whatever they inherited.
+    """
+    if isinstance(gone, str) or not all(map(is_mark, gone)):  # anything else might mean every process
+        raise ValueError(f"these are no marks: {gone!r}")
+    if not gone:
+        return {}
+    table = warden.parents()
+    spared = _line(table) | warden.descendants(os.getpid()).keys()
+    found: dict[int, str] = {}
+    for pid, (_, started) in table.items():
+        if pid not in spared and _mark_of(pid) in gone:
+            found |= {pid: started} | warden.descendants(pid)
+    return {pid: started for pid, started in found.items() if pid not in spared}
+
+
+def end_orphans(gone: Collection[str]) -> int:
+    """End the orphans of gateways, by SIGTERM, and SIGKILL where that is not enough; how many there were.
+
+    Blocks for three seconds at most, and only if there are some.
+    """
+    left = found = orphans(gone)
+    number: int = signal.SIGTERM
+    begun = time.monotonic()
+    while left and time.monotonic() - begun < _GRACE_S + _LEAVE_S:
+        left = warden.signal_each(left, number)
+        number = 0 if time.monotonic() - begun < _GRACE_S else signal.SIGKILL
+        if left:
+            time.sleep(_POLL_S)  # the kernel tells nobody when processes end that are no children of ours
+    return len(found)
+
+
+def _mark_of(pid: int) -> str:
+    """The mark that a process carries; empty if it has none, or is not ours to look at."""
+    wanted = f"{warden.MARK}=".encode()
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    found = next((one for one in entries if one.startswith(wanted)), wanted)
+    return found[len(wanted) :].decode("ascii", "replace")
+
+
+def _line(table: dict[int, tuple[int, str]]) -> set[int]:
+    """This process, and all that it descends from."""
+    found, pid = set(), os.getpid()
+    while pid in table and pid not in found:
+        found.add(pid)
+        pid = table[pid][0]
+    return found
+
+
+if sys.platform != "win32":
+    import fcntl
+
+Kind = Literal["processes", "containers"]
+"""What a gateway may leave; each is cleared up by itself, and containers only once an engine answers."""
+
+
+class Claim:
+    """The claim of a gateway that lives, until it is released or the process ends."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._path = path
+        self._file = file
+
+    def release(self, *, left: bool = False) -> None:
+        """Give it up; with `left` the next gateway is to look for what is left."""
+        if not left:
+            self._path.unlink(missing_ok=True)
+        os.close(self._file)
+
+
+class Claims:
+    """The claims of one kind beside a catalog, which need not be there yet; its folder does."""
+
+    def __init__(self, catalog: Path, kind: Kind) -> None:
+        path = catalog.resolve()
+        self._folder = path.parent
+        self._stem = f"{path.name}-{kind}-"
+
+    def take(self, mark: str) -> Claim:
+        """Claim that the gateway of a mark, which is this process, lives.
+
+        Raises:
+            OSError: Files cannot be made or locked there.
+        """
+        new = self._folder / f"{self._stem}{mark}.new"
+        file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path = new.with_suffix(f".{os.fstat(file).st_ino}")
+            new.rename(path)  # it is seen only now that it is locked
+        except OSError:
+            os.close(file)
+            new.unlink(missing_ok=True)
+            raise
+        return Claim(path, file)
+
+    def gone(self) -> Sequence[str]:
+        """The marks of the gateways that had a claim, and have ended without clearing up."""
+        return sorted(
+            mark
+            for mark, inode, path in self._all()
+            if warden.is_gone(mark) and _is_free(path, inode)  # the first guards where locks are no good
+        )
+
+    def forget(self, mark: str) -> None:
+        """All that a gateway left is cleared up."""
+        for found, _, path in self._all():
+            if found == mark:
+                path.unlink(missing_ok=True)
+
+    def _all(self) -> Iterator[tuple[str, int, Path]]:
+        for path in self._folder.glob(f"{glob.escape(self._stem)}*"):
+            mark, _, inode = path.name.removeprefix(self._stem).rpartition(".")
+            if inode.isdecimal() and is_mark(mark):
+                yield mark, int(inode), path
+
+
+def _is_free(path: Path, inode: int) -> bool:
+    """Whether nobody holds the lock of a file, which has to be the original one."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        if os.fstat(file).st_ino != inode:
+            return False
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two may look at the same time
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True

@@ -1,0 +1,496 @@
+"""The owner of one backend: the task in which its session is opened, watched and closed, and what befell it.
+
+Sessions are opened and closed in one task, callers only borrow the open connection. The owner starts its
+server when it is first needed, or when the pool says that it should run, asks it now and then whether it
+answers, stops it when it is idle, and does what `supervision` says when it fails.
+
+Health checks of one open connection: asked now and then, as `supervision` says, until its server hangs.
+
+Words and notices of one backend on their way to others: why it failed, and what its server says of itself.
+
+It keeps nothing and decides nothing; `owner` does.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+import anyio
+import structlog
+
+from maitred.backends import supervision
+from maitred.backends.base import (
+    Backend,
+    BackendFactory,
+    ConnectError,
+    Connection,
+    ConnectOptions,
+    Ending,
+    Listener,
+    LoginNeededError,
+    Notice,
+    Supervised,
+    find,
+)
+from maitred.backends.supervision import Breaker, Restarts, next_check
+from maitred.config.redaction import redact
+from maitred.config.settings import Supervision
+from maitred.errors import (
+    CallTimeoutError,
+    ConnectionLostError,
+    ServerError,
+    ServerUnavailableError,
+    for_want_of_files,
+)
+from maitred.model.servers import EraChoice, Health, ServerSpec, State
+from maitred.wording import counted
+
+_UNASKED_S: Final = 60.0
+
+
+async def until_it_hangs(connection: Connection, plan: Callable[[], Supervision], *, call_s: float) -> str:
+    """Ask a server now and then whether it answers; returns when it does not, as a sentence about it.
+
+    `plan` gives the settings as they are now, `call_s` is for how long a call may keep a server busy that
+    does one thing at a time. A server that is asked for something anyway is not asked by this.
+    """
+    missed, checked_at = 0, time.monotonic()
+    while True:
+        await anyio.sleep(plan().check_every_s or _UNASKED_S)
+        now = plan()
+        due = next_check(
+            now=time.monotonic(),
+            heard_at=connection.heard_at,
+            checked_at=checked_at,
+            waiting_since=connection.waiting_since,
+            call_s=call_s,
+        )
+        if due == "well":
+            missed = 0
+        elif due == "ask" and now.check_every_s:
+            missed = 0 if await _answers(connection, now.check_timeout_s) else missed + 1
+        checked_at = time.monotonic()
+        if missed >= now.failures:
+            checks = counted(missed, "health check")
+            return f"it did not answer {checks} of {now.check_timeout_s:g} s each"
+
+
+async def _answers(connection: Connection, timeout_s: float) -> bool:
+    """Whether a server answers in time, if only with an error; one that went away is found out otherwise."""
+    asked_at = time.monotonic()
+    try:
+        await connection.ping(timeout_s)
+    except CallTimeoutError:
+        return connection.heard_at > asked_at
+    except ServerError:
+        return True
+    return True
+
+
+log = structlog.get_logger(__name__)
+
+
+def pass_on(listener: Listener, server: str, notice: Notice) -> None:
+    """Have the listener hear what a server gave notice of."""
+    match notice.kind:
+        case "tools":
+            listener.tools_changed(server)
+        case "updated":
+            listener.updated(server, notice.uri)
+        case "resources" | "prompts":
+            listener.offers_changed(server)
+
+
+def explained(server: str, error: Exception) -> str:
+    """Why a connection failed, as a sentence about the server, without credentials that are known.
+
+    What is no known failure is logged whole.
+    """
+    return redact(for_want_of_files(error) or _told(server, error))
+
+
+def redacted(ending: Ending) -> Ending:
+    """How a connection ended, without credentials that are known."""
+    return replace(ending, reason=redact(ending.reason))
+
+
+def _told(server: str, error: Exception) -> str:
+    if known := find(error, ConnectError):
+        return str(known)
+    if lost := find(error, ConnectionLostError):
+        return lost.reason
+    if isinstance(error, ServerError):
+        return str(error)
+    log.error("unexpected failure of a backend", server=server, exc_info=error)
+    leaf: BaseException = error
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = leaf.exceptions[0]
+    return f"{type(leaf).__name__}: {leaf}"
+
+
+_SOONEST_S: Final = 0.05
+_CHECK_IDLE_S: Final = 1.0
+_LEAVE_S: Final = 5.0
+
+
+class Household(Protocol):
+    """What an owner needs of the pool that it belongs to."""
+
+    starting: anyio.Semaphore
+    keeping: anyio.Semaphore
+    listener: Listener
+    supervision: Supervision
+
+    async def prepared(self) -> None:
+        """Wait until servers may be started at all."""
+        ...
+
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> bool:
+        """Run an owner task until it ends or the pool closes; whether the pool is open still."""
+        ...
+
+    def is_owner(self, owner: "Owner") -> bool:
+        """Whether it owns its server still."""
+        ...
+
+    def keeps(self, owner: "Owner") -> bool:
+        """Whether its server is to run whether anybody needs it or not."""
+        ...
+
+    def ended(self, owner: "Owner") -> None:
+        """Its connection has ended, or could not be opened; called last of all."""
+        ...
+
+
+class Owner:
+    """One backend: its owner task, its connection while it is open, and its record of failures."""
+
+    def __init__(
+        self,
+        pool: Household,
+        spec: ServerSpec,
+        make: BackendFactory,
+        era: EraChoice,
+        predecessor: "Owner | None" = None,
+    ) -> None:
+        self.spec = spec
+        self.backend: Backend | None = None
+        self.era = era
+        self.connection: Connection | None = None
+        self.health = Health(since=_now())
+        self.again_s: float | None = 0.0
+        """After how many seconds it may be started again by itself; `None` if it may not."""
+        self.timer = anyio.CancelScope()
+        """Holds the wait until then, which a later one takes the place of."""
+        self._pool = pool
+        self._make = make
+        self._predecessor = predecessor
+        self._removed = False
+        self._told = (self.health.state, False)
+        self._begun = anyio.Event()
+        self._ready = anyio.Event()
+        self._stop = anyio.Event()
+        self._done = anyio.Event()
+        self._done.set()
+        self._scope = anyio.CancelScope()
+        self._breaker = Breaker()
+        self._restarts = Restarts()
+        self._fault: Ending | None = None
+        self._lost = self._hung = ""
+        self._in_flight = 0
+        self._idle_since = time.monotonic()
+
+    # --- how it fares -------------------------------------------------------------------------------------
+
+    @property
+    def refuses(self) -> bool:
+        """Whether calls are answered at once with what is wrong.
+
+        One that is kept running is, until a start succeeds: each attempt would else change the lists.
+        """
+        if self.is_given_up or self._breaker.is_open(time.monotonic()):
+            return True
+        failed_often = self._breaker.failures >= supervision.BREAKER_AT
+        return failed_often and self.connection is None and self._pool.keeps(self)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is not started any more, by whatever."""
+        return self.health.state is State.SUSPENDED
+
+    def _fares(self, **changes: Any) -> None:
+        """Record how it is doing; the listener hears of it when it matters to others."""
+        if changes.get("state", self.health.state) is not self.health.state:
+            changes["since"] = _now()
+        self.health = replace(self.health, **changes)
+        self.tell()
+
+    def tell(self) -> None:
+        """Have the listener hear of what it has not heard yet."""
+        told, self._told = self._told, (self.health.state, self.refuses)
+        if self._told != told and self._pool.is_owner(self):
+            self._pool.listener.health_changed(self.spec.name)
+
+    def _report(self, event: Supervised) -> None:
+        if self._pool.is_owner(self):
+            self._pool.listener.supervised(self.spec.name, event)
+
+    def snapshot(self) -> Health:
+        """How it is doing, with the time until the circuit breaker lets the next start through."""
+        now = time.monotonic()
+        return replace(
+            self.health,
+            failures=self._breaker.failures,
+            retry_in_s=self._breaker.wait_s(now) if self.refuses and not self.is_given_up else None,
+            in_flight=self._in_flight,
+            restarts=self._restarts.count(now=now, window_s=self._pool.supervision.window_s),
+            pid=self.backend.pid if self.backend else None,
+            cage=self.backend.cage if self.backend else "",
+        )
+
+    # --- for whoever needs it -----------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def borrow(self, *, patient: bool = False) -> AsyncIterator[Connection]:
+        """The open connection, started if need be; it is not stopped for idleness while borrowed.
+
+        With `patient` it waits for the turn to start however long other servers take.
+
+        Raises:
+            ServerUnavailableError: It cannot be started, or failed too often to be tried again yet.
+        """
+        self._in_flight += 1
+        try:
+            yield await self._connected(patient=patient)
+        finally:
+            self._in_flight -= 1
+            self._idle_since = time.monotonic()
+
+    async def _connected(self, *, patient: bool) -> Connection:
+        if self.connection is not None and not self.connection.alive:
+            self._stop.set()  # its end is known, but not yet to the owner task
+        if self.connection is None or self._stop.is_set():
+            await self._start(patient=patient)
+        if self.connection is None:
+            why = self.health.error or "it was stopped"
+            raise ServerUnavailableError(self.spec.name, why, retry_in_s=self.snapshot().retry_in_s)
+        return self.connection
+
+    async def _start(self, *, patient: bool) -> None:
+        if self._stop.is_set():
+            await self._done.wait()
+        if self._removed or (self._done.is_set() and self.refuses):
+            return
+        self.begin(self._pool.starting)
+        if self._done.is_set():
+            return  # the pool is closed
+        with anyio.move_on_after(None if patient else self.spec.timeouts.start_s):
+            await self._begun.wait()
+        if not self._begun.is_set():
+            why = "it waits for other servers to start, and is started in its turn; try again later"
+            raise ServerUnavailableError(self.spec.name, why)
+        await self._ready.wait()
+
+    def begin(self, slots: anyio.Semaphore) -> None:
+        """Have it started, in its turn, unless it runs already, or is not to; nobody waits for it."""
+        if self._removed or self.is_given_up or not self._done.is_set():
+            return
+        if self._pool.spawn(self._run, slots, self._breaker.wait_s(time.monotonic())):
+            self._begun, self._ready = anyio.Event(), anyio.Event()
+            self._stop, self._done = anyio.Event(), anyio.Event()
+            self._scope = anyio.CancelScope()
+
+    def keep(self) -> None:
+        """Have it started by itself, if it may be; it takes no turn from those that calls wait for."""
+        if not self._breaker.is_open(time.monotonic()):
+            self.begin(self._pool.keeping)
+
+    async def retire(self) -> None:
+        """Stop for good: the server was removed from the configuration, or another owner takes over."""
+        self._removed = True
+        self.health = replace(self.health, error=self.health.error or "its configuration was changed")
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End the connection, or the attempt to open one, and wait until everything it started is gone."""
+        self._stop.set()
+        if self.connection is None:
+            self._scope.cancel()
+        await self._done.wait()
+
+    # --- the owner task -----------------------------------------------------------------------------------
+
+    async def _run(self, slots: anyio.Semaphore, delay_s: float) -> None:
+        """One connection from start to end; whatever goes wrong in that, the pool goes on."""
+        self.again_s = None  # if it is cancelled from outside
+        try:
+            await self._live(slots, delay_s)
+        except Exception:
+            log.exception("supervision of a server failed", server=self.spec.name)
+            self.again_s = supervision.MAX_DELAY_S
+        finally:
+            self.connection = None
+            for event in (self._done, self._begun, self._ready):
+                event.set()
+            self._pool.ended(self)
+
+    async def _live(self, slots: anyio.Semaphore, delay_s: float) -> None:
+        started = None
+        self._lost = self._hung = ""
+        try:
+            with self._scope, ExitStack() as slot:
+                await anyio.sleep(delay_s)  # the back-off after a failed start
+                backend = await self._prepared()
+                await slots.acquire()
+                slot.callback(slots.release)
+                self._begun.set()
+                self._scope.deadline = anyio.current_time() + self.spec.timeouts.start_s
+                async with backend.connect(self._options()) as connection:
+                    self._scope.deadline = float("inf")
+                    slot.close()
+                    started = time.monotonic()
+                    self._opened(connection)
+                    await self._watch(connection)
+            if self._scope.cancelled_caught and not self._stop.is_set():
+                self._hung = self._lost = f"it was not ready within {self.spec.timeouts.start_s:g} s"
+            self._ended(self._ending(self._lost) if self._lost else None, started)
+        except Exception as error:  # noqa: BLE001  # a transport is a plug-in: what it raises must not end the pool
+            self._failed(error, started)
+
+    async def _prepared(self) -> Backend:
+        """Its backend, as soon as nothing else runs that is the same server."""
+        if self._predecessor is not None:  # never two processes of one server
+            await self._predecessor.retire()
+            self._predecessor = None
+        await self._pool.prepared()
+        if self._fault is not None:
+            self._note_restart(self._fault)
+        self._fares(state=State.STARTING)
+        if self.backend is None:  # what speaks MCP is slow to import, and many a run needs no server
+            self.backend = self._make(self.spec)
+        return self.backend
+
+    def _note_restart(self, fault: Ending) -> None:
+        now, window_s = time.monotonic(), self._pool.supervision.window_s
+        self._restarts = self._restarts.noted(now=now, window_s=window_s)
+        made = self._restarts.count(now=now, window_s=window_s)
+        why = f"{fault.kind}: {fault.reason}; start {made} of that kind within {window_s:g} s"
+        self._report(Supervised(kind="restart", why=why))
+        self._fault = None
+
+    def _options(self) -> ConnectOptions:
+        return ConnectOptions(era=self.era, on_notice=self._heard)
+
+    def _heard(self, notice: Notice) -> None:
+        pass_on(self._pool.listener, self.spec.name, notice)
+
+    def _opened(self, connection: Connection) -> None:
+        self.connection = connection
+        self.era = connection.facts.era or "auto"
+        self._idle_since = time.monotonic()
+        self._fares(state=State.READY, error="", starts=self.health.starts + 1)
+        self._ready.set()
+        self._pool.listener.started(self.spec.name)
+
+    def _closing(self) -> None:
+        """Leave the connection, for which a server that hangs gets no more time than any other."""
+        self._stop.set()
+        self.connection = None
+        self._scope.deadline = anyio.current_time() + _LEAVE_S
+        self._fares(state=State.STOPPING)
+
+    async def _settle(self) -> None:
+        """When it has run for a while, what failed before is over."""
+        await anyio.sleep(supervision.STABLE_S)
+        self._recovered()
+
+    def _recovered(self) -> None:
+        failures, self._breaker = self._breaker.failures, Breaker()
+        if failures >= supervision.BREAKER_AT:
+            self._report(
+                Supervised(kind="recover", why=f"it runs well again after {failures} failures in a row")
+            )
+
+    async def _watch(self, connection: Connection) -> None:
+        """Wait until the server goes away, is told to stop, or has been idle for long enough."""
+
+        async def lost() -> None:
+            self._lost = await connection.closed()
+            self._closing()
+            tasks.cancel_scope.cancel()
+
+        async def told() -> None:
+            await self._stop.wait()
+            self._closing()
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lost)
+            tasks.start_soon(told)
+            tasks.start_soon(self._check, connection)
+            tasks.start_soon(self._settle)
+            await self._idle()
+            self._closing()
+            tasks.cancel_scope.cancel()
+
+    async def _idle(self) -> None:
+        """Wait until nobody has needed it for long enough; for one that is kept running, for ever."""
+        while True:
+            limit_s, kept = self.spec.timeouts.idle_stop_s, self._pool.keeps(self)
+            left = self._idle_since + limit_s - time.monotonic()
+            if left <= 0 and self._in_flight == 0 and not kept:
+                return
+            pause = max(limit_s, _CHECK_IDLE_S) if kept else _CHECK_IDLE_S if self._in_flight else _SOONEST_S
+            await anyio.sleep(max(left, pause))
+
+    async def _check(self, connection: Connection) -> None:
+        """End a connection whose server hangs, so that it is lost like any other."""
+        call_s = self.spec.timeouts.call_s
+        self._hung = await until_it_hangs(connection, lambda: self._pool.supervision, call_s=call_s)
+        connection.end(self._hung)
+
+    # --- how it ended -------------------------------------------------------------------------------------
+
+    def _ending(self, reason: str) -> Ending:
+        if self._hung:
+            return Ending(kind="hang", reason=self._hung)
+        return redacted(self.backend.ending(reason) if self.backend else Ending(kind="lost", reason=reason))
+
+    def _ended(self, ending: Ending | None, started: float | None) -> None:
+        """Record how the connection ended; `None` is an end that was wanted."""
+        if ending is None:
+            if started is not None:
+                self._recovered()
+            self._breaker, self.again_s = Breaker(), 0.0
+            self._fares(state=State.IDLE, error="")
+            return
+        now = time.monotonic()
+        self._breaker = self._breaker.failed(now=now, ran_s=None if started is None else now - started)
+        self._fault = ending if supervision.counts(ending) else None
+        why = self._restarts.why_given_up(self._pool.supervision, ending, now=now)
+        self.again_s = None if why else self._breaker.wait_s(now)
+        log.warning("server failed", server=self.spec.name, kind=ending.kind, reason=why or ending.reason)
+        self._fares(
+            state=State.SUSPENDED if why else State.FAILED,
+            error=why or ending.reason,
+            ended=ending.kind,
+            last_error=ending.reason,
+        )
+        if why:
+            self._report(Supervised(kind="suspend", why=why))
+
+    def _failed(self, error: Exception, started: float | None) -> None:
+        reason = explained(self.spec.name, error)
+        if find(error, LoginNeededError):  # tried again with the next call: somebody may have logged in
+            self._breaker, self.again_s = Breaker(), supervision.MAX_DELAY_S
+            log.warning("server failed", server=self.spec.name, reason=reason)
+            self._fares(state=State.FAILED, error=reason, last_error=reason)
+        else:
+            self._ended(self._ending(reason), started)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

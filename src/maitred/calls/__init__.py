@@ -1,0 +1,1 @@
+"""A call on its way: arguments, results, cache, screening, subscriptions."""

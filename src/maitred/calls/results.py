@@ -1,0 +1,363 @@
+"""Give an agent the beginning of a result that is too long, and keep the whole of it to be read in pages.
+
+Results are kept in memory, for a time, each for the principal whose call it answered. Nothing here knows
+the protocol beyond the JSON of a `tools/call` answer. Pictures and sounds do not count: clients show them as
+such. A structured answer that must be cut goes into the text, where no client checks it against a schema.
+"""
+
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+from maitred.calls.outline import MOST_CHARS_PER_TOKEN, Estimate, break_at, clip, compact, cut, outline
+from maitred.errors import ResultNotFoundError
+from maitred.wording import counted
+
+HEADER_TOKENS = 500
+LEAST_LIMIT_TOKENS = 400
+_SCHEME = "maitred://result/"
+_URI = re.compile(r"maitred://result/([A-Za-z0-9_-]{1,64})(?:\?cursor=(\d{1,15}))?", re.ASCII)
+_MEDIA = ("image", "audio")
+_MOST_PARTS = 8
+_SMALLEST_FIRST_LINE_TOKENS = 40
+_BYTES_PER_CHAR = 4
+_LEADING_BITS, _CONTINUES = 0xC0, 0x80  # of a byte inside a character
+_MINUTE = 60
+_JSON_STARTS = ("{", "[")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultPage:
+    """A page of a kept result; `next_cursor` is empty on the last."""
+
+    text: str
+    next_cursor: str
+    total_chars: int
+    mime_type: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    principal: str
+    data: bytes
+    chars: int
+    mime_type: str
+    until: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What is summarised of an answer: a text (parsed if it is JSON), a resource, the structured content."""
+
+    label: str
+    value: Any
+
+
+def result_uri(result_id: str, cursor: str = "") -> str:
+    """The address of a page of a kept result."""
+    return f"{_SCHEME}{result_id}?cursor={cursor}" if cursor else f"{_SCHEME}{result_id}"
+
+
+def parse_result_uri(uri: str) -> tuple[str, str] | None:
+    """The id and the cursor ("" for the first page) of an address; None if it is not one of a result."""
+    match = _URI.fullmatch(uri)
+    return (match[1], match[2] or "") if match else None
+
+
+class ResultStore:
+    """Keeps results in memory as UTF-8, so that the bytes counted are the bytes held."""
+
+    def __init__(
+        self,
+        *,
+        ttl_s: float,
+        max_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+        new_id: Callable[[], str] = lambda: secrets.token_urlsafe(12),
+    ) -> None:
+        self.ttl_s = ttl_s
+        self.max_bytes = max_bytes
+        self._clock = clock
+        self._new_id = new_id
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
+
+    def keep(self, principal: str, result: Mapping[str, Any]) -> str:
+        """Keep a result and give its id; "" if it alone is larger than all that may be kept.
+
+        The oldest make room. A result that is one text is kept as that text, any other as indented JSON.
+        """
+        self._expire()
+        text = only_text(result)
+        shown = compact(result, indent=2) if text is None else text
+        data = shown.encode("utf-8", "surrogatepass")
+        if len(data) > self.max_bytes:
+            return ""
+        while self._bytes + len(data) > self.max_bytes:
+            self._drop_oldest()
+        result_id = self._new_id()
+        self._kept[result_id] = _Kept(
+            principal=principal,
+            data=data,
+            chars=len(shown),
+            mime_type="application/json" if text is None else "text/plain",
+            until=self._clock() + self.ttl_s,
+        )
+        self._bytes += len(data)
+        return result_id
+
+    def page(self, principal: str, result_id: str, cursor: str = "", size_chars: int = 20_000) -> ResultPage:
+        """A page of at most `size_chars` characters (at least 1), ending at a line end where one is near.
+
+        Raises:
+            ResultNotFoundError: Unknown, expired or kept for another; or the cursor is none that was given.
+        """
+        self._expire()
+        kept = self._kept.get(result_id)
+        start = int(cursor or "0") if re.fullmatch(r"[0-9]{0,15}", cursor) else -1
+        if kept is None or kept.principal != principal or not _begins_at(kept.data, start):
+            raise ResultNotFoundError(result_id)
+        end = min(start + (size_chars + 1) * _BYTES_PER_CHAR, len(kept.data))
+        while not _begins_at(kept.data, end) and end < len(kept.data):
+            end -= 1
+        text = kept.data[start:end].decode("utf-8", "surrogatepass")
+        text = text[: break_at(text, size_chars)]
+        after = start + len(text.encode("utf-8", "surrogatepass"))
+        return ResultPage(
+            text=text,
+            next_cursor=str(after) if after < len(kept.data) else "",
+            total_chars=kept.chars,
+            mime_type=kept.mime_type,
+        )
+
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._kept and next(iter(self._kept.values())).until <= now:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        _, dropped = self._kept.popitem(last=False)
+        self._bytes -= len(dropped.data)
+
+
+class Shortener:
+    """Shortens results above a limit of tokens, by the estimate; at least 400, since less says nothing."""
+
+    def __init__(self, store: ResultStore, *, estimate: Estimate, limit_tokens: int) -> None:
+        if limit_tokens < LEAST_LIMIT_TOKENS:
+            raise ValueError(f"a limit of {limit_tokens} tokens is below {LEAST_LIMIT_TOKENS}")
+        self._store = store
+        self._estimate = estimate
+        self._limit = limit_tokens
+
+    def shorten(self, principal: str, result: dict[str, Any]) -> dict[str, Any]:
+        """The result itself if it fits; else one with a summary, its pictures, sounds and links.
+
+        A thousand tokens of a small answer cost microseconds here: no estimate is made where the number of
+        characters decides. What is 12 times as long as the limit is over it, even if it is mostly blanks.
+        """
+        blocks = _blocks(result)
+        texts = [_counted_text(block) for block in blocks]
+        if "structuredContent" in result:
+            texts.append(compact(result["structuredContent"]))
+        if sum(_at_most(text) for text in texts) <= self._limit:
+            return result
+        if _repeats(result):  # clients show the texts or the structured content, not both
+            texts = texts[-1:]
+        chars = sum(map(len, texts))
+        if chars <= MOST_CHARS_PER_TOKEN * self._limit and self._estimate("\n".join(texts)) <= self._limit:
+            return result
+        kept = self._kept_blocks(blocks)
+        text = self._summary(principal, result, chars, kept)
+        block = {"type": "text", "text": text, "annotations": {"audience": ["assistant"], "priority": 0.3}}
+        others = {key: value for key, value in result.items() if key != "structuredContent"}
+        return {**others, "content": [block, *kept]}
+
+    def _kept_blocks(self, blocks: Sequence[Any]) -> list[Any]:
+        """Pictures and sounds, and the first links while they stay within a quarter of the limit."""
+        kept, spent = [], 0
+        for block in blocks:
+            if _type(block) in _MEDIA:
+                kept.append(block)
+            elif _type(block) == "resource_link" and spent <= self._limit // 4:
+                spent += self._estimate(compact(block))
+                if spent <= self._limit // 4:
+                    kept.append(block)
+        return kept
+
+    def _summary(self, principal: str, result: dict[str, Any], chars: int, kept: Sequence[Any]) -> str:
+        parts = _parts(result, kept)
+        result_id = self._store.keep(principal, result)
+        header = self._header(parts, chars, kept, lost=not result_id)
+        footer = self._footer(principal, result_id) if result_id else ""
+        links = sum(self._estimate(compact(block)) for block in kept if _type(block) == "resource_link")
+        budget = self._limit - links - self._estimate(f"{header}\n\n{footer}") - 2
+        for _ in range(_MOST_PARTS):
+            text = "\n\n".join(piece for piece in (header, self._details(parts, budget), footer) if piece)
+            if self._estimate(text) <= self._limit - links:
+                return text
+            budget = budget * 3 // 4
+        return f"{header}\n\n{footer}"
+
+    def _header(self, parts: Sequence[_Part], chars: int, kept: Sequence[Any], *, lost: bool) -> str:
+        """What the answer is, in lines without a blank one between: the details begin after it."""
+        lines = [f"The answer has {counted(chars, 'character')}, too many to show; this is its beginning."]
+        if lost:
+            most = counted(self._store.max_bytes, "byte")
+            lines.append(
+                f"The rest is lost: it is more than the {most} that are kept. Ask for less at a time."
+            )
+        if kept:
+            types = [_type(block) for block in kept]
+            named = [counted(types.count(one), one.replace("_", " ")) for one in dict.fromkeys(types)]
+            lines.append(f"As they were, after this text: {', '.join(named)}.")
+        budget = min(HEADER_TOKENS, self._limit // 2) - sum(map(self._estimate, lines)) - len(lines)
+        for place, part in enumerate(parts):
+            label = f"{part.label}: " if part.label else ""
+            share = budget // (len(parts) - place) - self._estimate(label) - 1
+            told = label + outline(part.value, max(share, 0), self._estimate)
+            budget -= self._estimate(told) + 1
+            lines.append(told)
+        told = re.sub(r"\n\s*\n", "\n", "\n".join(lines))
+        return clip(told, min(HEADER_TOKENS, self._limit // 2), self._estimate)[0]
+
+    def _details(self, parts: Sequence[_Part], budget: int) -> str:
+        """The parts in their order, each cut to its share; the shortest choose first and leave the rest."""
+        told: dict[int, str] = {}
+        shortest = sorted(range(len(parts)), key=lambda place: _length(parts[place].value))
+        for done, place in enumerate(shortest):
+            part = parts[place]
+            share = budget // (len(parts) - done) - 1
+            label = f"{part.label}:\n" if part.label else ""
+            share -= self._estimate(label)
+            if share < _SMALLEST_FIRST_LINE_TOKENS:
+                continue
+            if isinstance(part.value, str):
+                shown = clip(part.value, share, self._estimate)[0]
+            else:
+                shown = compact(cut(part.value, share, self._estimate)[0])
+            told[place] = label + shown
+            budget -= self._estimate(told[place]) + 1
+        return "\n\n".join(told[place] for place in sorted(told))
+
+    def _footer(self, principal: str, result_id: str) -> str:
+        page = self._store.page(principal, result_id, size_chars=2)
+        seconds = round(self._store.ttl_s)
+        time_left = (
+            counted(seconds // _MINUTE, "minute") if seconds >= _MINUTE else counted(seconds, "second")
+        )
+        return (
+            f"Whole result: {result_uri(result_id)} ({counted(page.total_chars, 'character')}, kept for"
+            f" {time_left}). Read it with resources/read; each page names the next, ?cursor=…"
+        )
+
+
+def _begins_at(data: bytes, place: int) -> bool:
+    """Whether a character begins at a place; of empty data, at 0."""
+    return place == 0 or (0 < place < len(data) and data[place] & _LEADING_BITS != _CONTINUES)
+
+
+def _blocks(result: Mapping[str, Any]) -> list[Any]:
+    content = result.get("content")
+    return content if isinstance(content, list) else [content] if content else []
+
+
+def _type(block: Any) -> str:
+    return str(block.get("type")) if isinstance(block, dict) else ""
+
+
+def _text(block: Any) -> str | None:
+    """The text of a text block or of an embedded resource."""
+    holder = block.get("resource") if _type(block) == "resource" else block
+    text = holder.get("text") if isinstance(holder, dict) else None
+    return text if isinstance(text, str) and _type(block) in ("text", "resource") else None
+
+
+def _counted_text(block: Any) -> str:
+    """What of a block counts against the limit."""
+    text = _text(block)
+    return text if text is not None else "" if _type(block) in _MEDIA else compact(block)
+
+
+def _at_most(text: str) -> int:
+    """As many tokens as a text can have, and be estimated to have: each is a byte of UTF-8 or more."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def only_text(result: Mapping[str, Any]) -> str | None:
+    """The text of a result that is nothing but one text."""
+    blocks = _blocks(result)
+    alone = len(blocks) == 1 and _type(blocks[0]) == "text"
+    return _text(blocks[0]) if alone and ("structuredContent" not in result or _repeats(result)) else None
+
+
+def _repeats(result: Mapping[str, Any]) -> bool:
+    """Whether the texts say the structured content again, as servers do for clients that know only texts."""
+    if "structuredContent" not in result:
+        return False
+    blocks = [block for block in _blocks(result) if _type(block) not in _MEDIA]
+    texts = [block.get("text") for block in blocks if _type(block) == "text"]
+    if not texts or len(texts) < len(blocks):
+        return False
+    said = [_parsed(text) for text in texts]
+    value = result["structuredContent"]
+    bare = _bare(value)
+    try:
+        return texts == [bare] or said in ([value], [bare], bare)
+    except RecursionError:  # nested too deep to compare
+        return False
+
+
+def _bare(value: Any) -> Any:
+    """What is in the wrapping that SDKs put around an answer that is not an object."""
+    return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value
+
+
+def _parsed(text: Any) -> Any:
+    """The value of a text that is a JSON object or list, else the text."""
+    if not isinstance(text, str) or not text.lstrip()[:1].startswith(_JSON_STARTS):
+        return text
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
+
+
+def _parts(result: Mapping[str, Any], kept: Sequence[Any]) -> list[_Part]:
+    """What is to be summarised; more than a few blocks become one list of them."""
+    stay = {id(block) for block in kept}
+    if _repeats(result):
+        return [_Part(label="", value=_bare(result["structuredContent"]))]
+    blocks = [block for block in _blocks(result) if id(block) not in stay]
+    parts = [_Part(label=_label(block), value=_value(block)) for block in blocks]
+    if len(parts) > _MOST_PARTS:
+        parts = [_Part(label=f"{len(parts):,} blocks", value=[part.value for part in parts])]
+    if "structuredContent" in result:
+        parts.append(_Part(label="structured content", value=_bare(result["structuredContent"])))
+    return [_Part(label="", value=parts[0].value)] if len(parts) == 1 and not parts[0].label else parts
+
+
+def _value(block: Any) -> Any:
+    """What of a block is summarised: its text, parsed if it is JSON; of binary data only its size."""
+    resource = block.get("resource") if _type(block) == "resource" else None
+    if isinstance(resource, dict) and isinstance(resource.get("blob"), str):
+        return {**resource, "blob": f"…+{counted(len(resource['blob']), 'character')} of base64"}
+    text = _text(block)
+    return block if text is None else _parsed(text)
+
+
+def _label(block: Any) -> str:
+    resource = block.get("resource") if _type(block) == "resource" else None
+    return (
+        f"resource {' '.join(str(resource.get('uri')).split())[:200]}" if isinstance(resource, dict) else ""
+    )
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str) else len(compact(value))

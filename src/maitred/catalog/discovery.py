@@ -1,0 +1,445 @@
+"""Keeps the catalog in step with the servers: first discovery, change notices, restarts, other processes.
+
+Owns its background tasks. It starts a server only to discover one that is not known yet; everything else
+rides on connections that are open anyway.
+
+Tools that results of a server brought: known as if it had listed them, while its connection lasts.
+
+Only servers for which the operator allows it (`result_tools`) get here. What a server lists goes before what
+its results bring, and there is a limit to what they may.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+import anyio.abc
+import structlog
+
+from maitred.backends.base import ServerPool
+from maitred.backends.listing import read_tools
+from maitred.catalog.live import LiveCatalog
+from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.stages import (
+    Admitter,
+    Mender,
+    Placer,
+    Published,
+    Withheld,
+    admitted,
+    remending,
+    replacement,
+    with_mendings,
+    with_placements,
+)
+from maitred.catalog.sync import CountTokens, Discovery, failure, plan, removal
+from maitred.catalog.verified import Comparison, VerifiedConnections
+from maitred.errors import MaitredError, ServerUnavailableError, StoreError
+from maitred.model.servers import ServerSpec
+from maitred.model.tools import RawTool, ToolKey, canonical
+
+MOST_TOOLS: Final = 200
+MOST_BYTES: Final = 1_000_000
+
+
+class BroughtTools:
+    """Keeps them by server."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, dict[ToolKey, RawTool]] = {}
+
+    def take(self, server: str, definitions: Sequence[Any]) -> tuple[Sequence[ToolKey], bool]:
+        """Take in what a result brought: the tools by key, and whether anything is new.
+
+        What goes beyond the limits of the server is left out; a tool that comes again replaces what it was.
+        """
+        found, _ = read_tools(server, definitions[:MOST_TOOLS])
+        before = self._tools.get(server, {})
+        kept = dict(before)
+        taken = []
+        size = sum(map(_size, kept.values()))
+        for tool in found:
+            more = _size(tool) - (_size(kept[tool.key]) if tool.key in kept else 0)
+            if size + more <= MOST_BYTES and (tool.key in kept or len(kept) < MOST_TOOLS):
+                kept[tool.key] = tool
+                size += more
+                taken.append(tool.key)
+        self._tools[server] = kept
+        return taken, kept != before
+
+    @property
+    def servers(self) -> Sequence[str]:
+        """The servers whose results brought tools."""
+        return tuple(self._tools)
+
+    def forget(self, server: str) -> None:
+        """A server has begun anew, or may bring none any more."""
+        self._tools.pop(server, None)
+
+    def beside(self, server: str, listed: Sequence[RawTool]) -> Sequence[RawTool]:
+        """What a server lists, then what its results brought besides."""
+        names = {tool.key for tool in listed}
+        return [*listed, *(tool for key, tool in self._tools.get(server, {}).items() if key not in names)]
+
+
+def _size(tool: RawTool) -> int:
+    written = (tool.title, tool.description, tool.input_schema, tool.output_schema)
+    return len(canonical([*written, dict(tool.annotations), dict(tool.extra), tool.key.name]))
+
+
+log = structlog.get_logger(__name__)
+
+_DEBOUNCE_S = 0.1
+_MAX_DEBOUNCE_S = 600.0
+_POLL_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What one discovery of a server came to. `error` is empty when it succeeded."""
+
+    server: str
+    tools: int = 0
+    changed: int = 0
+    removed: int = 0
+    error: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Keeper:
+    """Runs discoveries for a gateway, which passes on to it what the pool tells."""
+
+    def __init__(
+        self, catalog: LiveCatalog, pool: ServerPool, count: CountTokens, admitter: Admitter
+    ) -> None:
+        self._catalog = catalog
+        self._pool = pool
+        self._count = count
+        self._admitter = admitter
+        self._specs: Mapping[str, ServerSpec] = {}
+        self._placer: Placer | None = None
+        self._mender: Mender | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._brought = BroughtTools()
+        self.connections = VerifiedConnections(pool, self._compare)
+        """For calls: a connection is lent once what its server publishes was compared with the catalog."""
+        self._busy: set[str] = set()
+        self._again: set[str] = set()
+        self._false_alarms: dict[str, tuple[float, float]] = {}
+        self._ended = anyio.Event()
+        self._settled = anyio.Event()
+        self._settled.set()
+        self._placed = anyio.Event()
+        self._placed.set()
+        self.discovering: set[str] = set()
+        self.on_settled: Callable[[], None] = lambda: None
+        """Called when the last first discovery has ended: what is listed may depend on it."""
+        self.on_synced: Callable[[str], None] = lambda _: None
+        """Called with each server whose tools were found changed; must not block."""
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._follow_other_processes)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        tasks, self._tasks = self._tasks, None
+        if tasks is None:
+            return None
+        tasks.cancel_scope.cancel()
+        return await tasks.__aexit__(kind, error, trace)
+
+    async def configure(self, specs: Mapping[str, ServerSpec], placer: Placer, mender: Mender) -> None:
+        """Forget servers that are not configured any more; discover those not known yet in the background.
+
+        So are tools mended and placed anew where `mender` and `placer` go by other rules than before.
+        """
+        self._specs = specs
+        self._placer = placer
+        self._mender = mender
+        for name in self._brought.servers:
+            if name not in specs or not specs[name].result_tools:
+                self._brought.forget(name)
+                self.connections.announce(name)
+                self._schedule(name, 0.0)
+
+        async def forget(snapshot: Snapshot) -> Change:
+            return removal(snapshot, specs)
+
+        await self._catalog.change(forget)
+        snapshot = self._catalog.snapshot
+        as_before = (snapshot.placed_by, snapshot.mended_by) == (placer.fingerprint, mender.fingerprint)
+        if self._tasks is not None and not as_before:
+            self._placed = anyio.Event()
+            self._tasks.start_soon(self._arrange, placer, mender, self._placed)
+        for name in self.unknown():
+            if self._tasks is not None and name not in self._busy and name not in self.discovering:
+                self.discovering.add(name)
+                if self._settled.is_set():  # else somebody may be waiting for it
+                    self._settled = anyio.Event()
+                self._tasks.start_soon(self._discover, name)
+
+    def unknown(self) -> list[str]:
+        """Usable servers whose tools the catalog does not know, or knows only from another configuration.
+
+        So are those whose tools nobody judged, as in a catalog of an older version.
+        """
+        records = self._catalog.snapshot.servers
+        return [
+            name
+            for name, spec in self._specs.items()
+            if spec.usable
+            and (
+                (record := records.get(name)) is None
+                or record.fingerprint != spec.fingerprint
+                or not record.facts.era
+                or (not record.judged_by and spec.transport != "chain")
+            )
+        ]
+
+    async def settled(self, timeout_s: float) -> bool:
+        """Wait until no first discovery is running; false when it takes longer."""
+        with anyio.move_on_after(timeout_s):
+            await self._settled.wait()
+        return self._settled.is_set()
+
+    async def placed(self, timeout_s: float) -> bool:
+        """Wait until no tools are being placed by other rules than before; false when it takes longer."""
+        with anyio.move_on_after(timeout_s):
+            await self._placed.wait()
+        return self._placed.is_set()
+
+    async def discovered(self, server: str, timeout_s: float) -> None:
+        """Wait until the first discovery of a server has ended, or for so long."""
+        with anyio.move_on_after(timeout_s):
+            while server in self.discovering:
+                await self._ended.wait()
+
+    async def _discover(self, name: str) -> None:
+        try:
+            await self.sync(name)
+        finally:
+            self.discovering.discard(name)
+            if not self.discovering:
+                self._settled.set()
+                self.on_settled()
+            ended, self._ended = self._ended, anyio.Event()
+            ended.set()
+
+    # --- what the pool tells ------------------------------------------------------------------------------
+
+    def started(self, server: str) -> None:
+        """A server was started for a call: look whether its tools are still what the catalog says."""
+        self._brought.forget(server)
+        if server not in self._busy:
+            self._schedule(server, _DEBOUNCE_S)
+
+    def tools_changed(self, server: str) -> None:
+        """A server announced a change; one that cries wolf at every listing is heard less and less often."""
+        self.connections.announce(server)
+        at, pause_s = self._false_alarms.get(server, (0.0, 0.0))
+        again = pause_s > 0 and time.monotonic() - at < 2 * pause_s + 1
+        self._schedule(server, min(pause_s * 2, _MAX_DEBOUNCE_S) if again else _DEBOUNCE_S)
+
+    def offers_changed(self, server: str) -> None:
+        """A server announced other resources or prompts; they are listed with its tools."""
+        self.tools_changed(server)
+
+    def _schedule(self, server: str, pause_s: float) -> None:
+        if server in self._again or self._tasks is None:
+            return
+        self._again.add(server)
+        self._tasks.start_soon(self._sync_soon, server, pause_s)
+
+    async def _sync_soon(self, server: str, pause_s: float) -> None:
+        await anyio.sleep(pause_s)  # several notices in a row are one change
+        self._again.discard(server)
+        async with self.connections.turn(server):
+            if not self._pool.is_open(server) or self.connections.is_current(server):
+                return  # it is listed anyway when it is started again, or was for a call
+            report = await self.sync(server)
+        if report.changed or report.removed:
+            self._false_alarms.pop(server, None)
+        else:
+            self._false_alarms[server] = (time.monotonic(), pause_s)
+
+    # --- discovery ----------------------------------------------------------------------------------------
+
+    async def sync_all(self, names: Sequence[str]) -> list[Report]:
+        """Discover several servers at once; the pool bounds how many start at a time."""
+        reports: dict[str, Report] = {}
+
+        async def one(name: str) -> None:
+            reports[name] = await self.sync(name)
+
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(one, name)
+        return [reports[name] for name in names]
+
+    async def sync(self, server: str) -> Report:
+        """List a server's tools and bring the catalog in step; a failure is recorded, and reported."""
+        spec = self._specs.get(server)
+        if spec is None:
+            return Report(server=server, error="it is not configured")
+        if spec.withheld:
+            return Report(server=server, error=f"it {spec.withheld}")
+        try:
+            comparison, found, published = await self._ask(spec)
+            change = await self._compared(spec, comparison, found, published)
+        except MaitredError as error:
+            return await self._failed(spec, error)
+        changed = len([tool for tool in change.tools if tool.server == server])
+        if changed or change.removed_tools:
+            self.on_synced(server)
+        return Report(
+            server=server,
+            tools=len(found.tools),
+            changed=changed,
+            removed=len(change.removed_tools),
+            notes=change.servers[0].notes if change.servers else (),
+        )
+
+    async def _compared(
+        self, spec: ServerSpec, comparison: Comparison, found: Discovery, published: Published
+    ) -> Change:
+        """Have what a server publishes judged, until nobody decided meanwhile, and the catalog changed."""
+        overtaken, change = True, Change()
+
+        async def planned(snapshot: Snapshot) -> Change:
+            nonlocal overtaken
+            overtaken = False
+            if self._specs.get(spec.name) != spec:
+                return Change()  # the configuration changed in the meantime
+            if not await self._admitter.holds(spec, withheld):  # somebody decided while it was judged
+                overtaken = True
+                return Change()
+            change = await plan(snapshot, admitted(found, withheld), self._count)
+            if self._mender:
+                change = await with_mendings(snapshot, change, [spec.name], self._mender, self._count)
+            placer = self._placer
+            return await with_placements(snapshot, change, spec.name, placer) if placer else change
+
+        while overtaken:  # nobody else waits while it is judged
+            withheld = await self._admitter.admit(spec, published)
+            try:
+                change = await self._catalog.change(planned)
+            finally:  # also where a full disk keeps what is known already from being written again
+                if not overtaken and self._agrees(spec, withheld):
+                    self.connections.complete(spec.name, comparison)
+        return change
+
+    def _agrees(self, spec: ServerSpec, withheld: Withheld) -> bool:
+        """Whether the catalog holds what was judged."""
+        record = self._catalog.snapshot.servers.get(spec.name)
+        if record is None or self._specs.get(spec.name) != spec:
+            return False
+        return (record.judged_by, record.fingerprint) == (withheld.judged_by, spec.fingerprint)
+
+    async def _compare(self, server: str) -> str:
+        return (await self.sync(server)).error
+
+    async def remend(self, servers: Sequence[str]) -> None:
+        """Mend and place the tools of servers anew, since more is known of them than before.
+
+        Raises:
+            StoreError: The outcome cannot be kept.
+        """
+
+        async def planned(snapshot: Snapshot) -> Change:
+            mender, placer = self._mender, self._placer
+            if mender is None or placer is None:
+                return Change()
+            known = [server for server in servers if server in snapshot.by_server]
+            change = await with_mendings(snapshot, Change(), known, mender, self._count)
+            for server in sorted({tool.server for tool in change.tools}):
+                change = await with_placements(snapshot, change, server, placer)
+            return change
+
+        await self._catalog.change(planned)
+
+    async def bring(self, server: str, definitions: Sequence[Any]) -> Sequence[ToolKey]:
+        """Take in tools that a result of a server brought, for as long as it runs; those that were taken."""
+        keys, fresh = self._brought.take(server, definitions)
+        known = self._catalog.snapshot.by_key
+        if fresh or not all(key in known for key in keys):  # another result may have brought them just now
+            await self.sync(server)
+        return keys
+
+    async def _ask(self, spec: ServerSpec) -> tuple[Comparison, Discovery, Published]:
+        """What a server offers now, and the same as it came over the wire."""
+        self._busy.add(spec.name)
+        try:
+            async with self._pool.connection(spec.name, patient=True) as connection:
+                comparison = self.connections.begin(spec.name, connection)
+                listing = await connection.list_tools()
+                more = await connection.list_offers()
+                tools = self._brought.beside(spec.name, listing.tools)
+                discovery = Discovery(
+                    spec=spec,
+                    facts=connection.facts,
+                    tools=tools,
+                    offers=more.offers,
+                    notes=(*listing.notes, *more.notes),
+                )
+                return (
+                    comparison,
+                    discovery,
+                    Published(
+                        tools=listing.as_sent,
+                        brought=tools[len(listing.tools) :],
+                        offers=more.as_sent,
+                        title=connection.title_as_sent,
+                        instructions=connection.instructions_as_sent,
+                    ),
+                )
+        finally:
+            self._busy.discard(spec.name)
+
+    async def _failed(self, spec: ServerSpec, error: MaitredError) -> Report:
+        # what else such an error says is for whoever calls, and for that moment
+        reason = error.reason if isinstance(error, ServerUnavailableError) else str(error)
+        log.info("discovery failed", server=spec.name, reason=reason)
+
+        async def record(snapshot: Snapshot) -> Change:
+            return failure(snapshot, spec, reason)
+
+        try:
+            await self._catalog.change(record)
+        except StoreError as fault:
+            log.warning("the failure cannot be recorded", server=spec.name, reason=fault.reason)
+        return Report(server=spec.name, error=reason)
+
+    async def _arrange(self, placer: Placer, mender: Mender, done: anyio.Event) -> None:
+        """Mend and place every tool by rules that have changed."""
+
+        async def mended(snapshot: Snapshot) -> Change:
+            current = mender is self._mender
+            return await remending(snapshot, mender, self._count) if current else Change()
+
+        async def placed(snapshot: Snapshot) -> Change:
+            current = placer is self._placer
+            return await replacement(snapshot, placer, again=bool(fresh.tools)) if current else Change()
+
+        try:
+            fresh = await self._catalog.change(mended)
+            await self._catalog.change(placed)
+        except StoreError as error:
+            log.warning("how the tools are shown and where they stand cannot be kept", reason=error.reason)
+        finally:
+            done.set()
+
+    async def _follow_other_processes(self) -> None:
+        """Notice what other gateways write to the same catalog."""
+        while True:
+            await anyio.sleep(_POLL_S)
+            try:
+                await self._catalog.refresh()
+            except StoreError as error:
+                log.warning("the catalog cannot be read; what is known is served on", reason=error.reason)

@@ -1,1 +1,0 @@
-"""The steps that bring an older store to the present tables; see `maitred.catalog.migrate`."""

@@ -1,0 +1,318 @@
+"""Which parts of what a server publishes are withheld: how sync asks, and how the catalog keeps the answer.
+
+What decides stands above (`maitred.admission`, in the gateway) and comes in as an `Admitter`. The answer is
+written together with the tools that it is about, so that no reader ever sees a tool before it was judged.
+
+Keep every tool mended: when a server is discovered, and when rules or a person's overrides change.
+
+What mends stands above (`maitred.mediation`) and comes in as a `Mender`. Tools are mended in the same write
+that brings them, so that no reader sees them otherwise; what the server says is kept beside it. Tools that
+are withheld stay as they are: what they say may be meant for a model, and a mender may be one.
+
+Keep every tool in its category: when a server is discovered, and when rules or a person's choices change.
+
+The rules themselves are above (`maitred.disclosure.categories`) and come in as a `Placer`. Tools are placed
+in the same write that brings them, so that no reader ever sees them without a category.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from anyio import to_thread
+
+from maitred.catalog.names import publish_offers
+from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.sync import CountTokens, Discovery, definition_text, named_anew
+from maitred.model.resources import Offer, OfferKey
+from maitred.model.servers import ServerRecord, ServerSpec
+from maitred.model.tools import Mending, RawTool, Tool, ToolKey, as_written, canonical, content_hash
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """All that a server says of itself, as it came; `brought` are tools that a result brought."""
+
+    tools: Sequence[RawTool] = ()
+    brought: Sequence[RawTool] = ()
+    offers: Sequence[Offer] = ()
+    title: str = ""
+    instructions: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withheld:
+    """The parts that are withheld, each with the reason in words that go on from "it".
+
+    A server's title goes with its instructions.
+
+    `judged_by` changes with all that decided it; `notes` are for whoever looks at the server's notes.
+    """
+
+    judged_by: str = ""
+    tools: Mapping[ToolKey, str] = field(default_factory=dict)
+    offers: Mapping[OfferKey, str] = field(default_factory=dict)
+    instructions: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Admitter(Protocol):
+    """Judges what a server publishes; the same is judged alike until somebody decides otherwise."""
+
+    async def admit(self, spec: ServerSpec, published: Published) -> Withheld:
+        """Take note of what a server publishes now, and say which parts are withheld.
+
+        Raises:
+            StoreError: What was approved cannot be read; nothing new may be taken in then.
+        """
+        ...
+
+    async def holds(self, spec: ServerSpec, withheld: Withheld) -> bool:
+        """Whether a judgement is still what it would be, as far as persons have to do with it."""
+        ...
+
+
+def admitted(found: Discovery, withheld: Withheld) -> Discovery:
+    """A discovery as it goes into the catalog: what is withheld is marked so."""
+    facts = replace(found.facts, title="", instructions="") if withheld.instructions else found.facts
+    return replace(
+        found,
+        facts=facts,
+        offers=[withheld_offer(offer, withheld) for offer in found.offers],
+        notes=(*found.notes, *withheld.notes),
+        withheld=withheld.tools,
+        judged_by=withheld.judged_by,
+    )
+
+
+def rejudged(
+    snapshot: Snapshot,
+    server: str,
+    withheld: Withheld,
+    instructions: str,
+    *,
+    title: str,
+    of: Collection[str] | None,
+) -> Change:
+    """The change that withholds exactly these parts of what is known of a server.
+
+    `instructions` and `title` are those of the server, cleaned, for where they are not withheld any more.
+    `of` names the tools that were judged: what else is withheld stays so. It is `None` where the catalog has
+    not what was judged but what the server published another time: then all stays withheld, and it has to be
+    listed again. Tools are not mended: whose mark was lifted has to be afterwards (`Keeper.remend`).
+    """
+    record = snapshot.servers.get(server)
+    if record is None:
+        return Change()
+    if of is None:
+        instructions, title = record.facts.instructions, record.facts.title
+        record = replace(record, fingerprint="")  # as if it was not known
+    marked = {
+        tool.key: withheld_tool(tool, withheld, keep=of is None or tool.key.name not in of)
+        for tool in snapshot.by_server.get(server, ())
+    }
+    tools = _changed(snapshot, marked)
+    if any(bool(tool.withheld) != bool(snapshot.by_key[tool.key].withheld) for tool in tools):
+        tools = _changed(snapshot, named_anew({**snapshot.by_key, **marked}))
+    offers = [
+        withheld_offer(offer, withheld, keep=of is None) if offer.server == server else offer
+        for offer in snapshot.offers
+    ]
+    if other_offers := offers != list(snapshot.offers):
+        offers = publish_offers(offers)
+    told = ("", "") if withheld.instructions else (title, instructions)
+    facts = replace(record.facts, title=told[0], instructions=told[1])
+    return Change(
+        servers=[replace(record, judged_by=withheld.judged_by, facts=facts)],
+        tools=tools,
+        offers=offers if other_offers else None,
+        visible=bool(tools) or other_offers or facts != record.facts,
+    )
+
+
+def _changed(snapshot: Snapshot, tools: Mapping[ToolKey, Tool]) -> list[Tool]:
+    return [tool for key, tool in tools.items() if tool != snapshot.by_key[key]]
+
+
+def withheld_tool(tool: Tool, withheld: Withheld, *, keep: bool = False) -> Tool:
+    """The tool with the reason why it is withheld; the very same where that is no other than before.
+
+    With `keep` it stays withheld for the reason that it was, if there is no other.
+    """
+    why = withheld.tools.get(tool.key) or (tool.withheld if keep else "")
+    return tool if tool.withheld == why else replace(tool, withheld=why)
+
+
+def withheld_offer(offer: Offer, withheld: Withheld, *, keep: bool = False) -> Offer:
+    """The offer with the reason why it is withheld; see `withheld_tool`."""
+    why = withheld.offers.get(offer.key) or (offer.withheld if keep else "")
+    return offer if offer.withheld == why else replace(offer, withheld=why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mended:
+    """How a tool is to be published; `mending` holds the rest, its originals are filled in here."""
+
+    title: str
+    description: str
+    input_schema: Any
+    mending: Mending
+
+
+class Mender(Protocol):
+    """Makes tools better. The same tools always get the same, until the fingerprint changes."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the same tools might be mended otherwise."""
+        ...
+
+    async def mend(self, server: str, tools: Sequence[RawTool]) -> Sequence[Mended | None]:
+        """One answer a tool, in their order; `None` for one that stays as it is."""
+        ...
+
+
+async def with_mendings(
+    snapshot: Snapshot, change: Change, servers: Sequence[str], mender: Mender, count: CountTokens
+) -> Change:
+    """A change, such as that of a server's discovery, with all tools of some servers mended."""
+    touches = change.tools or change.removed_tools or change.removed_servers
+    after = snapshot.after(change, snapshot.generation) if touches else snapshot
+    renamed = any(
+        tool.mending and tool.mending.rename for name in servers for tool in snapshot.by_server.get(name, ())
+    )
+    mended, schemas = await _mended(after, servers, mender, count, named=not renamed)
+    if not mended:
+        return change
+    fresh = {tool.key: tool for tool in (*change.tools, *mended)}
+    return replace(change, tools=list(fresh.values()), schemas={**change.schemas, **schemas}, visible=True)
+
+
+async def remending(snapshot: Snapshot, mender: Mender, count: CountTokens) -> Change:
+    """The change that mends all tools by these rules; empty when they are the rules they were mended by."""
+    if snapshot.mended_by == mender.fingerprint:
+        return Change()
+    mended, schemas = await _mended(snapshot, list(snapshot.by_server), mender, count, named=True)
+    return Change(tools=mended, schemas=schemas, mended_by=mender.fingerprint, visible=bool(mended))
+
+
+async def _mended(
+    snapshot: Snapshot, servers: Sequence[str], mender: Mender, count: CountTokens, *, named: bool
+) -> tuple[list[Tool], dict[str, bytes]]:
+    """The tools that are published otherwise than before, of any server if names change, and new schemas.
+
+    `named` says that all tools have the names that they have together, if none is mended otherwise.
+    """
+    schemas: dict[str, bytes] = {}
+    fresh: list[Tool] = []
+    for server in servers:
+        before = snapshot.by_server.get(server, ())
+        mendable = mendable_tools(snapshot, server)
+        told = await mender.mend(server, raw_tools(snapshot, server))
+        answers = {tool.key: answer for tool, answer in zip(mendable, told, strict=True)}
+        for tool in before:
+            now = _applied(tool.raw, answers.get(tool.key), schemas)
+            if replace(now, cost_tokens=tool.cost_tokens) != tool:
+                fresh.append(now)
+    if named and not fresh:  # naming thousands of tools anew takes longer than all the rest
+        return [], schemas
+    known = {**snapshot.schemas, **schemas}
+    costs = await count([definition_text(tool, known) for tool in fresh])
+    tools: dict[ToolKey, Tool] = {tool.key: tool for tool in snapshot.tools}
+    tools |= {tool.key: replace(tool, cost_tokens=cost) for tool, cost in zip(fresh, costs, strict=True)}
+    published = named_anew(tools)
+    return [tool for key, tool in published.items() if snapshot.by_key[key] != tool], schemas
+
+
+def mendable_tools(snapshot: Snapshot, server: str) -> list[Tool]:
+    """The tools of a server that are not withheld, in the order of `by_server`."""
+    return [tool for tool in snapshot.by_server.get(server, ()) if not tool.withheld]
+
+
+def raw_tools(snapshot: Snapshot, server: str) -> list[RawTool]:
+    """The tools that `mendable_tools` has, in that order, as their server describes them."""
+    return [
+        RawTool(
+            key=own.key,
+            title=own.title,
+            description=own.description,
+            input_schema=snapshot.schema(own.input_hash),
+            output_schema=snapshot.schema(own.output_hash),
+            annotations=own.annotations,
+            extra=own.extra,
+        )
+        for own in (tool.raw for tool in mendable_tools(snapshot, server))
+    ]
+
+
+def _applied(tool: Tool, answer: Mended | None, schemas: dict[str, bytes]) -> Tool:
+    """The tool as it is to be published; `tool` is as its server has it."""
+    if answer is None:
+        return tool
+    digest = tool.input_hash
+    if answer.input_schema is not None:
+        digest = content_hash(canonical(answer.input_schema))
+        if digest != tool.input_hash:
+            schemas[digest] = as_written(answer.input_schema)
+    mending = replace(
+        answer.mending, title=tool.title, description=tool.description, input_hash=tool.input_hash
+    )
+    return replace(
+        tool,
+        title=answer.title,
+        description=answer.description,
+        input_hash=digest,
+        mending=mending,
+    )
+
+
+class Placer(Protocol):
+    """Puts tools in categories. The same tools always get the same; it may be slow, and is run in threads."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the same tools might be placed otherwise."""
+        ...
+
+    def place(self, tools: Sequence[Tool], schema: Callable[[str], Any], about: str = "") -> Sequence[Tool]:
+        """All tools of one server in their order, with placement and use cases.
+
+        `about` is what the server says of itself.
+        """
+        ...
+
+
+async def with_placements(snapshot: Snapshot, change: Change, server: str, placer: Placer) -> Change:
+    """The change of one server's discovery, with all its tools placed."""
+    after = snapshot.after(change, snapshot.generation)
+    placed = await to_thread.run_sync(_place, after, server, placer)
+    if not placed:
+        return change
+    fresh = {tool.key: tool for tool in (*change.tools, *placed)}
+    return replace(change, tools=list(fresh.values()), visible=True)
+
+
+async def replacement(snapshot: Snapshot, placer: Placer, *, again: bool = False) -> Change:
+    """The change that places all tools by these rules; empty when they are the rules they stand by.
+
+    With `again` they are placed in any case, since what is said of them is new.
+    """
+    if snapshot.placed_by == placer.fingerprint and not again:
+        return Change()
+
+    def place() -> list[Tool]:
+        return [tool for server in snapshot.by_server for tool in _place(snapshot, server, placer)]
+
+    moved = await to_thread.run_sync(place)
+    return Change(tools=moved, placed_by=placer.fingerprint, visible=bool(moved))
+
+
+def _place(snapshot: Snapshot, server: str, placer: Placer) -> list[Tool]:
+    """The tools of a server that stand elsewhere by these rules."""
+    before = snapshot.by_server.get(server, ())
+    after = placer.place(before, snapshot.schema, _about(snapshot.servers.get(server)))
+    return [now for was, now in zip(before, after, strict=True) if was != now]
+
+
+def _about(record: ServerRecord | None) -> str:
+    return f"{record.facts.title}. {record.facts.instructions}" if record else ""

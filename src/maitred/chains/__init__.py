@@ -1,0 +1,1 @@
+"""Programs of agents that call tools: the engine, its bounds, saved chains."""

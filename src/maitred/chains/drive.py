@@ -1,0 +1,316 @@
+"""Drives one program through the engine: answers what it asks for, and keeps hold of its calls.
+
+The engine stops whenever the program wants something of the world and waits for our answer, so nothing runs
+but what is started here. A call starts when the program waits for it, in a task group that ends with the run;
+one that is never awaited is never made, as in Python. What the program gives is brought within bounds here;
+what calls give to it comes within bounds already.
+"""
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from pydantic_monty import (
+    AsyncFunctionSnapshot,
+    AsyncFutureSnapshot,
+    AsyncMontySession,
+    AsyncNameLookupSnapshot,
+    ExternalModule,
+    ExternalSettledResult,
+    MontyComplete,
+    MontyError,
+    SourceRange,
+)
+
+from maitred.chains.base import (
+    CallTool,
+    ChainFault,
+    ChainFunction,
+    ChainLimits,
+    ChainOutcome,
+    ChainProgram,
+    FaultKind,
+    OverError,
+)
+from maitred.chains.faults import fault_of, tidy
+from maitred.chains.stubs import stub_text
+from maitred.chains.values import NotPlainError, TooBigError, UnawaitedError, crossing, mended
+
+CALL_TOOL = "call_tool"
+_Snapshot = AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot | MontyComplete
+_SLEEP, _ASYNC_SLEEP = "system.sleep", "system.async_sleep"
+_SERVED = frozenset({"import", "import_stubs"})
+_UNAWAITED = ("<coroutine external_future(", "<coroutine object ", "<gather(")
+_FORGOTTEN = "The value is or holds a call that was not awaited. Write `await` before it."
+_USAGE = 'write `await call_tool("server__tool", {"name": value})`'
+_NAMES_TOLD = 20
+_NAME_CHARS = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A call that the program has made and that is not yet started."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    at: SourceRange | None
+
+
+class _EndError(Exception):
+    """The run is over, whatever the program would make of it."""
+
+    def __init__(self, kind: FaultKind, message: str) -> None:
+        self.kind = kind
+        self.message = message
+        super().__init__(message)
+
+
+def modules_of(program: ChainProgram, *, stubs: bool = False) -> dict[str, ExternalModule]:
+    """The modules of a program as the engine takes them; with their types for a check."""
+    made = {}
+    for module in program.modules:
+        text = stub_text(module) if stubs else None
+        made[module.name] = ExternalModule({f.name: named for f in module.functions}, stubs=text)
+    return made
+
+
+async def named(*_args: object, **_more: object) -> None:
+    """Stands for a function of ours where the engine wants one; calls come to the driver instead."""
+
+
+class Drive:
+    """One run of one program, in a session of its own; `write` takes what it prints."""
+
+    def __init__(
+        self,
+        program: ChainProgram,
+        call_tool: CallTool,
+        limits: ChainLimits,
+        write: Callable[[str, str], None],
+    ) -> None:
+        self._program = program
+        self._code = mended(program.code)
+        self._call_tool = call_tool
+        self._limits = limits
+        self._write = write
+        self._functions = {f"{m.name}.{f.name}": f for m in program.modules for f in m.functions}
+        self._turn = anyio.CapacityLimiter(limits.in_flight)
+        self._asked: dict[int, _Asked | float] = {}
+        self._running: set[int] = set()
+        self._settled: dict[int, ExternalSettledResult] = {}
+        self._change = anyio.Event()
+        self._bug: Exception | None = None
+        self._over: ChainFault | None = None
+        self._calls = 0
+        self._at: SourceRange | None = None
+        self.computed_s = 0.0
+        """Seconds in which the engine had the turn."""
+
+    async def run(self, session: AsyncMontySession) -> ChainOutcome:
+        """Run to the end. No call is left when this returns or is cancelled; a bug of ours is raised."""
+        outcome = self._ended("cancelled", "A call of the chain was cancelled.")
+        try:
+            async with anyio.create_task_group() as tasks:
+                outcome = await self._to_the_end(session, tasks)
+                tasks.cancel_scope.cancel()
+        finally:
+            self._asked.clear()
+        if self._bug:
+            raise self._bug
+        return outcome
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where the program last asked for something: line and column from 1; 0, 0 if it has not."""
+        if self._at is None or not self._at.filename.startswith("<python-input"):
+            return 0, 0
+        before = self._code.encode()[: self._at.start].decode("utf-8", "ignore")
+        return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+    async def _to_the_end(self, session: AsyncMontySession, tasks: TaskGroup) -> ChainOutcome:
+        try:
+            inputs = await self._inputs()
+            start = session.feed_start(
+                self._code,
+                inputs=inputs,
+                external_lookup={CALL_TOOL: named},
+                print_callback=self._write,
+            )
+            snapshot: _Snapshot = await self._step(start)
+            while not isinstance(snapshot, MontyComplete):
+                self._at = snapshot.position
+                snapshot = await self._answer(snapshot, tasks)
+            self._none_forgotten()
+            value, size = await self._value(snapshot.output)
+            return ChainOutcome(value=value, bytes=size)
+        except MontyError as error:
+            return ChainOutcome(fault=fault_of(error, self._limits, self._program))
+        except UnawaitedError:
+            return self._ended("runtime", _FORGOTTEN)
+        except TooBigError as error:
+            kind: FaultKind = "type" if isinstance(error, NotPlainError) else "size"
+            return self._ended(kind, f"The value of the chain cannot be given back: {error}.")
+        except _EndError as end:
+            return self._ended(end.kind, end.message)
+
+    def _ended(self, kind: FaultKind, message: str) -> ChainOutcome:
+        line, column = self.place
+        return ChainOutcome(fault=ChainFault(kind=kind, message=message, line=line, column=column))
+
+    def _none_forgotten(self) -> None:
+        """A call that nobody awaited was never made, which its author surely did not mean."""
+        asked = next((one for one in self._asked.values() if isinstance(one, _Asked)), None)
+        if asked:
+            self._at = asked.at
+            raise _EndError("runtime", f"{tidy(asked.tool, 100)} was not called: write `await` before it.")
+
+    async def _inputs(self) -> dict[str, Any]:
+        try:
+            return {name: await self._plain(value) for name, value in self._program.inputs.items()}
+        except TooBigError as error:
+            raise _EndError("size", f"The arguments of the chain cannot be given to it: {error}.") from None
+
+    async def _value(self, output: Any) -> tuple[Any, int]:
+        self._at = None
+        return await crossing(output, self._limits, refused=_UNAWAITED)
+
+    async def _plain(self, value: Any) -> Any:
+        return (await crossing(value, self._limits))[0]
+
+    async def _step(self, turn: Awaitable[_Snapshot]) -> _Snapshot:
+        """Let the engine go on until it stops again."""
+        begun = time.perf_counter()
+        try:
+            return await turn
+        finally:
+            self.computed_s += time.perf_counter() - begun
+
+    async def _answer(self, snapshot: _Snapshot, tasks: TaskGroup) -> _Snapshot:
+        if isinstance(snapshot, AsyncFutureSnapshot):
+            return await self._step(snapshot.resume(await self._wait(snapshot.pending_call_ids, tasks)))
+        if isinstance(snapshot, AsyncNameLookupSnapshot):
+            return await self._step(snapshot.resume_auto())
+        if isinstance(snapshot, AsyncFunctionSnapshot):
+            of = self._of_system if snapshot.is_os_function else self._of_program
+            return await of(snapshot)
+        return snapshot
+
+    async def _of_program(self, snapshot: AsyncFunctionSnapshot) -> _Snapshot:
+        """A call, which the program may catch the refusal of; its result comes when it waits for it."""
+        try:
+            self._asked[snapshot.call_id] = await self._ask(snapshot)
+        except (TypeError, NameError) as error:
+            return await self._step(snapshot.resume({"exception": type(error)(tidy(str(error)))}))
+        return await self._step(snapshot.resume({"future": ...}))
+
+    async def _of_system(self, snapshot: AsyncFunctionSnapshot) -> _Snapshot:
+        """Modules and sleep are served; there is no other system. The engine charges sleep to its limit."""
+        if snapshot.function_name in _SERVED:
+            return await self._step(snapshot.resume_auto())
+        if snapshot.function_name == _SLEEP:
+            await anyio.sleep(self._seconds(snapshot.args))
+            return await self._step(snapshot.resume({"return_value": None}))
+        if snapshot.function_name == _ASYNC_SLEEP:
+            self._asked[snapshot.call_id] = self._seconds(snapshot.args)
+            return await self._step(snapshot.resume({"future": ...}))
+        return await self._step(snapshot.resume_not_handled())
+
+    def _seconds(self, args: Sequence[Any]) -> float:
+        asked = args[0] if args else 0
+        known = isinstance(asked, int | float) and math.isfinite(asked)
+        return min(max(float(asked), 0.0), self._limits.wall_s) if known else 0.0
+
+    async def _ask(self, snapshot: AsyncFunctionSnapshot) -> _Asked:
+        name = snapshot.function_name
+        function = self._functions.get(name)
+        if snapshot.object_id is not None or (function is None and name != CALL_TOOL):
+            raise NameError(f"name {name[:100]!r} is not defined")
+        self._calls += 1
+        if self._calls > self._limits.calls:
+            raise _EndError("calls", f"A chain may make {self._limits.calls:,} calls; this one wanted more.")
+        args, more = snapshot.args, snapshot.kwargs
+        tool, arguments = _mapped(function, args, more) if function else _told(args, more)
+        try:
+            return _Asked(tool=tool, arguments=await self._plain(arguments), at=self._at)
+        except NotPlainError as error:
+            raise TypeError(f"the arguments of {tidy(tool, 100)} cannot be sent: {error}") from None
+        except TooBigError as error:
+            raise _EndError("size", f"The arguments of {tidy(tool, 100)} cannot be sent: {error}.") from None
+
+    async def _wait(self, ids: Sequence[int], tasks: TaskGroup) -> dict[int, ExternalSettledResult]:
+        """Start what the program waits for, and give back what is done as soon as something is."""
+        for call in sorted(ids):  # in the order in which they were made
+            if call not in self._running:
+                self._running.add(call)
+                tasks.start_soon(self._carry_out, call, self._asked.pop(call))
+        while not self._bug and not self._over:
+            ready = {call: self._settled.pop(call) for call in ids if call in self._settled}
+            if ready:
+                return ready
+            self._change = anyio.Event()
+            await self._change.wait()
+        if self._over:
+            raise _EndError(self._over.kind, self._over.message)
+        raise _EndError("crashed", "A call failed for a fault of the gateway.")
+
+    async def _carry_out(self, call: int, asked: _Asked | float) -> None:
+        lost: ExternalSettledResult = {"exc_type": "RuntimeError", "message": "The call was cancelled."}
+        outcome = lost
+        try:
+            if isinstance(asked, float):
+                await anyio.sleep(asked)
+                outcome = {"return_value": None}
+            else:
+                async with self._turn:
+                    outcome = await self._result(asked)
+        except OverError as over:
+            self._over = over.fault
+        except Exception as bug:  # noqa: BLE001 - it is raised where the run ends, once all calls have ended
+            self._bug = bug
+        finally:
+            self._settled[call] = outcome
+            self._change.set()
+
+    async def _result(self, asked: _Asked) -> ExternalSettledResult:
+        try:
+            return {"return_value": await self._call_tool(asked.tool, asked.arguments)}
+        except OverError:
+            raise
+        except RuntimeError as error:
+            return {"exc_type": "RuntimeError", "message": tidy(str(error))}
+
+
+def _mapped(
+    function: ChainFunction, args: Sequence[Any], more: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The arguments of a function of a module under the names that the tool has for them."""
+    known = dict(function.parameters)
+    takes = ", ".join([*known][:_NAMES_TOLD]) or "no arguments"
+    if len(args) > len(known):
+        raise TypeError(f"{function.name}() was given {len(args)} positional arguments; it takes {takes}")
+    given = dict(zip(known.values(), args, strict=False))
+    for name, value in more.items():
+        if name not in known and not function.more:
+            raise TypeError(f"{function.name}() has no argument {name[:100]!r}; it takes {takes}")
+        meant = known.get(name, name)
+        if meant in given:
+            raise TypeError(f"{function.name}() was given {name[:100]!r} twice")
+        given[meant] = value
+    return function.tool, given
+
+
+def _told(args: Sequence[Any], more: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name and the arguments of a `call_tool`."""
+    given = {**dict(zip(("name", "arguments"), args, strict=False)), **more}
+    if len(args) + len(more) != len(given) or not given.keys() <= {"name", "arguments"}:
+        raise TypeError(f"call_tool() takes a name and a dict of arguments: {_USAGE}")
+    name, arguments = given.get("name"), given.get("arguments")
+    if not isinstance(name, str) or not 0 < len(name) <= _NAME_CHARS:
+        raise TypeError(f"call_tool() needs the name of a tool: {_USAGE}")
+    if arguments is not None and not isinstance(arguments, dict):
+        raise TypeError(f"call_tool() needs a dict of arguments, not {type(arguments).__name__}: {_USAGE}")
+    return name, arguments or {}

@@ -1,0 +1,295 @@
+"""Run a chain: hand its program to an engine, and carry out the calls that it makes, within bounds.
+
+What the engine is given is one function. Behind it every call takes the gateway's ordinary path; here stand
+the bounds that hold for a chain as a whole, and the receipts. Calls run in a task group of ours, not in the
+tasks of the engine, so that none of them outlives the chain, however it ends. An engine may hold to the same
+bounds by itself, and then tells the line; these hold whatever it does, and for chains that need no engine.
+"""
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from maitred.backends.base import Progress
+from maitred.backends.listing import clean
+from maitred.calls.outline import Estimate, compact
+from maitred.calls.results import only_text
+from maitred.chains.account import STOPPED, Account, CallReceipt, ChainRun, Pending
+from maitred.chains.base import (
+    ChainFault,
+    ChainLimits,
+    ChainOutcome,
+    ChainProgram,
+    ChainSandbox,
+    FaultKind,
+    OverError,
+)
+from maitred.chains.forms import DirectCalls
+from maitred.chains.plain import FailedError, is_cached, plain, reason
+from maitred.chains.values import TooBigError, crossing
+from maitred.errors import ArgumentsError, MaitredError, NotFoundError, ToolWithheldError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A tool that a chain calls, under its full name.
+
+    `call` makes a call with arguments for a chain, by the ordinary path; `nested` is true of a saved chain,
+    which has no turn of its own among the calls in flight, since its calls have theirs; `parameters` tells
+    what it takes, for the error of one that failed.
+    """
+
+    name: str
+    call: Callable[[Mapping[str, Any], Account], Awaitable[dict[str, Any]]]
+    nested: bool = False
+    parameters: Callable[[], str] = lambda: ""
+
+
+Find = Callable[[str], Awaitable[Target]]
+"""Finds a tool by the name that a program has for it, or raises a `MaitredError`."""
+
+_NOT_MADE = (ArgumentsError, NotFoundError, ToolWithheldError)
+_NAME_CHARS = 200
+_COUNTED_CHARS = 20_000  # of a text whose tokens are estimated; a longer one is like its beginning
+_NAMED = 3
+_OVER = "The chain is over."
+
+
+class ChainRunner:
+    """Runs chains, any number at once.
+
+    Args:
+        sandbox: Runs the programs.
+        find: Finds the tool of a call.
+        limits: Of a chain.
+        estimate: Gives the tokens of a text.
+        grace_s: What an engine has to end by itself after its time.
+        clock: Gives seconds.
+        new_id: Makes the identifier of a chain.
+    """
+
+    def __init__(
+        self,
+        sandbox: ChainSandbox,
+        find: Find,
+        *,
+        limits: ChainLimits,
+        estimate: Estimate,
+        grace_s: float = 1.0,
+        clock: Callable[[], float] = time.perf_counter,
+        new_id: Callable[[], str] = lambda: secrets.token_hex(4),
+    ) -> None:
+        self._sandbox = sandbox
+        self.find = find
+        self._limits = limits
+        self.estimate = estimate
+        self._grace_s = grace_s
+        self._clock = clock
+        self._new_id = new_id
+
+    async def run(
+        self,
+        program: ChainProgram | DirectCalls,
+        *,
+        timeout_s: float,
+        progress: Progress | None = None,
+        within: Account | None = None,
+    ) -> ChainRun:
+        """Run a program, or calls one after the other, and tell what came of it; only a bug raises.
+
+        An engine has the time given to end by itself, and `grace_s` more to do so; then it is cancelled. When
+        this returns, or is cancelled, no call of the chain runs any more. `within` is the chain that this
+        one is a part of, whose limits hold for both together.
+        """
+        limits = replace(self._limits, wall_s=timeout_s)
+        account = within or Account(self._new_id(), limits, self._clock)
+        session = _Session(self, account, progress, outermost=within is None)
+        if isinstance(program, DirectCalls):
+            outcome = await session.over(lambda: _one_by_one(program, session.call), timeout_s)
+        elif len(program.code.encode("utf-8", "surrogatepass")) > limits.source_bytes:
+            outcome = _fault("size", f"The program is longer than {limits.source_bytes:,} bytes.")
+        elif account.cpu_s <= 0:
+            outcome = _fault("timeout", f"All saved chains of a chain may compute for {limits.cpu_s:g} s.")
+        else:
+            run = partial(self._sandbox.run, program, session.call, replace(limits, cpu_s=account.cpu_s))
+            outcome = await session.over(run, timeout_s + self._grace_s)
+        if within and outcome:
+            within.computed(outcome.computed_s)
+        return session.told(outcome or _fault("timeout", f"The chain took longer than {timeout_s:g} s."))
+
+
+class _Session:
+    """One run, and its calls."""
+
+    def __init__(
+        self, runner: ChainRunner, account: Account, progress: Progress | None, *, outermost: bool
+    ) -> None:
+        self._runner = runner
+        self._account = account
+        self._progress = progress
+        self._outermost = outermost
+        self._own: list[Pending] = []
+        self._tasks: TaskGroup | None = None
+
+    async def over(self, run: Callable[[], Awaitable[ChainOutcome]], most_s: float) -> ChainOutcome | None:
+        """Run it with this session open for calls; `None` if it was stopped. No call is left after this."""
+        outcome = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                with anyio.move_on_after(most_s) as scope:
+                    if self._outermost:
+                        self._account.scope = scope
+                    outcome = await run()
+                self._tasks = None
+                tasks.cancel_scope.cancel()
+        except ExceptionGroup as bugs:
+            raise bugs.exceptions[0] from bugs
+        finally:
+            self._tasks = None
+        return outcome
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+        """What the engine calls: the result as a plain value, or a `RuntimeError` for the program to see."""
+        name = clean(tool)[:_NAME_CHARS]
+        self._account.ask()
+        if name != tool[:_NAME_CHARS]:
+            raise RuntimeError(
+                f"There is no tool {tool[:_NAME_CHARS]!a}: it has characters that do not show."
+            )
+        try:
+            sent, size = await crossing(dict(arguments), self._account.limits)
+        except TooBigError as error:
+            raise RuntimeError(f"The arguments of {name} cannot be sent: {error}.") from None
+        self._account.weigh(size)
+        if self._tasks is None:
+            raise RuntimeError(_OVER)
+        pending = Pending(tool=name, arguments=sent)
+        self._tasks.start_soon(self._carry_out, pending)
+        try:
+            await pending.done.wait()
+        finally:
+            pending.scope.cancel()
+        self._account.check()
+        if pending.error:
+            raise RuntimeError(pending.error)
+        return pending.value
+
+    def told(self, outcome: ChainOutcome) -> ChainRun:
+        """The run as it ended; what ended it here counts more than what the engine made of that."""
+        account = self._account
+        fault = outcome.fault
+        if account.fault and (fault is None or fault.kind != account.fault.kind):
+            fault = account.fault
+        left = list(dict.fromkeys(p.tool for p in self._own if p.error == STOPPED))
+        if fault and fault.kind == "timeout" and left:
+            named = ", ".join([*left[:_NAMED], *(["others"] if len(left) > _NAMED else [])])
+            fault = replace(fault, message=f"{fault.message} It was waiting for {named}.")
+        return ChainRun(
+            chain_id=account.id,
+            outcome=replace(outcome, fault=fault),
+            calls=account.receipts(),
+            ms=account.since(account.begun),
+        )
+
+    async def _carry_out(self, pending: Pending) -> None:
+        with pending.scope:
+            try:
+                try:
+                    target = await self._runner.find(pending.tool)
+                except MaitredError as error:
+                    target = Target(name=pending.tool, call=partial(_refused, error))
+                pending.tool = target.name
+                if target.nested:
+                    await self._make(pending, target)
+                else:
+                    async with self._account.turn:
+                        await self._make(pending, target)
+            finally:
+                pending.done.set()
+
+    async def _make(self, pending: Pending, target: Target) -> None:
+        account = self._account
+        pending.started = account.clock()
+        account.started.append(pending)
+        self._own.append(pending)
+        try:
+            if self._progress:
+                number = len(account.started)
+                await self._progress(number, None, f"call {number}: {pending.tool}")
+            result = await target.call(pending.arguments, account)
+            pending.value, pending.error = await self._value(pending, result), ""
+        except MaitredError as error:
+            pending.error = reason(error, pending.tool)
+            pending.made = not isinstance(error, _NOT_MADE)
+        except FailedError as error:
+            takes = target.parameters()
+            pending.error = f"{pending.tool} failed: {error}" + (f"\nIt takes: {takes}" if takes else "")
+        except TooBigError as error:
+            pending.error = f"The result of {pending.tool} cannot be given to a chain: {error}. Ask for less."
+        except OverError as error:
+            pending.error = str(error)
+        finally:
+            pending.receipt = pending.receipt or self._receipt(pending, error=pending.error)
+
+    async def _value(self, pending: Pending, result: Mapping[str, Any]) -> Any:
+        """What the program is given."""
+        limits = self._account.limits
+        try:
+            value, size = await crossing(plain(result, limits), limits, lenient=True)
+        except TooBigError:
+            text = only_text(result)
+            if text is None:
+                raise
+            value, size = await crossing(text, limits)  # JSON that is nested too deep is still a text
+        text = compact(value)
+        tokens = _tokens(text, self._runner.estimate)
+        told = len(text.encode())
+        pending.receipt = self._receipt(pending, cached=is_cached(result), bytes=told, tokens=tokens)
+        self._account.weigh(size)
+        return value
+
+    def _receipt(self, pending: Pending, **known: Any) -> CallReceipt:
+        account = self._account
+        return CallReceipt(
+            tool=pending.tool,
+            started_ms=(pending.started - account.begun) * 1_000,
+            ms=account.since(pending.started),
+            ok=not known.get("error"),
+            made=pending.made,
+            **known,
+        )
+
+
+async def _refused(error: MaitredError, _arguments: Mapping[str, Any], _account: Account) -> dict[str, Any]:
+    raise error
+
+
+async def _one_by_one(
+    written: DirectCalls, call: Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+) -> ChainOutcome:
+    """Make calls without an engine; the first that fails is the last."""
+    values: list[Any] = []
+    for place, one in enumerate(written.calls, 1):
+        try:
+            values.append(await call(one.tool, one.arguments))
+        except RuntimeError as error:
+            which = f"Call {place} of {len(written.calls)}: " if written.many else ""
+            return replace(_fault("runtime", f"{which}{error}"), value=values or None)
+    return ChainOutcome(value=values if written.many else values[0])
+
+
+def _fault(kind: FaultKind, message: str) -> ChainOutcome:
+    return ChainOutcome(fault=ChainFault(kind=kind, message=message))
+
+
+def _tokens(text: str, estimate: Estimate) -> int:
+    """About the tokens of a text; of a long one, by its beginning."""
+    counted = text[:_COUNTED_CHARS]
+    return round(estimate(counted) * len(text) / max(len(counted), 1))

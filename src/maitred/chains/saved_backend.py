@@ -1,0 +1,161 @@
+"""Saved chains as a server among the others: its tools are the chains that an operator reviewed.
+
+The catalog, the search and the menu see a server that is reached like any other; its specification holds the
+names, hashes and files. Only a call takes another way, since a chain runs for somebody (`Chains.run_saved`).
+A file is read when it is needed, and checked against its hash each time: what changed is not shown, nor run.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from maitred.backends.base import Connection, ConnectOptions, Ending, Listing, Offers, Progress
+from maitred.chains.saved import SavedChain, parse_saved
+from maitred.config.sections import SavedFile, files_of
+from maitred.errors import ConfigError, ServerUnavailableError, ToolWithheldError
+from maitred.model.servers import ServerFacts, ServerSpec
+from maitred.model.tools import RawTool, ToolCall, ToolKey
+
+_MOST_BYTES = 1_000_000  # far over what a chain may have, so that a longer one is refused for its length
+_ABOUT = "Chains that the operator of this gateway saved: each calls several tools and answers once."
+
+
+def read_saved(spec: ServerSpec, name: str) -> SavedChain:
+    """Read a saved chain as it was reviewed.
+
+    Raises:
+        ToolWithheldError: It is not configured, cannot be read, or was changed since.
+    """
+    found = next((one for one in files_of(spec) if one.name == name), None)
+    if found is None:
+        raise ToolWithheldError(name, "no chain is saved under this name")
+    return _read(spec, found)
+
+
+def why_not_saved(spec: ServerSpec, name: str) -> str:
+    """Why a saved chain cannot be called; empty if it can, or could as soon as it is listed."""
+    try:
+        read_saved(spec, name)
+    except ToolWithheldError as error:
+        return error.reason
+    return ""
+
+
+def _read(spec: ServerSpec, found: SavedFile) -> SavedChain:
+    path = Path(spec.cwd) / Path(found.file).expanduser()
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1).decode("utf-8")
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ToolWithheldError(found.name, f"its file cannot be read: {reason}") from None
+    chain = _parsed(found.name, text)
+    if isinstance(chain, ConfigError):
+        reason = f"this saved chain was changed since it was reviewed, and has faults: {chain}"
+        raise ToolWithheldError(found.name, reason)
+    chain.verify(found.hash)
+    return chain
+
+
+@lru_cache(maxsize=256)  # of a pure function: the same text is parsed at every call of the chain
+def _parsed(name: str, text: str) -> SavedChain | ConfigError:
+    try:
+        return parse_saved(name, text)
+    except ConfigError as error:
+        return error
+
+
+class SavedBackend:
+    """Offers saved chains as the tools of a server; nothing is started."""
+
+    pid = None
+    cage = ""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self.spec = spec
+
+    def last_output(self) -> Sequence[str]:
+        """It writes to no stream of its own."""
+        return ()
+
+    def ending(self, reason: str) -> Ending:
+        """Nothing more is known of it than the reason."""
+        return Ending(kind="lost", reason=reason)
+
+    @asynccontextmanager
+    async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
+        """There is nothing to open."""
+        yield _Connection(self.spec)
+
+
+class _Connection:
+    """What stands for a session: it lists, and never ends on its own."""
+
+    facts = ServerFacts(era="stateless", title="Saved chains", instructions=_ABOUT)
+    title_as_sent = "Saved chains"
+    instructions_as_sent = _ABOUT
+    completes = False
+    subscribes = False
+    alive = True
+    heard_at = float("inf")
+    waiting_since = None
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self._spec = spec
+
+    async def list_tools(self) -> Listing:
+        return await to_thread.run_sync(self._listing)
+
+    def _listing(self) -> Listing:
+        tools, notes = [], []
+        for found in files_of(self._spec):
+            try:
+                chain = _read(self._spec, found)
+            except ToolWithheldError as error:
+                notes.append(f"{found.name!r} is left out: {error.reason}")
+            else:
+                tools.append(_tool(self._spec.name, chain))
+        return Listing(tools=tools, notes=tuple(notes))
+
+    async def ping(self, timeout_s: float) -> None:
+        """It is there."""
+
+    def end(self, reason: str) -> None:
+        """It never ends."""
+
+    async def list_offers(self) -> Offers:
+        return Offers()
+
+    async def call_tool(
+        self,
+        name: str,
+        call: ToolCall,
+        *,
+        timeout_s: float,
+        progress: Progress | None,
+    ) -> dict[str, Any]:
+        raise ServerUnavailableError(self._spec.name, f"{name} can be called by a gateway only")
+
+    async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        raise ServerUnavailableError(self._spec.name, f"it does not answer {method}")
+
+    def subscribe(self, uri: str) -> Any:
+        raise ServerUnavailableError(self._spec.name, f"it has no resource {uri}")
+
+    async def closed(self) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+
+def _tool(server: str, chain: SavedChain) -> RawTool:
+    return RawTool(
+        key=ToolKey(server=server, name=chain.name),
+        description=chain.description,
+        input_schema={"additionalProperties": False, **chain.parameters},
+        annotations={"readOnlyHint": chain.read_only},
+    )

@@ -1,0 +1,204 @@
+"""The key `auth` of a server: `oauth`, or a mapping with what maitred is to say of itself at the login.
+
+Where the gateway may listen, and whose tokens it takes: on loopback, or anywhere with a token.
+
+What is wrong with the section `mediation` as a whole, where each of its keys is well by itself.
+
+The section `chains` of a configuration: which chains are saved, in which files, and reviewed as what.
+
+Here stand names, files and hashes only; what is in the files is read where chains are run. To the gateway
+they are one more server, whose specification changes when any of them is reviewed again.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+from maitred.config.settings import SAVED, Http, Mediation, SavedEntry
+from maitred.errors import ConfigError
+from maitred.model.servers import OAuth, ServerSpec, Timeouts
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_address(settings: Http) -> None:
+    """Refuse to listen where everybody could call every tool.
+
+    Raises:
+        ConfigError: The address is not loopback and there is neither a token nor an issuer of tokens.
+    """
+    if not is_loopback(settings.host) and not settings.token and not settings.jwt:
+        fault = (
+            f"http.host: {settings.host} can be reached from other machines, so a token is needed:"
+            " set `http.token` or pass --token, or set `http.jwt`"
+        )
+        raise ConfigError("serve", [fault])
+    if not settings.token.isascii():
+        raise ConfigError("serve", ["http.token: HTTP headers carry ASCII only; choose another token"])
+
+
+def http_faults(section: Http) -> Iterator[tuple[Sequence[str], str]]:
+    """What is wrong with the section as a whole: pairs of the keys below it and a text."""
+    jwt = section.jwt
+    if jwt is None:
+        return
+    if not _is_safe(jwt.jwks_url):
+        yield ["jwt", "jwks_url"], "must start with https:// (http:// only on this machine)"
+    if not (jwt.roles or jwt.default_role):
+        yield ["jwt", "roles"], "names no role, so nobody is let in; fill `roles` or set `default_role`"
+
+
+def _is_safe(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
+
+
+def is_any(host: str) -> bool:
+    """Whether an address stands for all addresses of the machine."""
+    return host in ("0.0.0.0", "::")  # noqa: S104  # compared, not bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuthEntry:
+    """The mapping as it stands in the file; see `maitred.model.servers.OAuth`."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+
+    client_id: str = ""
+    client_secret: str = ""
+    client_metadata_url: str = ""
+    scopes: tuple[str, ...] = ()
+    redirect_uri: str = OAuth.redirect_uri
+    issuer: str = ""
+
+    def to_model(self) -> OAuth:
+        """The same as a value of the model."""
+        return OAuth(**vars(self))
+
+
+def auth_of_client(raw: Any) -> Any:
+    """What a client's file says of it, as far as it means the same: `oauth`, or a registered client."""
+    if isinstance(raw, dict):
+        given = {str(key).lower(): value for key, value in raw.items() if value is not None}
+        return {key: given[key] for key in AuthEntry.__dataclass_fields__ if key in given} or None
+    return "oauth" if raw == "oauth" else None
+
+
+def auth_faults(auth: AuthEntry, *, url: str, headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What is wrong with it, with the key below `auth` where it is wrong; empty if that is `auth` itself."""
+    if not url:
+        yield "", "is for servers with `url`; a program gets its credentials by `env`"
+    elif any(name.lower() == "authorization" for name in headers):
+        yield "", "sends the header Authorization itself; take it out of `headers`"
+    if auth.client_secret and not auth.client_id:
+        yield "client_secret", "needs `client_id`"
+    if auth.client_id and auth.client_metadata_url:
+        yield "client_metadata_url", "is for those who have no `client_id`; keep one of the two"
+    document = urlsplit(auth.client_metadata_url)
+    if auth.client_metadata_url and (document.scheme != "https" or document.path in ("", "/")):
+        yield "client_metadata_url", "must start with https:// and have a path"
+    if not _comes_back(auth.redirect_uri):
+        yield "redirect_uri", "must be an http:// address of this machine, as http://127.0.0.1:8421/callback"
+    if auth.issuer and not auth.issuer.startswith(("http://", "https://")):
+        yield "issuer", "must start with http:// or https://"
+    if any(len(scope.split()) != 1 for scope in auth.scopes):
+        yield "scopes", "must be a list of words without blanks"
+
+
+def _comes_back(uri: str) -> bool:
+    """Whether a browser on this machine can be sent there."""
+    try:
+        parts = urlsplit(uri)
+        has_port = parts.port != 0
+    except ValueError:
+        return False
+    plain = parts.scheme == "http" and not (parts.query or parts.fragment or parts.username)
+    return plain and has_port and is_loopback(parts.hostname or "")
+
+
+_CHECKSUM: Final = re.compile(r"[0-9a-fA-F]{64}")
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def mediation_faults(section: Mediation) -> Iterator[tuple[str, str]]:
+    """Pairs of a key and what is wrong with it."""
+    yield from _of_the_model(section)
+    yield from _of_the_address(section)
+
+
+def _of_the_model(section: Mediation) -> Iterator[tuple[str, str]]:
+    if section.llm_provider == "none":
+        for key in ("model", "url", "api_key"):
+            if getattr(section, key):
+                yield key, "has no effect while `llm_provider` is none; choose anthropic, openai or local"
+        return
+    if not section.model:
+        yield "llm_provider", f"{section.llm_provider} needs `model`, the name of the model to ask"
+    if section.llm_provider == "local" and not section.url:
+        yield "llm_provider", "local needs `url`, such as http://localhost:11434/v1"
+
+
+def _of_the_address(section: Mediation) -> Iterator[tuple[str, str]]:
+    url, checksum = section.overrides_url, section.overrides_checksum
+    if url and not _is_safe_mediation(url):
+        yield "overrides_url", "must start with https:// (http:// only on this machine)"
+    elif url and "@" in urlsplit(url).netloc:
+        yield "overrides_url", "must hold no name or password, as logs and messages show it"
+    if url and not checksum:
+        yield "overrides_url", "needs `overrides_checksum`, the SHA-256 of the version that you have read"
+    if checksum and not url:
+        yield "overrides_checksum", "has no effect without `overrides_url`"
+    elif checksum and not _CHECKSUM.fullmatch(checksum):
+        yield "overrides_checksum", "must be a SHA-256: 64 hexadecimal digits"
+
+
+def _is_safe_mediation(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (
+            parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+        )
+    except ValueError:
+        return False
+
+
+_DEFAULT = Timeouts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedFile:
+    """A saved chain: its name, its file, and the hash that it had when it was reviewed."""
+
+    name: str
+    hash: str
+    file: str
+
+
+def saved_spec(source: Path, chains: Mapping[str, SavedEntry], timeouts: Timeouts = _DEFAULT) -> ServerSpec:
+    """The specification of the server whose tools are these chains; files count from the configuration's."""
+    words = [word for name, entry in chains.items() for word in (name, entry.hash, entry.file)]
+    folder = str(source.absolute().parent)
+    return ServerSpec(name=SAVED, transport="chain", args=tuple(words), cwd=folder, timeouts=timeouts)
+
+
+def files_of(spec: ServerSpec) -> Sequence[SavedFile]:
+    """What `saved_spec` was made from."""
+    words = spec.args
+    triples = zip(words[::3], words[1::3], words[2::3], strict=True)
+    return [SavedFile(name=name, hash=digest, file=file) for name, digest, file in triples]

@@ -1,0 +1,306 @@
+"""The pages of the menu, each at a price that is known before: hot list, categories, summaries, tools.
+
+A page is a value; a surface takes its text (for agents) or its JSON (for programs). The tiers build on each
+other: who reads T0, T1, a page of T2 and an answer of T3 has spent at most the last figure of `CUMULATIVE`.
+Every list is packed without splitting an entry, and says how to go on.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from maitred.catalog.snapshot import Snapshot
+from maitred.disclosure import views
+from maitred.disclosure.answers import NOT_NOW, ServerStatus, parts_withheld
+from maitred.disclosure.budget import estimate, pack
+from maitred.disclosure.signature import parameters, shown
+from maitred.model.categories import Category
+from maitred.model.tools import Tool
+from maitred.wording import counted
+
+CUMULATIVE: Final = (2_000, 4_000, 8_000, 12_000)
+"""Tokens that tiers T0 to T3 may have cost together."""
+
+HOT_TOKENS: Final = CUMULATIVE[0]
+CATEGORIES_TOKENS: Final = CUMULATIVE[1] - CUMULATIVE[0]
+PAGE_TOKENS: Final = CUMULATIVE[2] - CUMULATIVE[1]
+FULL_TOKENS: Final = CUMULATIVE[3] - CUMULATIVE[2]
+INDEX_TOKENS: Final = 200
+OVERVIEW_TOKENS: Final = 500
+PAGE_TOOLS: Final = 50
+HOT_TOOLS: Final = 15
+
+_FRAME_TOKENS = 120
+_MARK_TOKENS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A tool in a list: a call-ready line of at most so many tokens, or the same as JSON within as many.
+
+    `not_now` says that it makes no sense in the present state of its server.
+    """
+
+    snapshot: Snapshot
+    tool: Tool
+    budget_tokens: int = views.LINE_TOKENS
+    not_now: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its line; of parameters only the top level."""
+        budget = min(self.budget_tokens, views.LINE_TOKENS) - (_MARK_TOKENS if self.not_now else 0)
+        line = views.line(self.snapshot, self.tool, budget, nested=False)
+        return f"{line} [{NOT_NOW}]" if self.not_now else line
+
+    def to_json(self) -> dict[str, Any]:
+        """Name, server, category, first sentence, parameters by name; `more_parameters` did not fit."""
+        tool = self.tool
+        entry: dict[str, Any] = {
+            "name": tool.name,
+            "server": tool.server,
+            "category": tool.placement.category,
+            "description": "",
+            "parameters": {},
+        }
+        found = parameters(self.snapshot.schema(tool.input_hash), nested=False)
+        wanted = [(shown(name) + ("" if needed else "?"), kind) for name, kind, needed in found]
+        left = self.budget_tokens - estimate(_json(entry)) - _MARK_TOKENS
+        sentence = views.first_sentence(tool.description or tool.title, max(left // 2, 8))[0]
+        entry["description"] = sentence
+        left -= estimate(_json(sentence))
+        for number, (name, kind) in enumerate(wanted):
+            left -= estimate(_json({name: kind}))
+            if left < 0:
+                entry["more_parameters"] = len(wanted) - number
+                break
+            entry["parameters"][name] = kind
+        return entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class HotList:
+    """T0: `pinned` tools first, then those that are used most; examples as long as none was used."""
+
+    tools: Sequence[Summary]
+    pinned: int = 0
+    budget_tokens: int = HOT_TOKENS
+
+    @property
+    def text(self) -> str:
+        """One line a tool."""
+        if not self.tools:
+            return "No tools yet."
+        lines = [f"{summary.text}{_used(summary)}" for summary in self.tools]
+        packed = pack(lines, self.budget_tokens - _FRAME_TOKENS)
+        more = [f"({packed.left} more by search_tools)"] if packed.left else []
+        known = any(summary.tool.key in summary.snapshot.standings for summary in self.tools)
+        head = "Often used:" if known or self.pinned else "For example:"
+        return "\n".join([head, *packed.items, *more])
+
+    def to_json(self) -> dict[str, Any]:
+        """The tools with their figures, where there are any."""
+        entries = []
+        for summary in self.tools:
+            standing = summary.snapshot.standings.get(summary.tool.key)
+            used = (
+                {"calls": standing.usage.calls, "success_rate": round(standing.usage.success_rate, 3)}
+                if standing
+                else {}
+            )
+            entries.append(summary.to_json() | used)
+        kept, left = fitting(entries, self.budget_tokens - _FRAME_TOKENS)
+        return {"tier": "T0", "tools": kept, "left_out": left}
+
+
+def _used(summary: Summary) -> str:
+    standing = summary.snapshot.standings.get(summary.tool.key)
+    if standing is None:
+        return ""
+    return f" [{counted(standing.usage.calls, 'call')}, {standing.usage.success_rate:.0%} ok]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoryLine:
+    """A category with what stands in it and in those below it: so many tools, on so many servers."""
+
+    category: Category
+    tools: int
+    servers: int
+    popular: Sequence[str] = ()
+
+    @property
+    def text(self) -> str:
+        """One line, such as `category/data: Data processing - 120 tools on 9 servers, such as a, b`."""
+        name = self.category.name
+        count = f"{counted(self.tools, 'tool')} on {counted(self.servers, 'server')}"
+        title = views.first_sentence(self.category.title or name, 24)[0]
+        such = f", such as {', '.join(self.popular)}" if self.popular else ""
+        return f"{'  ' if self.category.parent else ''}category/{name}: {title} - {count}{such}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The category, its counts, and two tools of it."""
+        return {
+            "name": self.category.name,
+            "title": views.first_sentence(self.category.title, 24)[0],
+            "description": views.first_sentence(self.category.description, 30)[0],
+            "parent": self.category.parent,
+            "tools": self.tools,
+            "servers": self.servers,
+            "popular": list(self.popular),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Categories:
+    """T1: the categories that have tools, in the order of the menu, and how many servers there are."""
+
+    lines: Sequence[CategoryLine]
+    servers: int
+    tools: int
+    budget_tokens: int = CATEGORIES_TOKENS
+
+    @property
+    def text(self) -> str:
+        """One line a category, then how to go on."""
+        packed = pack([line.text for line in self.lines], self.budget_tokens - _FRAME_TOKENS)
+        left = (
+            [f"({counted(packed.left, 'more category')}: path categories with cursor)"] if packed.left else []
+        )
+        rows = ["Categories:", *packed.items, *left] if self.lines else []
+        held = f"{counted(self.tools, 'tool')} on {counted(self.servers, 'server')}"
+        paths = "path category/<name>, server/<name> or servers"
+        rows.append(f"{held}. Next: list_tools_meta with {paths}; or search_tools.")
+        return "\n".join(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """The categories with their counts."""
+        entries = [line.to_json() for line in self.lines]
+        kept, left = fitting(entries, self.budget_tokens - _FRAME_TOKENS)
+        return {
+            "tier": "T1",
+            "categories": kept,
+            "left_out": left,
+            "tools": self.tools,
+            "servers": self.servers,
+        }
+
+
+def index(lines: Sequence[CategoryLine], budget_tokens: int = INDEX_TOKENS) -> str:
+    """The capability index: categories with how many tools they hold, as short as it can be said."""
+    tops = [line for line in lines if not line.category.parent]
+    packed = pack([f"{line.category.name} {line.tools}, " for line in tops], budget_tokens - 12)
+    more = f", +{packed.left} more" if packed.left else ""
+    return f" Categories: {''.join(packed.items).removesuffix(', ')}{more}." if tops else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A page of text and the cursor of the next, empty at the end."""
+
+    text: str
+    cursor: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolPage:
+    """T2: tools of a category or a server, the most used first; `start` is the place of the first."""
+
+    path: str
+    tools: Sequence[Summary]
+    start: int
+    total: int
+    below: Sequence[CategoryLine] = ()
+    note: str = ""
+    budget_tokens: int = PAGE_TOKENS
+
+    @property
+    def page(self) -> Page:
+        """What of it fits the budget, with the cursor at which to go on."""
+        budget = self.budget_tokens - _FRAME_TOKENS
+        head = [f"({views.first_sentence(self.note, 60)[0]})"] if self.note else []
+        if self.start == 0:
+            head += pack([line.text for line in self.below], budget // 4).items if self.below else []
+        packed = pack([summary.text for summary in self.tools], budget - sum(map(estimate, head)))
+        end = self.start + len(packed.items)
+        if end >= self.total:
+            return Page(text="\n".join([*head, *packed.items]) or "No tools here.")
+        cursor = self.cursor_at(len(packed.items))
+        more = f"({self.total - end} more: same path with cursor {cursor!r})"
+        return Page(text="\n".join([*head, *packed.items, more]), cursor=cursor)
+
+    def cursor_at(self, count: int) -> str:
+        """The cursor after so many tools of the page: the next place, and the last name before it."""
+        return f"{self.start + count}:{self.tools[count - 1].tool.name}" if count else str(self.start)
+
+    def to_json(self) -> dict[str, Any]:
+        """The tools, each in its share of the budget, so that a page holds as many as were asked for."""
+        return {
+            "tier": "T2",
+            "path": self.path,
+            "tools": [summary.to_json() for summary in self.tools],
+            "categories": self._below() if self.start == 0 else [],
+            "total": self.total,
+            "note": self.note,
+        }
+
+    def _below(self) -> list[dict[str, Any]]:
+        return fitting([line.to_json() for line in self.below], self.budget_tokens // 4)[0]
+
+
+def start_of(cursor: str, names: Sequence[str]) -> int:
+    """The place where a page goes on, even if the order has changed a little since the cursor was given.
+
+    Raises:
+        ValueError: It is no cursor.
+    """
+    if not cursor:
+        return 0
+    place, _, name = cursor.partition(":")
+    if name in names:
+        return names.index(name) + 1
+    if not place.isascii() or not place.isdigit():
+        raise ValueError(cursor)
+    return min(int(place[:9]), len(names))
+
+
+def lines_page(names: Sequence[str], render: Callable[[str], str], cursor: str, budget_tokens: int) -> Page:
+    """A page of lines about names in their order; only what fits is rendered.
+
+    Raises:
+        ValueError: It is no cursor.
+    """
+    start = start_of(cursor, names)
+    lines: list[str] = []
+    spent = _FRAME_TOKENS
+    for name in names[start:]:
+        text = render(name)
+        spent += estimate(text) + 1
+        if spent > budget_tokens and lines:
+            break
+        lines.append(text)
+    end = start + len(lines)
+    if end >= len(names):
+        return Page(text="\n".join(lines))
+    cursor = f"{end}:{names[end - 1]}"
+    more = f"({len(names) - end} more: same path with cursor {cursor!r})"
+    return Page(text="\n".join([*lines, more]), cursor=cursor)
+
+
+def server_line(status: ServerStatus, absent: str) -> str:
+    """A server in a line: its path, how many tools it has, what it says of itself or why it is not there."""
+    about = views.first_sentence(absent or status.facts.instructions or status.facts.title, 24)[0]
+    parts = parts_withheld(status.withheld_parts)
+    tools = f"{counted(status.tools, 'tool')}{f' ({parts})' if parts else ''}"
+    return f"server/{status.name}: {tools}" + (f" - {about}" if about else "")
+
+
+def fitting(entries: Sequence[dict[str, Any]], budget_tokens: int) -> tuple[list[dict[str, Any]], int]:
+    """The first entries that fit a budget as JSON, and how many are left out."""
+    packed = pack([_json(entry) for entry in entries], budget_tokens)
+    return list(entries[: len(packed.items)]), packed.left
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,251 @@
+"""Who may do what with the gateway, and the part of the catalog that is there for somebody with a scope.
+
+Deciding is the model's (`maitred.model.access`); here it is asked with what the catalog knows of a tool. For
+a scope there is a portion: the same context, menu and offers over a snapshot in which what lies outside does
+not exist, so that no page, count or suggestion can tell of it. Whoever has no scope shares the whole.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from maitred.access.rate_limit import Busy, Limiter, Limits, Pass
+from maitred.access.tokens import Tokens
+from maitred.catalog.names import prefix
+from maitred.catalog.snapshot import Snapshot
+from maitred.config.settings import Settings
+from maitred.disclosure.answers import ServerStatus
+from maitred.errors import BusyError, NotAllowedError, ToolNotFoundError
+from maitred.gateway.menu import Menu
+from maitred.gateway.parts import Parts
+from maitred.gateway.resources import Offers
+from maitred.gateway.state import Context
+from maitred.model.access import EVERYTHING, Ability, Grant, Scope, Viewer, may, refusal
+from maitred.model.categories import Category
+from maitred.model.tools import Tool, ToolKey
+
+VIEWER: Final = "maitred.viewer"
+"""The key under which the scope of an ASGI request holds the viewer who asks."""
+
+_MOST_PORTIONS: Final = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portion:
+    """What is there for a scope, whose categories include those below them; `outside` is what is not."""
+
+    scope: Scope
+    context: Context
+    menu: Menu
+    offers: Offers
+    outside: frozenset[ToolKey] = frozenset()
+
+
+class Access:
+    """Decides for viewers; `credentials` tell whose a token is, `tokens` makes and revokes them."""
+
+    def __init__(self, context: Context, parts: Parts) -> None:
+        self._context = context
+        self._parts = parts
+        self._limiter = Limiter(Limits())
+        self.credentials = parts.credentials
+        self.tokens = Tokens(parts.credentials.made, parts.auditing, self._names)
+        menu = Menu(context, parts.search.nearest)
+        offers = Offers(context, parts.subscriptions, parts.auditing, parts.screen)
+        self.whole = Portion(scope=EVERYTHING, context=context, menu=menu, offers=offers)
+        self._of: tuple[Snapshot | None, int] = (None, 0)
+        self._portions: OrderedDict[Scope, Portion] = OrderedDict()
+
+    # --- what somebody may do -----------------------------------------------------------------------------
+
+    def check(
+        self, viewer: Viewer, ability: Ability, *, tool: Tool | None = None, server: str | None = None
+    ) -> None:
+        """Whether somebody may do something: in general, to a server, or with a tool.
+
+        Raises:
+            NotAllowedError: The text says why not.
+        """
+        if why := self.why_not(viewer, ability, tool=tool, server=server):
+            if tool is None:  # else it is a call, which is written down as one
+                self._parts.auditing.note(viewer, ability, server=server or "", outcome=NotAllowedError.code)
+            raise NotAllowedError(why)
+
+    def why_not(
+        self, viewer: Viewer, ability: Ability, *, tool: Tool | None = None, server: str | None = None
+    ) -> str:
+        """Why somebody may not do something, in words that end no sentence; empty if they may."""
+        grant = viewer.grant
+        if grant.scope != EVERYTHING:
+            grant = replace(grant, scope=self.portion(viewer).scope)
+        if tool is None:
+            return refusal(grant, ability, server=server)
+        return refusal(
+            grant,
+            ability,
+            server=tool.server,
+            category=tool.placement.category,
+            read_only=tool.read_only,
+        )
+
+    def enter(self, viewer: Viewer, server: str) -> Pass:
+        """Let a call of a server in; it runs until the context that this returns is left.
+
+        A saved chain is let in always: what counts are the calls that it makes.
+
+        Raises:
+            BusyError: The principal has called too often, or has too much running.
+        """
+        limits = self._context.settings.access
+        if not (limits.calls_per_minute or limits.calls_at_once) or self._context.is_saved(server):
+            return Pass(None)
+        own = Limits(per_minute=limits.calls_per_minute, burst=limits.burst, at_once=limits.calls_at_once)
+        entered = self._limiter.enter(viewer.principal, own)
+        if isinstance(entered, Busy):
+            raise BusyError(entered.reason, retry_in_s=entered.retry_after_s)
+        return entered
+
+    # --- what is there for somebody -----------------------------------------------------------------------
+
+    def portion(self, viewer: Viewer) -> Portion:
+        """What is there for somebody; worked out once for a scope and a state of the catalog."""
+        scope = viewer.grant.scope
+        if scope == EVERYTHING:
+            return self.whole
+        snapshot, revision = self._context.snapshot, self._context.revision
+        if snapshot is not self._of[0] or revision != self._of[1]:
+            self._of = (snapshot, revision)
+            self._portions.clear()
+        if scope not in self._portions:
+            self._portions[scope] = self._made(scope, snapshot)
+            if len(self._portions) > _MOST_PORTIONS:
+                self._portions.popitem(last=False)
+        self._portions.move_to_end(scope)
+        return self._portions[scope]
+
+    def menu(self, viewer: Viewer) -> Menu:
+        """The menu of what is there for somebody."""
+        return self.portion(viewer).menu
+
+    def outside(self, viewer: Viewer) -> frozenset[ToolKey]:
+        """The tools that are not there for somebody."""
+        return self.portion(viewer).outside
+
+    def found(self, name: str, viewer: Viewer) -> Tool:
+        """The tool that a name means, for somebody who is to call it.
+
+        Raises:
+            ToolNotFoundError: There is none; the text names the nearest that are there for them.
+            NotAllowedError: They may not call it, and have named its server.
+        """
+        try:
+            tool = self.whole.menu.find(name)
+        except ToolNotFoundError:
+            portion = self.portion(viewer)
+            if portion is self.whole:
+                raise
+            tool = portion.menu.find(name)
+        if tool.key in self.outside(viewer) and not _is_named(tool, name):
+            tool = self.menu(viewer).find(name)  # a refusal would tell that it exists
+        self.check(viewer, "call", tool=tool)
+        return tool
+
+    def servers(self, viewer: Viewer) -> Sequence[ServerStatus]:
+        """The servers that somebody may watch, in the order of the configuration.
+
+        Raises:
+            NotAllowedError: They may watch none.
+        """
+        there = self.portion(viewer).context.servers()
+        found = [status for status in there if not self.why_not(viewer, "watch", server=status.name)]
+        if not found:
+            self.check(viewer, "watch")
+        return found
+
+    def watches(self, viewer: Viewer) -> bool:
+        """Whether there is a server that somebody may watch."""
+        names = self._context.settings.servers
+        return any(not self.why_not(viewer, "watch", server=name) for name in names)
+
+    # --- how it is worked out -----------------------------------------------------------------------------
+
+    async def _names(self) -> tuple[Collection[str], Collection[str]]:
+        """What a scope may name."""
+        return self._context.settings.servers, [one.name for one in self._context.categories]
+
+    def _made(self, scope: Scope, snapshot: Snapshot) -> Portion:
+        settings = self._context.settings
+        scope = replace(scope, categories=_with_below(scope.categories, self._context.categories))
+        grant = Grant(principal="", role="viewer", scope=scope)
+        inside = [
+            tool
+            for tool in snapshot.tools
+            if may(
+                grant,
+                "see",
+                server=tool.server,
+                category=tool.placement.category,
+                read_only=tool.read_only,
+            )
+        ]
+        servers = {
+            name for name in {**settings.servers, **snapshot.servers} if may(grant, "see", server=name)
+        }
+        if scope.categories is not None:  # what else a server offers stands in no category
+            servers &= {tool.server for tool in inside}
+        context = _PartContext(
+            self._context,
+            replace(settings, servers={name: s for name, s in settings.servers.items() if name in servers}),
+            replace(
+                snapshot,
+                tools=tuple(inside),
+                servers={name: s for name, s in snapshot.servers.items() if name in servers},
+                offers=tuple(offer for offer in snapshot.offers if offer.server in servers),
+            ),
+        )
+        return Portion(
+            scope=scope,
+            context=context,
+            menu=Menu(context, self._nearest),
+            offers=Offers(context, self._parts.subscriptions, self._parts.auditing, self._parts.screen),
+            outside=frozenset(snapshot.by_key) - {tool.key for tool in inside},
+        )
+
+    def _nearest(self, name: str, snapshot: Snapshot) -> Sequence[str]:
+        """The nearest names of all, as far as the part of a snapshot has them."""
+        return [near for near in self._parts.search.nearest(name, snapshot) if near in snapshot.by_name]
+
+
+class _PartContext(Context):
+    """A context in whose settings and snapshot some servers and tools are missing."""
+
+    def __init__(self, whole: Context, settings: Settings, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        super().__init__(settings, catalog=whole.catalog, pool=whole.pool, keeper=whole.keeper)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The part of the catalog's snapshot that is there."""
+        return self._snapshot
+
+
+def _is_named(tool: Tool, name: str) -> bool:
+    """Whether a name tells the server of the tool that it means."""
+    return name == tool.name or name.startswith(prefix(tool.server))
+
+
+def _with_below(names: frozenset[str] | None, categories: Iterable[Category]) -> frozenset[str] | None:
+    """Categories with all that are below them; no limit stays none."""
+    if names is None:
+        return None
+    by_name = {category.name: category for category in categories}
+
+    def within(name: str) -> bool:
+        seen = set[str]()
+        while name in by_name and name not in seen and name not in names:
+            seen.add(name)
+            name = by_name[name].parent
+        return name in names
+
+    return names | {name for name in by_name if within(name)}

@@ -1,0 +1,99 @@
+"""Takes over settings, and what was decided about servers, in the one order in which that is safe.
+
+What a file says and what the registry says come together here: a decision of a person changes which servers
+there are as an edit of the file does, and takes the same way. One change is taken over at a time.
+"""
+
+from collections.abc import Mapping
+
+import anyio
+
+from maitred.audit.service import Auditing
+from maitred.catalog.snapshot import Snapshot
+from maitred.config.settings import Settings
+from maitred.gateway.admission import Admission
+from maitred.gateway.mediation import Mediation
+from maitred.gateway.parts import Parts
+from maitred.gateway.state import Context
+from maitred.gateway.visibility import Visibility
+from maitred.model.servers import EraChoice
+from maitred.model.tools import ToolKey
+
+
+class Configuring:
+    """Holds the settings as they were written; `Context.settings` are those with all registered servers."""
+
+    def __init__(self, context: Context, parts: Parts, visibility: Visibility, auditing: Auditing) -> None:
+        self._context = context
+        self._parts = parts
+        self._visibility = visibility
+        self.mediation = Mediation(context, self.mediate_anew)
+        self.admission = Admission(
+            context,
+            parts.gatekeeper,
+            auditing,
+            make_front=parts.make_front,
+            make_namesakes=parts.make_namesakes,
+            on_changed=self.again,
+        )
+        self._written = context.settings
+        self._lock = anyio.Lock()
+
+    async def take(self, settings: Settings) -> None:
+        """Take over new settings; see `Gateway.configure`."""
+        async with self._lock:
+            await self._take(settings)
+
+    async def again(self) -> None:
+        """Take over what was decided about servers since."""
+        async with self._lock:
+            await self._take(self._written)
+
+    async def mediate_anew(self) -> None:
+        """Make another mender for the settings, since the one in use lacks what may be there now."""
+        async with self._lock:
+            settings = self._context.settings
+            placer = self._parts.make_placer(settings)
+            mender = await self._parts.make_mender(settings)
+            if mender.is_whole:
+                await self._parts.keeper.configure(settings.servers, placer, mender)
+                self.mediation.use(mender)
+
+    async def _take(self, written: Settings) -> None:
+        self._parts.check_policy(written)
+        settings = await self.admission.effective(written)
+        placer, mender = self._parts.make_placer(settings), await self._parts.make_mender(settings)
+        tables = self._parts.make_tables(settings)
+        before = self._context.settings
+        self._context.use(settings)
+        self._written = written  # from here on, whatever fails: a decision must not bring back what was
+        self._parts.auditing.use(settings.audit)
+        self._visibility.use(tables)
+        may_run = {name: spec for name, spec in settings.servers.items() if not spec.withheld}
+        await self._parts.pool.configure(may_run, self._eras(settings), settings.supervision)
+        withheld = _withheld(self._context.snapshot)
+        await self.admission.catch_up()
+        await self._parts.keeper.configure(settings.servers, placer, mender)
+        if judged := withheld ^ _withheld(self._context.snapshot):  # only what is not withheld is mended
+            await self._parts.keeper.remend(sorted({key.server for key in judged}))
+        self.mediation.use(mender)
+        if _shown(before) != _shown(settings):
+            self._parts.events.lists_changed()
+
+    def _eras(self, settings: Settings) -> Mapping[str, EraChoice]:
+        """The eras of the servers that are known, so that nothing has to be tried out."""
+        return {
+            name: record.facts.era or "auto"
+            for name, record in self._context.snapshot.servers.items()
+            if name in settings.servers and record.fingerprint == settings.servers[name].fingerprint
+        }
+
+
+def _withheld(snapshot: Snapshot) -> set[ToolKey]:
+    return {tool.key for tool in snapshot.tools if tool.withheld}
+
+
+def _shown(settings: Settings) -> object:
+    """What of the settings decides what clients are shown."""
+    usable = {name: spec.usable for name, spec in settings.servers.items()}
+    return settings.disclosure, usable, settings.categories, settings.tools, settings.visibility

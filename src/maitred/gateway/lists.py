@@ -1,0 +1,250 @@
+"""Category tools: a short list of categories, of which a client opens those that it needs.
+
+Calling a category answers with its tools. In the handshake era they also stand in the list of the connection
+that called, until it collapses the category or ends. In the stateless era no call may change a list; there,
+and whatever is open, every tool can be called by its name, through `call_tool` if it is not listed.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from maitred.backends.listing import TOOLS_KEY
+from maitred.disclosure import pages
+from maitred.disclosure.budget import pack
+from maitred.disclosure.category_tools import Group, grouped
+from maitred.disclosure.introduction import Shown
+from maitred.errors import CursorError
+from maitred.gateway.menu import Menu
+from maitred.gateway.state import Context
+from maitred.gateway.stats import LEDGER_KEY, Ledger
+from maitred.gateway.visibility import Visibility
+from maitred.model.access import Viewer
+from maitred.model.tools import Tool, ToolCall, ToolKey
+from maitred.wording import counted
+
+RESERVED: Final = frozenset({"search_tools"})
+"""Names that end as those of categories do, and mean something else."""
+
+_DEFINITIONS_TOKENS: Final = 20_000
+_FRAME_TOKENS: Final = 150
+_MOST_SCOPES: Final = 10_000
+
+"""What `tools/list` shows: tools of our own, all tools, or categories of them."""
+
+Opened = frozenset[ToolKey] | None
+"""The tools of a category that a connection has open; `None` is all of them, those to come included."""
+
+
+class Expansion:
+    """Decides what lists show, and answers for category tools; `changed` is called when lists may differ."""
+
+    def __init__(
+        self,
+        context: Context,
+        menu: Menu,
+        visibility: Visibility,
+        ledger: Ledger,
+        changed: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._menu = menu
+        self._visibility = visibility
+        self._ledger = ledger
+        self._changed = changed
+        self._open: OrderedDict[tuple[str, str], dict[str, Opened]] = OrderedDict()
+
+    # --- lists --------------------------------------------------------------------------------------------
+
+    def mode(self) -> Shown:
+        """What is shown now; in the modes `auto` and `categories` all tools while they cost so little."""
+        context = self._context
+        disclosure = context.settings.disclosure
+        if disclosure.mode in ("menu", "all"):
+            return disclosure.mode
+        if not context.keeper.discovering and self._ledger.raw_tokens < disclosure.break_even_tokens:
+            return "all"
+        return "menu" if disclosure.mode == "auto" else "categories"
+
+    def listed(self, viewer: Viewer) -> Sequence[Tool]:
+        """The tools that stand in a viewer's list now, by name; in mode `categories` those not behind any."""
+        if self.mode() != "categories":
+            return self._listable(viewer)
+        state = self.state(viewer)
+        return self._menu.kept(("opened", state), lambda: self._with_opened(viewer))
+
+    def categories(self, viewer: Viewer) -> Sequence[Group]:
+        """The categories that stand in a viewer's list, in mode `categories`."""
+        return [group for group in self._groups(viewer).values() if group.is_category]
+
+    def definitions(self, viewer: Viewer) -> Sequence[dict[str, Any]]:
+        """The same as `tools/list` shows them."""
+        return [group.definition for group in self.categories(viewer)]
+
+    def state(self, viewer: Viewer) -> Hashable:
+        """All that makes the list of a viewer another than that of others."""
+        opened = self._open.get(viewer.scope, {})
+        return self._visibility.unlisted(viewer), frozenset(opened.items())
+
+    def _listable(self, viewer: Viewer) -> Sequence[Tool]:
+        """All tools that a list of this viewer may have."""
+        unlisted = self._visibility.unlisted(viewer)
+        return self._menu.kept(
+            ("listable", unlisted),
+            lambda: [tool for tool in self._context.listable() if tool.key not in unlisted],
+        )
+
+    def _groups(self, viewer: Viewer) -> Mapping[str, Group]:
+        """All categories by published name, those too small to be listed included."""
+        context = self._context
+        return self._menu.kept(
+            ("groups", self._visibility.unlisted(viewer)),
+            lambda: {
+                group.name: group
+                for group in grouped(
+                    self._listable(viewer), context.categories, RESERVED | context.snapshot.by_name.keys()
+                )
+            },
+        )
+
+    def _with_opened(self, viewer: Viewer) -> Sequence[Tool]:
+        opened = self._open.get(viewer.scope, {})
+        shown: set[ToolKey] = set()
+        for group in self._groups(viewer).values():
+            keys = opened.get(group.name, frozenset()) if group.is_category else None
+            shown.update(tool.key for tool in group.tools if keys is None or tool.key in keys)
+        return [tool for tool in self._listable(viewer) if tool.key in shown]
+
+    # --- what a connection has open -----------------------------------------------------------------------
+
+    def forget(self, scope: tuple[str, str]) -> None:
+        """A connection has ended."""
+        self._open.pop(scope, None)
+
+    def disclose(self, viewer: Viewer, keys: Collection[ToolKey]) -> None:
+        """Have some tools stand in the list of a viewer's connection until it collapses them."""
+        for group in self._groups(viewer).values():
+            if found := frozenset(keys) & {tool.key for tool in group.tools}:
+                self._put(viewer, group, found)
+
+    def _put(self, viewer: Viewer, group: Group, keys: Collection[ToolKey]) -> bool:
+        """Add tools of a category to what is open; whether this viewer can have any open at all."""
+        if viewer.era != "handshake" or not viewer.connection or self.mode() != "categories":
+            return False
+        mine = self._open.setdefault(viewer.scope, {})
+        self._open.move_to_end(viewer.scope)
+        before = mine.get(group.name, frozenset())
+        if before is not None:
+            after = before | frozenset(keys)
+            mine[group.name] = None if all(tool.key in after for tool in group.tools) else after
+        if mine[group.name] != before:
+            self._changed()
+        while len(self._open) > _MOST_SCOPES:
+            self._open.popitem(last=False)
+        return True
+
+    def _collapse(self, viewer: Viewer, group: Group) -> bool:
+        """Take a category's tools out of the list again; false if they were not in it."""
+        mine = self._open.get(viewer.scope, {})
+        if group.name not in mine:
+            return False
+        del mine[group.name]
+        self._changed()
+        return True
+
+    # --- calls --------------------------------------------------------------------------------------------
+
+    def answer(self, call: ToolCall, viewer: Viewer) -> dict[str, Any] | None:
+        """The answer of a category tool; `None` if the call is of none.
+
+        Its arguments may be `cursor`, for the rest of a long category, or `collapse: true`.
+
+        Raises:
+            CursorError: The cursor is none of ours.
+        """
+        group = self._meant(call.name, viewer)
+        if group is None:
+            return None
+        if call.arguments.get("collapse") in (True, "true"):
+            was = "is collapsed" if self._collapse(viewer, group) else "was not expanded for this client"
+            text = f"{group.name} {was}; its {_count(group)} can be called by name all the same."
+            return self._result(viewer, text, ())
+        page = self._page(group, call.arguments.get("cursor") or "", viewer)
+        snapshot = self._context.snapshot
+        opened = self._put(viewer, group, [tool.key for tool in page.tools])
+        how = "by name" if opened or self.mode() == "all" else "with call_tool"
+        text = page.text(group, how, opened=opened and group.is_category)
+        return self._result(viewer, text, [snapshot.definition(tool) for tool in page.tools])
+
+    def is_category(self, name: str, viewer: Viewer) -> bool:
+        """Whether a category tool has this name."""
+        return self._meant(name, viewer) is not None
+
+    def _meant(self, name: str, viewer: Viewer) -> Group | None:
+        """The category of this name; what a server calls a tool goes before one that no list shows."""
+        snapshot = self._context.snapshot
+        group = None if name in snapshot.by_name else self._groups(viewer).get(name)
+        if group and self.mode() != "categories" and any(tool.key.name == name for tool in snapshot.tools):
+            return None
+        return group
+
+    def _page(self, group: Group, cursor: object, viewer: Viewer) -> "_Page":
+        """The tools of a category from a cursor on, as far as lines and definitions fit their budgets."""
+        tools = self._menu.by_use(group.tools)
+        if not isinstance(cursor, str):
+            raise CursorError(str(cursor))
+        try:
+            start = pages.start_of(cursor, [tool.name for tool in tools])
+        except ValueError:
+            raise CursorError(cursor) from None
+        hidden = self._visibility.hidden(viewer)
+        budget = self._context.budget(pages.PAGE_TOKENS) - _FRAME_TOKENS
+        share = budget // pages.PAGE_TOOLS
+        shown, spent = tools[start : start + pages.PAGE_TOOLS], 0
+        for number, tool in enumerate(shown):
+            spent += tool.cost_tokens
+            if spent > _DEFINITIONS_TOKENS and number:
+                shown = shown[:number]
+                break
+        snapshot = self._context.snapshot
+        lines = [
+            pages.Summary(snapshot=snapshot, tool=tool, budget_tokens=share, not_now=tool.key in hidden).text
+            for tool in shown
+        ]
+        packed = pack(lines, budget)
+        end = start + len(packed.items)
+        return _Page(tools=shown[: len(packed.items)], lines=packed.items, left=len(tools) - end, end=end)
+
+    def _result(self, viewer: Viewer, text: str, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        entry = self._ledger.answered(viewer.principal, text)
+        return {
+            "content": [{"type": "text", "text": text}],
+            "isError": False,
+            "tools": list(tools),
+            "_meta": {LEDGER_KEY: entry, TOOLS_KEY: list(tools)},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Page:
+    """Some tools of a category with their lines; `end` is the place after them, `left` how many follow."""
+
+    tools: Sequence[Tool]
+    lines: Sequence[str]
+    left: int
+    end: int
+
+    def text(self, group: Group, how: str, *, opened: bool) -> str:
+        """The page as an agent reads it; `how` says how to call its tools."""
+        rows = [f"{_count(group)} in {group.name}; call them {how}:", *self.lines]
+        if self.left:
+            cursor = f"{self.end}:{self.tools[-1].name}"
+            rows.append(f"({self.left} more: {group.name} with cursor {cursor!r})")
+        if opened:
+            rows.append('They are in your list of tools now; {"collapse": true} takes them out again.')
+        return "\n".join(rows)
+
+
+def _count(group: Group) -> str:
+    return counted(len(group.tools), "tool")

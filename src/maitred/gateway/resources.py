@@ -1,0 +1,247 @@
+"""Resources, resource templates and prompts of the servers, under names and URIs that tell the server.
+
+What a server answers is passed on as it came; only the URIs of what was read are turned into ours, so that a
+client can ask for them again. A URI that a server wrote somewhere else (in a result, in a prompt) is found
+too, as long as only one server can be meant.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from maitred.audit.service import Auditing
+from maitred.backends.base import Connection
+from maitred.calls.screening import Screen
+from maitred.calls.subscriptions import Subscriptions
+from maitred.catalog.names import RESOURCES, resource_uri, split_resource_uri
+from maitred.errors import (
+    PromptNotFoundError,
+    ResourceNotFoundError,
+    ServerUnavailableError,
+    ToolWithheldError,
+)
+from maitred.gateway.state import Context
+from maitred.model.access import LOCAL_USER, Viewer
+from maitred.model.resources import Offer, OfferKey, OfferKind
+
+_EXPRESSION = re.compile(r"\{[^{}]*\}")
+_OURS = "maitred://"
+
+
+def is_ours(uri: str) -> bool:
+    """Whether a URI is one of maitred itself, and not of a server behind it."""
+    return uri.startswith(_OURS) and not uri.startswith(RESOURCES)
+
+
+class Offers:
+    """Lists and relays what servers offer besides tools."""
+
+    def __init__(
+        self, context: Context, subscriptions: Subscriptions, auditing: Auditing, screen: Screen
+    ) -> None:
+        self._context = context
+        self._subscriptions = subscriptions
+        self._auditing = auditing
+        self._screen = screen
+
+    def list(self, kind: OfferKind) -> Sequence[Offer]:
+        """The offers of a kind whose servers may be shown now, by published name."""
+        visible = self._context.visible
+        offers = self._context.snapshot.offers
+        return [o for o in offers if o.key.kind == kind and o.server in visible and not o.withheld]
+
+    # --- resources ----------------------------------------------------------------------------------------
+
+    def locate(self, uri: str) -> tuple[str, str]:
+        """The server of a resource and the URI it has there.
+
+        Raises:
+            ResourceNotFoundError: No server, or more than one, can be meant.
+            ToolWithheldError: It may not be used now; the text says why.
+        """
+        if found := split_resource_uri(uri):
+            if not self._context.is_enabled(found[0]):
+                raise ResourceNotFoundError(uri, hint=f"There is no server {found[0]!r}, or it is disabled.")
+            self._check(self._fitting(found[1], found[0]), found[1])
+            return found
+        if uri.startswith("maitred:"):
+            raise ResourceNotFoundError(uri)
+        listed = {o.server for o in self.list("resource") if o.key.key == uri}
+        servers = listed or {o.server for o in self.list("template") if _matches(o.key.key, uri)}
+        self._check([o for o in self._fitting(uri) if not servers or o.server in servers], uri)
+        if len(servers) != 1:
+            several = f"Several servers have it; ask for one of them as {RESOURCES}SERVER/{uri}."
+            raise ResourceNotFoundError(uri, hint=several if servers else "")
+        return servers.pop(), uri
+
+    def _fitting(self, uri: str, server: str = "") -> Sequence[Offer]:
+        """The resources of a URI, or else the templates that it fits, also withheld ones."""
+        offers = [o for o in self._context.snapshot.offers if o.server == server or not server]
+        exact = [o for o in offers if o.key.kind == "resource" and o.key.key == uri]
+        return exact or [o for o in offers if o.key.kind == "template" and _matches(o.key.key, uri)]
+
+    def _check(self, fitting: Sequence[Offer], uri: str) -> None:
+        """Whether a URI may be used: one that is not listed may, what is only withheld may not."""
+        if fitting and all(o.withheld for o in fitting):
+            raise ToolWithheldError(uri, f"it {fitting[0].withheld}", what="Resource")
+
+    async def read(
+        self, uri: str, also: Mapping[str, Any] | None = None, viewer: Viewer = LOCAL_USER
+    ) -> dict[str, Any]:
+        """The result of `resources/read`, with the URIs that a client of ours can use.
+
+        `also` are further parameters of the request, such as the answers to what a server asked for.
+
+        Raises:
+            ResourceNotFoundError: No server has it.
+            ServerError: Its server cannot be reached, or answered with an error.
+        """
+        async with self._auditing.request("read", uri, viewer, also) as entry:
+            server, inner = self.locate(uri)
+            entry.means(server, inner)
+            params = {**(also or {}), "uri": inner}
+            result = await self._request(server, "resources/read", params, partial(self.locate, uri))
+            await entry.ended(result)
+        result = await self._screen.screened(result, server, kind="contents")
+        contents = result.get("contents")
+        if isinstance(contents, list) and uri != inner:
+            result = result | {"contents": [_published(server, content) for content in contents]}
+        return result
+
+    async def hold(self, uri: str) -> Callable[[], None]:
+        """Have the server tell of changes of a resource, until what is returned is called, once.
+
+        Raises:
+            ResourceNotFoundError: No server has it.
+            ServerError: Its server cannot be reached, or does not tell of changes.
+        """
+        server, inner = self.locate(uri)
+        await self._subscriptions.add(server, inner)
+        return partial(self._subscriptions.remove, server, inner)
+
+    # --- prompts and completions --------------------------------------------------------------------------
+
+    def prompt(self, name: str) -> Offer:
+        """A prompt by its published name.
+
+        Raises:
+            PromptNotFoundError: There is none.
+            ToolWithheldError: It may not be used now; the text says why.
+        """
+        offer = self._context.snapshot.offers_by_name.get(("prompt", name))
+        if offer is None or not self._context.is_enabled(offer.server):
+            raise PromptNotFoundError(name)
+        if offer.withheld:
+            raise ToolWithheldError(name, f"it {offer.withheld}", what="Prompt")
+        return offer
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        also: Mapping[str, Any] | None = None,
+        viewer: Viewer = LOCAL_USER,
+    ) -> dict[str, Any]:
+        """The result of `prompts/get`; `also` as with `read`.
+
+        Raises:
+            PromptNotFoundError: There is none of this name.
+            ServerError: Its server cannot be reached, or answered with an error.
+        """
+        async with self._auditing.request("prompt", name, viewer, also, arguments) as entry:
+            offer = self.prompt(name)
+            entry.means(offer.server, offer.key.key)
+            params = {**(also or {}), "name": offer.key.key, "arguments": dict(arguments)}
+            result = await self._request(offer.server, "prompts/get", params, partial(self.prompt, name))
+            await entry.ended(result)
+        return await self._screen.screened(result, offer.server, kind="messages")
+
+    async def complete(
+        self,
+        kind: OfferKind,
+        name: str,
+        argument: Mapping[str, Any],
+        context: Mapping[str, Any] | None,
+        viewer: Viewer = LOCAL_USER,
+    ) -> dict[str, Any]:
+        """The result of `completion/complete` for an argument of a prompt or a template of a server.
+
+        A server that completes nothing answers with no values.
+
+        Raises:
+            PromptNotFoundError: There is no such prompt.
+            ResourceNotFoundError: There is no such template.
+            ToolWithheldError: It may not be used now; the text says why.
+            ServerError: The server cannot be reached, or answered with an error.
+        """
+        async with self._auditing.request("complete", name, viewer, arguments=dict(argument)) as entry:
+            server, inner, ref = self._reference(kind, name)
+            entry.means(server, inner)
+            params: dict[str, Any] = {"ref": ref, "argument": dict(argument)}
+            if context:
+                params["context"] = dict(context)
+            result: dict[str, Any] = {"completion": {"values": []}}
+            async with self._context.keeper.connections.connection(server) as connection:
+                self._reference(kind, name)  # the server may have been started, and publish something else
+                if connection.completes:
+                    result = await self._ask(connection, server, "completion/complete", params)
+            await entry.ended(result)
+        return await self._screen.screened(result, server, kind="completion")
+
+    def _reference(self, kind: OfferKind, name: str) -> tuple[str, str, dict[str, str]]:
+        """The server of a prompt or a template, its name there, and the reference to it for a request."""
+        if kind == "prompt":
+            offer = self.prompt(name)
+            return offer.server, offer.key.key, {"type": "ref/prompt", "name": offer.key.key}
+        server, inner = self.locate(name)
+        if not self._fitting(inner, server):
+            raise ResourceNotFoundError(name)
+        return server, inner, {"type": "ref/resource", "uri": inner}
+
+    # --- relaying -----------------------------------------------------------------------------------------
+
+    async def _request(
+        self, server: str, method: str, params: Mapping[str, Any], recheck: Callable[[], object]
+    ) -> dict[str, Any]:
+        """Ask a server; `recheck` raises if what is asked for was withheld when the server was started."""
+        if why := self._context.reasons().get(server, "it is not configured any more"):
+            raise ServerUnavailableError(server, why)
+        async with self._context.keeper.connections.connection(server) as connection:
+            recheck()
+            return await self._ask(connection, server, method, params)
+
+    async def _ask(
+        self, connection: Connection, server: str, method: str, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        timeout_s = self._context.spec(server).timeouts.call_s
+        async with self._screen.errors():
+            return await connection.request(method, params, timeout_s=timeout_s)
+
+    def published_uri(self, server: str, uri: str) -> str:
+        """The URI by which a client knows a resource of a server."""
+        offer = self._context.snapshot.offers_by_key.get(OfferKey(server=server, kind="resource", key=uri))
+        return offer.name if offer else resource_uri(server, uri)
+
+
+def _published(server: str, content: Any) -> Any:
+    if isinstance(content, Mapping) and isinstance(uri := content.get("uri"), str):
+        return {**content, "uri": resource_uri(server, uri)}
+    return content
+
+
+def _matches(template: str, uri: str) -> bool:
+    """Whether a URI may be one that a template stands for: its fixed parts are there, in their order."""
+    first, *rest = _EXPRESSION.split(template)
+    if not rest:
+        return uri == template
+    *middle, last = rest
+    if not uri.startswith(first) or not uri.endswith(last):
+        return False
+    at = len(first)
+    for part in middle:
+        at = uri.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return at <= len(uri) - len(last)

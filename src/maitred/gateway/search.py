@@ -1,0 +1,131 @@
+"""Search as the gateway offers it: phrases and filters in, an answer with what is withheld and why out."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from maitred.config.taxonomy import normalise_tag
+from maitred.disclosure import views
+from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, SearchAnswer
+from maitred.errors import PathNotFoundError
+from maitred.gateway.authorization import Access, Portion
+from maitred.gateway.menu import Detail
+from maitred.gateway.state import Context, why_hidden
+from maitred.gateway.visibility import Visibility
+from maitred.model.access import Viewer
+from maitred.model.tools import Tool, ToolKey
+from maitred.search.engine import SearchEngine
+from maitred.search.results import Filter, Found
+
+ELSEWHERE: Final = "other servers"
+"""In place of a server's name, where matching tools are that somebody may not know more of."""
+MAX_LIMIT = 20
+MAX_PHRASES = 20
+_PHRASE_CHARACTERS = 2_000
+_FULL_TOKENS = 2_000
+_MOST_FULL, _MOST_LINES = 20, 100  # more do not fit the budget of an answer, and need not be rendered
+
+
+class Finder:
+    """Searches for a gateway."""
+
+    def __init__(
+        self, context: Context, access: Access, visibility: Visibility, engine: SearchEngine
+    ) -> None:
+        self._context = context
+        self._access = access
+        self._visibility = visibility
+        self._engine = engine
+
+    async def search(
+        self,
+        phrases: Sequence[str],
+        *,
+        server: str = "",
+        category: str = "",
+        tags: Sequence[str] = (),
+        read_only: bool = False,
+        limit: int = 5,
+        detail: Detail = "brief",
+        viewer: Viewer,
+    ) -> SearchAnswer:
+        """Find tools by capability; see `Gateway.search`."""
+        there = self._access.portion(viewer)
+        context = there.context
+        snapshot = self._context.snapshot
+        await self._engine.update(snapshot)
+        wanted = [_readable(phrase) for phrase in phrases[:MAX_PHRASES] if phrase.strip()]
+        reasons = context.reasons()
+        visible = frozenset(name for name, why in reasons.items() if not why)
+        unknown = visible - snapshot.known
+        only = replace(_filter(there, server, category, tags), visible=visible, read_only=read_only)
+        most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
+        found, note = await self._engine.search(wanted, only, most)
+        return SearchAnswer(
+            phrases=wanted or phrases[:1],
+            results=_results(found, detail, partial(self._visibility.why_hidden, viewer=viewer)),
+            bands=found.bands,
+            withheld=_withheld(found, reasons, there.outside, viewer.principal),
+            unread={name: context.why_not_known(name) for name in reasons if name in unknown},
+            note=note,
+            has_servers=bool(self._context.settings.servers),
+            budget_tokens=context.budget(SEARCH_TOKENS),
+        )
+
+
+def _filter(there: Portion, server: str, category: str, tags: Sequence[str]) -> Filter:
+    """What a search of somebody is limited to, as far as names say it.
+
+    Raises:
+        PathNotFoundError: There is no such server or category.
+    """
+    context = there.context
+    if server and server not in context.settings.servers:
+        raise PathNotFoundError(f"server/{server}", nearest=context.near_servers(server))
+    return Filter(
+        visible=frozenset(),
+        server=server,
+        categories=there.menu.within(category.removeprefix("category/")) if category else frozenset(),
+        tags=frozenset(normalise_tag(tag) or tag for tag in tags),
+        outside=there.outside,
+    )
+
+
+def _withheld(
+    found: Found, reasons: Mapping[str, str], outside: frozenset[ToolKey], principal: str
+) -> dict[str, tuple[int, str]]:
+    """By server, how many tools match but may not be shown, and why; one entry for all that are outside."""
+    inside = [tool for tool in found.withheld if tool.key not in outside and tool.server in reasons]
+    counts = Counter(tool.server for tool in inside)
+    own = {tool.server: why_hidden(tool).removeprefix("is ") for tool in inside}
+    said = {name: (n, reasons[name] or own[name]) for name, n in counts.items()}
+    if beyond := sum(tool.key in outside for tool in found.withheld):
+        said[ELSEWHERE] = (beyond, f"outside what {principal!r} may use")
+    return said
+
+
+def _results(found: Found, detail: Detail, why_not: Callable[[Tool], str]) -> list[FoundTool]:
+    """The hits as they are shown, by the snapshot that they are of, with why they make no sense now."""
+
+    def line(tool: Tool) -> str:
+        if detail == "full":
+            return views.full(found.snapshot, tool, _FULL_TOKENS)
+        return views.line(found.snapshot, tool)
+
+    return [
+        FoundTool(
+            tool=hit.tool,
+            line=line(hit.tool),
+            band=hit.band,
+            also=[other.name for other in hit.also],
+            why_not=why_not(hit.tool),
+        )
+        for hit in found.hits[: _MOST_FULL if detail == "full" else _MOST_LINES]
+    ]
+
+
+def _readable(phrase: str) -> str:
+    """A phrase as search reads it: of bounded length, without halves of characters."""
+    return phrase[:_PHRASE_CHARACTERS].encode("utf-8", "replace").decode()

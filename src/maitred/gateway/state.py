@@ -1,0 +1,214 @@
+"""What all parts of the gateway share: the settings and the catalog as they are now, and who may be seen."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from maitred.backends.base import ServerPool
+from maitred.catalog.discovery import Keeper
+from maitred.catalog.live import LiveCatalog
+from maitred.catalog.name_forms import servers_named
+from maitred.catalog.names import prefix
+from maitred.catalog.snapshot import Snapshot
+from maitred.chains.saved_backend import why_not_saved
+from maitred.config.interpolate import references
+from maitred.config.settings import SAVED, Settings
+from maitred.config.taxonomy import merged
+from maitred.disclosure.answers import ServerStatus
+from maitred.disclosure.budget import within
+from maitred.errors import ServerUnavailableError
+from maitred.model.categories import Category
+from maitred.model.servers import Health, ServerRecord, ServerSpec, State
+from maitred.model.tools import Tool
+from maitred.wording import counted, near_names
+
+HIDDEN: Final = "is hidden by an override of the operator"
+"""Why a tool that an override hides cannot be called, in words that go on from "it"."""
+
+_REASON = 200
+
+
+class Context:
+    """Answers questions that need the settings, the catalog and the state of the servers together."""
+
+    def __init__(self, settings: Settings, *, catalog: LiveCatalog, pool: ServerPool, keeper: Keeper) -> None:
+        self.catalog = catalog
+        self.pool = pool
+        self.keeper = keeper
+        self._visible: tuple[object, frozenset[str]] = (None, frozenset())
+        self.revision = 0  # counts settings: the identity of those that are gone may be given to others
+        self.use(settings)
+
+    def use(self, settings: Settings) -> None:
+        """Take over new settings."""
+        self.settings = settings
+        self.revision += 1
+        self.categories: Sequence[Category] = merged(settings.categories)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The catalog as it is served now."""
+        return self.catalog.snapshot
+
+    def budget(self, tokens: int) -> int:
+        """A budget in o200k tokens, for the family of models that is configured."""
+        return within(tokens, self.settings.disclosure.model_family)
+
+    # --- servers ------------------------------------------------------------------------------------------
+
+    def servers(self) -> list[ServerStatus]:
+        """All configured servers in the order of the configuration."""
+        health = self.pool.health()
+        snapshot = self.snapshot
+        return [
+            self._status(spec, health.get(name) or Health(), snapshot)
+            for name, spec in self.settings.servers.items()
+        ]
+
+    def spec(self, server: str) -> ServerSpec:
+        """The present specification of a server.
+
+        Raises:
+            ServerUnavailableError: It is not configured any more.
+        """
+        try:
+            return self.settings.servers[server]
+        except KeyError:
+            raise ServerUnavailableError(server, "it is not configured any more") from None
+
+    def status(self, server: str) -> ServerStatus:
+        """One configured server."""
+        health = self.pool.health().get(server) or Health()
+        return self._status(self.settings.servers[server], health, self.snapshot)
+
+    def _status(self, spec: ServerSpec, health: Health, snapshot: Snapshot) -> ServerStatus:
+        record = snapshot.servers.get(spec.name) or ServerRecord(name=spec.name, fingerprint="")
+        tools = [tool for tool in snapshot.by_server.get(spec.name, ()) if not is_hidden(tool)]
+        if spec.withheld and not spec.suspended:
+            health = Health()  # what is known may be of another one that had its name
+        return ServerStatus(
+            spec=spec,
+            health=replace(health, state=State.SUSPENDED) if spec.suspended else health,
+            facts=record.facts,
+            tools=len(tools),
+            cost_tokens=sum(tool.cost_tokens for tool in tools),
+            synced_at=record.synced_at,
+            error=record.error,
+            notes=record.notes,
+            withheld=_why_withheld(spec, health),
+            withheld_parts=snapshot.withheld_parts.get(spec.name, 0),
+        )
+
+    def near_servers(self, name: str) -> list[str]:
+        """Paths of servers that a mistaken name may have meant."""
+        return [f"server/{near}" for near in near_names(name, self.settings.servers)]
+
+    def is_saved(self, server: str) -> bool:
+        """Whether a server's tools are the saved chains."""
+        spec = self.settings.servers.get(server)
+        return spec is not None and spec.transport == "chain"
+
+    def needs(self, server: str) -> Sequence[str]:
+        """The names of the variables and files that a server's configuration refers to."""
+        spec = self.settings.servers.get(server)
+        if spec is None:
+            return ()
+        texts = [*spec.env.values(), *spec.headers.values(), *spec.args, spec.url]
+        return list(dict.fromkeys(name for text in texts for name in references(text)))
+
+    # --- who may be seen ----------------------------------------------------------------------------------
+
+    def is_enabled(self, server: str) -> bool:
+        """Whether a server is configured, not switched off and not withheld."""
+        spec = self.settings.servers.get(server)
+        return spec is not None and spec.usable
+
+    def why_closed(self, server: str) -> str:
+        """Why a server that is not enabled may not be used, as a sentence about it."""
+        spec = self.settings.servers.get(server)
+        if spec is None:
+            return f"its server {server!r} is not configured any more"
+        return f"its server {server!r} {spec.withheld or 'is disabled in the configuration'}"
+
+    def reasons(self) -> dict[str, str]:
+        """Each server with the reason why its tools may not be shown now; empty if they may."""
+        refused = self.pool.refused()
+        well = Health()
+        specs = self.settings.servers
+        return {name: _why_withheld(spec, refused.get(name, well)) for name, spec in specs.items()}
+
+    def reason(self, server: str) -> str:
+        """Why the tools of one server may not be shown now; empty if they may, or it is not configured."""
+        spec = self.settings.servers.get(server)
+        return _why_withheld(spec, self.pool.refused().get(server) or Health()) if spec else ""
+
+    @property
+    def visible(self) -> frozenset[str]:
+        """The servers whose tools may be shown now."""
+        key = (self.revision, frozenset(self.pool.refused()))
+        if self._visible[0] != key:
+            shown = frozenset(name for name, why in self.reasons().items() if not why)
+            self._visible = (key, shown)
+        return self._visible[1]
+
+    def listable(self) -> list[Tool]:
+        """All tools that a list may have, whichever servers are well now, by published name."""
+        return [tool for tool in self.snapshot.tools if self.is_enabled(tool.server) and not is_hidden(tool)]
+
+    def visible_tools(self) -> list[Tool]:
+        """All tools that may be shown, by published name."""
+        visible = self.visible
+        return [tool for tool in self.snapshot.tools if tool.server in visible and not is_hidden(tool)]
+
+    def why_not_known(self, server: str) -> str:
+        """Why nothing of a server can be found yet; empty when its tools are known."""
+        if server in self.snapshot.known:
+            return ""
+        record = self.snapshot.servers.get(server)
+        if server in self.keeper.discovering:
+            return "still starting"
+        known = record.error if record else ""
+        why = known or (self.pool.health().get(server) or Health()).error or "never started"
+        return f"not known yet: {why}"[:_REASON]
+
+    def why_unknown(self, name: str) -> str:
+        """Why the server that a name seems to be of has no known tools; empty if it has, or there is none."""
+        saved = prefix(SAVED)
+        if self.is_saved(SAVED) and name.startswith(saved) and name[len(saved) :] in self.settings.chains:
+            return why_not_saved(self.spec(SAVED), name[len(saved) :])
+        named = servers_named(name, self.settings.servers)
+        for status in self.servers():
+            if status.name in named and not status.facts.era:
+                return f"its server {status.name!r} is {status.withheld or self.why_not_known(status.name)}"
+        return ""
+
+
+def why_hidden(tool: Tool) -> str:
+    """Why nobody may find or call a tool, in words that go on from "it"; empty if it is offered."""
+    return tool.withheld or (HIDDEN if tool.mending is not None and tool.mending.hidden else "")
+
+
+def without_texts(tool: Tool) -> Tool:
+    """A tool that admission withholds without all that its server says of it; any other as it is."""
+    if not tool.withheld:
+        return tool
+    nothing: dict[str, Any] = {"annotations": {}, "extra": {}, "use_cases": (), "mending": None}
+    return replace(tool, title="", description="", input_hash="", output_hash="", **nothing)
+
+
+def is_hidden(tool: Tool) -> bool:
+    """Whether nobody may find or call a tool: an override hides it, or admission withholds it."""
+    return bool(tool.withheld) or (tool.mending is not None and tool.mending.hidden)
+
+
+def _why_withheld(spec: ServerSpec, health: Health) -> str:
+    if spec.withheld:
+        return spec.withheld
+    if not spec.enabled:
+        return "disabled in the configuration"
+    if health.state is State.SUSPENDED:
+        return f"suspended: {health.error}"[:_REASON]
+    if health.retry_in_s is not None:
+        again = f"tried again in {health.retry_in_s:.0f} s"
+        return f"failed {counted(health.failures, 'time')}, {again}: {health.error}"[:_REASON]
+    return ""

@@ -1,0 +1,225 @@
+"""How tools are used: figures by tool, server and principal, and the tiers that are computed from them.
+
+Tiers are computed once a day, and never while somebody may be reading the menu: when the gateway is opened,
+and after it has been quiet for a while. `maitred tiers update` does it at once.
+
+The token ledger: what finding tools cost a principal today, beside what the raw list would have cost.
+
+Tokens are estimated (an upper bound, see `maitred.disclosure.budget`) and written off the path of a request.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import anyio
+import structlog
+
+from maitred.catalog.snapshot import Change, Snapshot
+from maitred.disclosure.budget import estimate, for_model
+from maitred.disclosure.tiers import standings
+from maitred.errors import StoreError
+from maitred.gateway.menu import Menu
+from maitred.gateway.state import Context
+from maitred.model.tools import Tool, ToolKey
+from maitred.model.usage import Level, Spending, Standing, Usage
+from maitred.usage.recorder import UsageRecorder
+
+log = structlog.get_logger(__name__)
+
+WINDOW_DAYS: Final = 30
+_AGE: Final = timedelta(days=1)
+_QUIET_S: Final = 600.0
+_CHECK_S: Final = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats:
+    """What happened in a window of days: tools and servers by calls, tokens by day and principal."""
+
+    days: int
+    servers: int
+    tools: int
+    raw_tokens: int
+    calls: int
+    used: Mapping[str, Usage]
+    by_server: Mapping[str, Usage]
+    spending: Sequence[Spending]
+    tiers_at: str
+    levels: Mapping[Level, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        return asdict(self) | {
+            "used": {name: _figures(usage) for name, usage in self.used.items()},
+            "by_server": {name: _figures(usage) for name, usage in self.by_server.items()},
+            "spending": [
+                {**asdict(row), "spent": row.spent, "break_even": row.break_even} for row in self.spending
+            ],
+        }
+
+
+class Figures:
+    """Reads usage and computes tiers for a gateway."""
+
+    def __init__(self, context: Context, usage: UsageRecorder) -> None:
+        self._context = context
+        self._usage = usage
+
+    async def stats(self, days: int, *, raw_tokens: int) -> Stats:
+        """What happened in the last so many days.
+
+        Raises:
+            StoreError: The figures cannot be read.
+        """
+        snapshot = self._context.snapshot
+        used = await self._usage.usage(days)
+        by_key = {key: usage for key, usage in used.items() if usage.calls}
+        of_server = {name: u for name, u in (await self._usage.by_server(days)).items() if u.calls}
+        nothing = Standing()
+        levels = Counter(snapshot.standings.get(tool.key, nothing).level for tool in snapshot.tools)
+        return Stats(
+            days=days,
+            servers=len(self._context.settings.servers),
+            tools=len(self._context.visible_tools()),
+            raw_tokens=raw_tokens,
+            calls=sum(usage.calls for usage in by_key.values()),
+            used={_name(snapshot, key): usage for key, usage in _by_calls(by_key)},
+            by_server=dict(_by_calls(of_server)),
+            spending=await self._usage.spending(days),
+            tiers_at=snapshot.tiers_at,
+            levels=dict(levels),
+        )
+
+    # --- tiers --------------------------------------------------------------------------------------------
+
+    async def update_tiers(self) -> Mapping[ToolKey, Standing]:
+        """Compute the standing of every tool from its use in the last 30 days, and serve by it.
+
+        Raises:
+            StoreError: Usage cannot be read, or standings not be written.
+        """
+        found = standings(await self._usage.usage(WINDOW_DAYS))
+
+        async def planned(snapshot: Snapshot) -> Change:
+            known = {key: standing for key, standing in found.items() if key in snapshot.by_key}
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            changed = known != snapshot.standings
+            return Change(standings=known if changed else None, tiers_at=now, visible=changed)
+
+        await self._context.catalog.change(planned)
+        return self._context.snapshot.standings
+
+    @property
+    def due(self) -> bool:
+        """Whether the tiers are more than a day old."""
+        at = self._context.snapshot.tiers_at
+        try:
+            return not at or abs(datetime.now(UTC) - datetime.fromisoformat(at)) > _AGE
+        except (ValueError, TypeError):
+            return True
+
+    async def update_if_due(self) -> None:
+        """Compute the tiers if they are old and there is something to compute them from."""
+        try:
+            if self.due and (self._context.snapshot.standings or await self._usage.usage(WINDOW_DAYS)):
+                await self.update_tiers()
+                await self._usage.prune()
+        except StoreError as error:
+            log.warning("the tiers cannot be computed", reason=error.reason)
+
+    async def keep_up(self) -> None:
+        """Compute the tiers daily, when nobody has used the gateway for ten minutes; never returns."""
+        while True:
+            await anyio.sleep(_CHECK_S)
+            if self.due and time.monotonic() - self._usage.active_at > _QUIET_S:
+                await self.update_if_due()
+
+
+def _by_calls(used: Mapping[Any, Usage]) -> list[tuple[Any, Usage]]:
+    return sorted(used.items(), key=lambda item: (-item[1].calls, item[0]))
+
+
+def _name(snapshot: Snapshot, key: ToolKey) -> str:
+    tool = snapshot.by_key.get(key)
+    return tool.name if tool else f"{key.server}/{key.name} (gone)"
+
+
+def _figures(usage: Usage) -> dict[str, Any]:
+    rounded = replace(usage, mean_ms=round(usage.mean_ms, 1), p95_ms=round(usage.p95_ms, 1))
+    return asdict(rounded) | {"success_rate": round(usage.success_rate, 4)}
+
+
+LEDGER_KEY: Final = "maitred/tokens"
+"""Where the ledger stands in the `_meta` of an answer."""
+
+_CHARACTERS_PER_TOKEN = 4
+
+
+class Ledger:
+    """Writes down what each principal is given."""
+
+    def __init__(self, context: Context, menu: Menu, usage: UsageRecorder) -> None:
+        self._context = context
+        self._menu = menu
+        self._usage = usage
+        self.menu_tokens = 0
+        """What the menu cost when it was last given out."""
+
+    @property
+    def raw_tokens(self) -> int:
+        """What a list of all tools that a list may have would cost."""
+        return self._menu.kept("raw", self._raw)
+
+    def _raw(self) -> int:
+        return sum(tool.cost_tokens for tool in self._context.listable())
+
+    def listed(self, principal: str, definitions: Sequence[Mapping[str, Any]]) -> None:
+        """The menu was given out as a list of definitions."""
+        self.menu_tokens = self._menu.kept("list", lambda: _size(definitions))
+        raw = self.raw_tokens
+        self._usage.spent(principal, lists=1, list_tokens=self.menu_tokens, raw_tokens=raw)
+
+    def listed_raw(self, principal: str, tokens: int) -> None:
+        """A page of raw definitions was given out."""
+        self._usage.spent(principal, lists=1, list_tokens=tokens, raw_tokens=tokens)
+
+    def listed_categories(
+        self, principal: str, own: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
+    ) -> None:
+        """A page of a list of categories was given out: definitions of `own` on the first page, and tools."""
+        tokens = sum(tool.cost_tokens for tool in tools) + (_size(own) if own else 0)
+        raw = self.raw_tokens if own else 0
+        self._usage.spent(principal, lists=1, list_tokens=tokens, raw_tokens=raw)
+
+    def answered(self, principal: str, text: str) -> dict[str, Any]:
+        """A meta-tool answered of its own; the entry for the answer's `_meta`."""
+        tokens = estimate(text)
+        self._usage.spent(principal, answers=1, answer_tokens=tokens)
+        return self._entry(principal, tokens)
+
+    def relayed(self, principal: str, result: Mapping[str, Any]) -> dict[str, Any]:
+        """A tool's own answer was passed on; counted by its length alone, since it may be long."""
+        content = result.get("content")  # as its server sent it, and so perhaps of another shape
+        blocks = content if isinstance(content, list) else ()
+        texts = (block.get("text") for block in blocks if isinstance(block, Mapping))
+        tokens = sum(len(text) for text in texts if isinstance(text, str)) // _CHARACTERS_PER_TOKEN
+        self._usage.spent(principal, results=1, result_tokens=tokens)
+        return self._entry(principal, tokens)
+
+    def _entry(self, principal: str, tokens: int) -> dict[str, Any]:
+        today = self._usage.today(principal)
+        return {
+            "answer": tokens,
+            "spent_today": today.spent,
+            "raw_list": self.raw_tokens,
+            "raw_today": today.raw_tokens,
+            "break_even": today.break_even,
+        }
+
+
+def _size(definitions: Sequence[Mapping[str, Any]]) -> int:
+    return estimate(for_model(definitions))

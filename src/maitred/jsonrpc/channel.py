@@ -1,0 +1,437 @@
+"""JSON-RPC over lines of text: the same channel to servers that are child processes and to a client on stdio.
+
+It implements the SDK's `Dispatcher` protocol, so the SDK's sessions speak both protocol eras over it, but it
+is ours: it answers in one task switch, takes lines of any length up to a limit, and survives what real
+servers write to standard output (log lines, ANSI colours, invalid UTF-8, messages nobody asked for).
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+import anyio
+import anyio.abc
+import structlog
+from mcp.shared.dispatcher import (
+    CallOptions,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    ProgressFnT,
+    as_request_id,
+    coerce_request_id,
+    run_notify_intercept,
+)
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import (
+    cancelled_request_id_from_params,
+    handler_exception_to_error_data,
+)
+from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from maitred.jsonrpc.context import Inbound
+from maitred.jsonrpc.errors import ChannelClosedError, RequestTimedOutError
+
+log = structlog.get_logger(__name__)
+
+_NOISE_BURST = 20_000.0
+_NOISE_PER_S = 2_000.0
+_FLOOD_BYTES = 32 * 1024
+_FLOOD_UNITS = 32
+_FLOOD_S = 1.0
+_CANCEL_WRITE_S = 2.0
+_DEEPEST = 200
+_SHOWN = 200
+_MESSAGE = re.compile(rb"\s*[\[{].*[\"']jsonrpc[\"']\s*:", re.DOTALL)
+_ID = re.compile(rb"[\"']id[\"']\s*:\s*[\"']?(\d{1,15})\b")
+
+
+class _Pending(NamedTuple):
+    """One request of ours that waits for its answer."""
+
+    future: asyncio.Future[dict[str, Any]]
+    progress: ProgressFnT | None
+
+
+class LineChannel:
+    """Requests, answers and notifications over a pair of byte pipes.
+
+    Args:
+        write: Sends bytes to the peer; a BrokenPipeError means that nothing of them was read.
+        max_message_bytes: A longer line ends the channel.
+        trusted: Do not cut off a peer that sends many requests: a client is there to send them.
+        inline: Methods that are answered before the next message is looked at.
+
+    Feed what the peer writes to `feed`, and call `close` when it is gone.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        *,
+        max_message_bytes: int,
+        trusted: bool = False,
+        inline: frozenset[str] = frozenset(),
+    ) -> None:
+        self._write = write
+        self._max_message_bytes = max_message_bytes
+        self._trusted = trusted
+        self._inline = inline
+        self._waiting = True
+        self._inbound: dict[str | int, Inbound] = {}
+        self._pending: dict[str | int, _Pending] = {}
+        self._next_id = 0
+        self._partial: list[bytes] = []
+        self._partial_bytes = 0
+        self._early: deque[bytes] = deque()
+        self._handlers: tuple[OnRequest, OnNotify, OnNotifyIntercept | None] | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._told_unreadable = False
+        self._noise = _NOISE_BURST
+        self._noise_at = time.monotonic()
+        self._noise_read = 0.0
+        self._read = 0
+        self._closed = anyio.Event()
+        self.reason = ""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the server's standard output; they may end anywhere."""
+        if self._closed.is_set():
+            return
+        self._allow_noise(len(data))
+        head, newline, rest = data.partition(b"\n")
+        if not newline:
+            self._keep(head)
+            return
+        self._take_line(b"".join([*self._partial, head]))
+        self._partial, self._partial_bytes = [], 0
+        *lines, tail = rest.split(b"\n")
+        for line in lines:
+            self._take_line(line)
+        self._keep(tail)
+
+    def _keep(self, data: bytes) -> None:
+        if data:
+            self._partial.append(data)
+            self._partial_bytes += len(data)
+            if self._partial_bytes > self._max_message_bytes:
+                self.close(
+                    f"it sent a message of more than {self._max_message_bytes:,} bytes"
+                    " (limits.max_message_bytes)"
+                )
+
+    def _take_line(self, line: bytes) -> None:
+        if self._waiting:
+            self._early.append(line)
+            if len(self._early) > _NOISE_BURST:
+                self.close("it flooded its standard output before it was asked anything")
+            return
+        if not line.strip():
+            self._count_noise(1)
+            return
+        message = _parse(line)
+        several = message if isinstance(message, list) else [message]
+        readable = [one for one in several if isinstance(one, dict) and ("method" in one or "id" in one)]
+        if len(readable) < len(several):
+            self._take_unreadable(line)
+        for one in readable:
+            if "method" in one:
+                self._take_message(one)
+            else:
+                self._settle(one)
+
+    def _take_unreadable(self, line: bytes) -> None:
+        """Have the request whose answer this is fail, rather than wait; other text is only counted."""
+        self._count_noise(1 + len(line) / 1024)
+        if not _MESSAGE.match(line):
+            return
+        if not self._told_unreadable:  # of one that writes many, the first is enough for its operator
+            self._told_unreadable = True
+            log.warning("a line of a server cannot be read", line=_shown(line))
+        named = [int(number) for number in _ID.findall(line) if int(number) in self._pending]
+        pending = self._pending.pop(named[0]) if len(named) == 1 else None
+        if pending is not None and not pending.future.done():
+            why = f"its answer cannot be read: {_shown(line)}"
+            pending.future.set_exception(MCPError(PARSE_ERROR, why))
+
+    def _take_message(self, message: dict[str, Any]) -> None:
+        method, params = message["method"], message.get("params")
+        if not isinstance(method, str) or not (params is None or isinstance(params, dict)):
+            self._count_noise(1)
+            return
+        if "id" in message:
+            self._count_noise(1)
+            self._take_request(message["id"], method, params)
+            return
+        if method == "notifications/progress" and self._take_progress(params or {}):
+            return
+        self._count_noise(1)
+        if method == "notifications/cancelled":
+            self._cancel(cancelled_request_id_from_params(params))
+        if self._handlers is None or run_notify_intercept(self._handlers[2], method, params):
+            return
+        self._spawn(self._handlers[1], Inbound(self.notify, None, params), method, params)
+
+    def _take_request(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
+        context = Inbound(self.notify, request_id, params)
+        if (known := as_request_id(request_id)) is not None:
+            self._inbound[coerce_request_id(known)] = context
+        if method in self._inline:
+            self._waiting = True
+        self._spawn(self._serve, context, method, params)
+
+    def _cancel(self, request_id: Any) -> None:
+        if request_id is not None and (context := self._inbound.get(coerce_request_id(request_id))):
+            context.cancel_requested.set()
+            context.scope.cancel()
+
+    def _take_progress(self, params: dict[str, Any]) -> bool:
+        token, amount = params.get("progressToken"), params.get("progress")
+        if not isinstance(token, str | int) or not isinstance(amount, int | float):
+            return False
+        pending = self._pending.get(coerce_request_id(token))
+        if pending is None or pending.progress is None:
+            return False
+        total, text = params.get("total"), params.get("message")
+        self._spawn(
+            pending.progress,
+            float(amount),
+            float(total) if isinstance(total, int | float) else None,
+            text if isinstance(text, str) else None,
+        )
+        return True
+
+    def _settle(self, message: dict[str, Any]) -> None:
+        request_id = message["id"]
+        known = as_request_id(request_id)
+        if request_id is None and "error" in message and len(self._pending) == 1:
+            known = next(iter(self._pending))  # a server that could not read what it was asked
+        pending = self._pending.pop(coerce_request_id(known), None) if known is not None else None
+        if pending is None or pending.future.done():
+            self._count_noise(1)
+            return
+        error, result = message.get("error"), message.get("result")
+        if isinstance(error, dict):
+            code = error.get("code")
+            pending.future.set_exception(
+                MCPError(
+                    code=code if isinstance(code, int) else INTERNAL_ERROR,
+                    message=str(error.get("message", "")),
+                    data=error.get("data"),
+                )
+            )
+        elif isinstance(result, dict):
+            pending.future.set_result(result)
+        else:
+            pending.future.set_exception(MCPError(INTERNAL_ERROR, "the answer has neither result nor error"))
+
+    def _allow_noise(self, count: int) -> None:
+        """Fill up the allowance for the time since the last read, as the next `count` bytes come.
+
+        Not where that read was a pipe full of noise, and this one follows within a second: then the server
+        waited for us. Else a machine too busy to read a flood fast would never find that it is one.
+        """
+        now = time.monotonic()
+        waited = now - self._noise_at
+        flooding = self._read >= _FLOOD_BYTES and self._noise_read >= _FLOOD_UNITS and waited < _FLOOD_S
+        if not flooding:
+            self._noise = min(_NOISE_BURST, self._noise + waited * _NOISE_PER_S)
+        self._noise_at, self._noise_read, self._read = now, 0.0, count
+
+    def _count_noise(self, units: float) -> None:
+        """Spend from the allowance for what nobody asked for; a server that overdraws it is cut off."""
+        if self._trusted:
+            return
+        self._noise -= units
+        self._noise_read += units
+        if self._noise < 0:
+            self.close("it flooded the gateway with output that nobody asked for")
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            MCPError: An error answer; `REQUEST_TIMEOUT`; `CONNECTION_CLOSED` with the reason.
+        """
+        options = opts or CallOptions()
+        if self._closed.is_set():
+            raise ChannelClosedError(self.reason, unread=True)
+        self._next_id += 1
+        request_id = options.get("request_id", self._next_id)
+        progress = options.get("on_progress")
+        out = dict(params or {})
+        if progress is not None:
+            out["_meta"] = {**(out.get("_meta") or {}), "progressToken": request_id}
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        key = coerce_request_id(request_id)
+        self._pending[key] = _Pending(future, progress)
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if out:
+            message["params"] = out
+        try:
+            with anyio.fail_after(options.get("timeout")):
+                await self._send(message)
+                return await future
+        except TimeoutError:
+            await self._abandon(request_id, "timed out", options)
+            raise RequestTimedOutError(f"Request {method!r} timed out") from None
+        except anyio.get_cancelled_exc_class():
+            await self._abandon(request_id, "cancelled by the caller", options)
+            raise
+        finally:
+            self._pending.pop(key, None)
+            if future.done() and not future.cancelled():
+                future.exception()  # mark as seen: the connection may have ended while we were leaving
+
+    async def notify(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+    ) -> None:
+        """Send a notification; nothing happens when the server is gone."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = dict(params)
+        try:
+            await self._send(message)
+        except MCPError:
+            log.debug("notification dropped", method=method, reason=self.reason)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        try:
+            await self._write(to_json(message, inf_nan_mode="null") + b"\n")
+        except ConnectionError as error:
+            await self._closed.wait()  # the process' end is on its way, and with it the reason
+            raise ChannelClosedError(self.reason, unread=isinstance(error, BrokenPipeError)) from None
+
+    async def _abandon(self, request_id: str | int, why: str, options: CallOptions) -> None:
+        if options.get("cancel_on_abandon", True) and not self._closed.is_set():
+            with anyio.move_on_after(_CANCEL_WRITE_S, shield=True):
+                await self.notify("notifications/cancelled", {"requestId": request_id, "reason": why})
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve until the channel is closed; what arrived before is served first."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                self._handlers = (on_request, on_notify, on_notify_intercept)
+                self._resume()
+                task_status.started()
+                await self._closed.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._tasks = None
+            self.close("the session was ended")
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can still be sent."""
+        return not self._closed.is_set()
+
+    def _resume(self) -> None:
+        """Look at the messages that had to wait, until one of them has to be answered first."""
+        self._waiting = False
+        while self._early and not self._waiting:
+            self._take_line(self._early.popleft())
+
+    def close(self, reason: str) -> None:
+        """End the channel; every waiting request fails with the reason. The first reason counts."""
+        if self._closed.is_set():
+            return
+        self.reason = reason
+        self._closed.set()
+        self._partial = []
+        for pending in self._pending.values():
+            if not pending.future.done():
+                pending.future.set_exception(ChannelClosedError(reason))
+        self._pending.clear()
+
+    async def closed(self) -> str:
+        """Wait for the end and return the reason."""
+        await self._closed.wait()
+        return self.reason
+
+    def _spawn(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        if self._tasks is not None and not self._closed.is_set():
+            self._tasks.start_soon(self._contained, function, *args)
+
+    async def _contained(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        try:
+            await function(*args)
+        except Exception:  # a handler of one message must not end the connection
+            log.exception("a message from a server could not be handled")
+
+    async def _serve(self, context: Inbound, method: str, params: dict[str, Any] | None) -> None:
+        """Answer a request of the peer; one that it cancelled is not answered."""
+        if self._handlers is None:
+            return
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": context.request_id}
+        try:
+            with context.scope:
+                answer["result"] = await self._handlers[0](context, method, params)
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises is what the peer is told
+            answer["error"] = _as_error(error, method)
+        finally:
+            if (known := as_request_id(context.request_id)) is not None:
+                self._inbound.pop(coerce_request_id(known), None)
+            if method in self._inline:
+                self._resume()
+        if context.cancel_requested.is_set():
+            return
+        try:
+            await self._send(answer)
+        except PydanticSerializationError as error:  # else the peer would wait for ever
+            await self._send({"jsonrpc": "2.0", "id": context.request_id, "error": _as_error(error, method)})
+
+
+def _as_error(error: Exception, method: str) -> dict[str, Any]:
+    known = handler_exception_to_error_data(error)
+    if known is None:
+        log.error("a request could not be handled", method=method, exc_info=error)
+        known = ErrorData(code=INTERNAL_ERROR, message="Internal error")
+    return known.model_dump(exclude_none=True)
+
+
+def _parse(line: bytes) -> Any:
+    """Parse one line, tolerating invalid UTF-8 inside strings; anything else that is not JSON gives None."""
+    try:
+        return from_json(line)
+    except ValueError:
+        pass
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        return _sendable(json.loads(line.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _shown(line: bytes) -> str:
+    text = line[:_SHOWN].decode("utf-8", "replace")
+    return f"{text}…" if len(line) > _SHOWN else text
+
+
+def _sendable(value: Any, depth: int = 0) -> Any:
+    """A value that can be sent on as JSON: no halves of characters, nothing nested beyond all measure."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(item, depth + 1) for key, item in value.items()}
+    return [_sendable(item, depth + 1) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,154 @@
+"""Make the mender that the settings ask for: overrides of persons, rules, a language model, proofs.
+
+What outlives settings is kept here: what was answered and proven before, and the hook of a program.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import anyio
+import httpx2
+import structlog
+
+from maitred.config.interpolate import resolver
+from maitred.config.load import catalog_path
+from maitred.config.settings import Mediation, Settings
+from maitred.config.taxonomy import merged
+from maitred.llm import Endpoint, make_language_model
+from maitred.mediation.base import Middleware, Transformer
+from maitred.mediation.llm import LlmTransformer
+from maitred.mediation.memo import Memo, MemoStore
+from maitred.mediation.override_files import load_overrides, overrides_of
+from maitred.mediation.overrides import Overrides, OverrideTransformer
+from maitred.mediation.proof import Ranker
+from maitred.mediation.proof_store import VERSION, Proofs
+from maitred.mediation.remote_overrides import UnreachableError, fetch_overrides
+from maitred.mediation.rules import RuleTransformer
+from maitred.mediation.service import Asked, MediatingMender, ThreadedRules
+from maitred.model.tools import canonical, content_hash
+
+log = structlog.get_logger(__name__)
+
+_FETCH_S: Final = 5.0
+_FILLING: Final = 40  # below the language model, whose priority is 50
+_HOUR_S: Final = 3_600.0
+
+
+class Menders:
+    """Makes menders.
+
+    Args:
+        memos: Where answers of models and outcomes of proofs are kept.
+        make_ranker: Makes that by which search is judged; called for the first proof.
+        middleware: The hook of a program on the way of all tools; it may do otherwise at every start.
+    """
+
+    def __init__(
+        self,
+        memos: MemoStore,
+        make_ranker: Callable[[], Ranker],
+        *,
+        middleware: Middleware | None = None,
+    ) -> None:
+        self._memos = memos
+        self._proofs = Proofs(make_ranker, memos)
+        self._middleware = middleware
+        self._hook_mark = uuid4().hex if middleware else ""
+
+    async def make(self, settings: Settings) -> MediatingMender:
+        """The mender for these settings.
+
+        Fetching a file of overrides is waited for a few seconds; without it the mender is not whole.
+
+        Raises:
+            ConfigError: A file of overrides has faults, all of which are listed, or is not the one that was
+                pinned; or the language model cannot be used as it is configured.
+        """
+        wanted = settings.mediation
+        community, is_whole = await _community(settings)
+        files = [*_own(settings), *_of_manifests(settings), *community]
+        asked = self._asked(wanted)
+        transformers: list[Transformer] = [OverrideTransformer(*files)] if files else []
+        if wanted.auto_enhance and wanted.rules:
+            fills = asked is not None and wanted.mode == "hybrid"
+            transformers.append(ThreadedRules(_FILLING) if fills else ThreadedRules())
+        proofs = self._proofs if wanted.proof and wanted.auto_enhance else None
+        choices = {key: choice for key, choice in settings.tools.items() if choice.mending}
+        marks: list[Any] = [
+            [asdict(file)["servers"] for file in files],
+            [[type(one).__name__, one.priority] for one in transformers],
+            RuleTransformer.version,
+            _version(wanted) if asked else "",
+            VERSION if proofs else 0,
+            [[key.server, key.name, choices[key].mending] for key in sorted(choices)],
+            self._hook_mark,
+        ]
+        return MediatingMender(
+            transformers,
+            content_hash(canonical(marks)),
+            asked=asked,
+            proofs=proofs,
+            choices=choices,
+            middleware=self._middleware,
+            is_whole=is_whole,
+        )
+
+    def _asked(self, wanted: Mediation) -> Asked | None:
+        if not wanted.auto_enhance:
+            return None
+        written = Endpoint(url=wanted.url, model=wanted.model, key=wanted.api_key)
+        resolve = resolver(os.environ)
+        model = make_language_model("mediation", wanted.llm_provider, written, resolve)
+        if model is None:
+            return None
+        transformer = LlmTransformer(model, grouping_threshold=wanted.grouping_threshold)
+        memo = Memo(transformer, self._memos, version=_version(wanted), ttl_s=wanted.cache_ttl * _HOUR_S)
+        return Asked(model=transformer, memo=memo, close=model.aclose)
+
+
+def overrides_path(settings: Settings) -> Path | None:
+    """The file of overrides that a person wrote, if there is one."""
+    if not settings.mediation.overrides:
+        return None
+    path = settings.source.absolute().parent / Path(settings.mediation.overrides).expanduser()
+    return Path(os.path.normpath(path))  # as who watches it writes it
+
+
+def _version(wanted: Mediation) -> str:
+    """What an answer of the language model depends on beside the tool."""
+    said = [LlmTransformer.version, wanted.llm_provider, wanted.model, wanted.url, wanted.grouping_threshold]
+    return content_hash(canonical(said))
+
+
+def _own(settings: Settings) -> Sequence[Overrides]:
+    path = overrides_path(settings)
+    categories = [category.name for category in merged(settings.categories)]
+    return [load_overrides(path, categories=categories)] if path else []
+
+
+def _of_manifests(settings: Settings) -> Sequence[Overrides]:
+    """What manifests say of their own tools; it was checked when they were registered."""
+    return [overrides_of(name, spec.overrides) for name, spec in settings.servers.items() if spec.overrides]
+
+
+async def _community(settings: Settings) -> tuple[Sequence[Overrides], bool]:
+    """The file of others, and whether all that is wanted is there."""
+    wanted = settings.mediation
+    if not wanted.overrides_url:
+        return [], True
+    try:
+        async with httpx2.AsyncClient() as client:
+            with anyio.fail_after(_FETCH_S):
+                cache = catalog_path(settings).parent / "overrides"
+                found = await fetch_overrides(
+                    wanted.overrides_url, wanted.overrides_checksum, cache=cache, client=client
+                )
+    except (UnreachableError, TimeoutError) as error:
+        why = str(error) or f"there was no answer within {_FETCH_S:g} s"
+        log.warning("going on without overrides; they are fetched later", url=wanted.overrides_url, why=why)
+        return [], False
+    return [found], True

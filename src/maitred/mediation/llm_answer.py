@@ -1,0 +1,341 @@
+"""The answer of a language model about tools: checked entry by entry, and never more than was allowed.
+
+Tools are built from the server's own, with the parts of an entry that may change laid over them, so that
+whatever else an answer holds has no effect. Annotations stay. Of a schema only what it leaves open is filled
+in, as hints: descriptions, and types as a choice between that type and anything, so that every call that was
+valid still is. An entry with a fault is refused as a whole; its tool keeps what the server says.
+
+What a language model may not say of a tool, since it may have been talked into it by the tool itself.
+
+A description is read by other models, so a text that speaks to them, leads somewhere or names other tools is
+a way in. The rules are few and blunt: they cost an honest tool its better description now and then, and it
+then keeps what its server says. They are a second fence, not the first one.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, fields
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from maitred.config.taxonomy import CATEGORIES, MOST_TAGS, normalise_tag
+from maitred.llm import LlmError, json_objects, plain
+from maitred.mediation.base import EnhancedTool, RawTool
+from maitred.mediation.llm_prompt import (
+    MAX_DESCRIPTION,
+    MAX_PARAMETER,
+    MAX_TITLE,
+    MOST_SUGGESTED,
+    MOST_USE_CASES,
+    USE_CASE_LENGTH,
+    properties_of,
+    shown_name,
+    shown_text,
+)
+from maitred.mediation.overrides import TEXTS
+
+_ADDRESSED = re.compile(
+    r"""
+    \b(ignor|disregard|forget|overrid|bypass)\w*\b.{0,40}\b(instruction|rule|prompt|guideline)s?\b
+    | \byou\ (must|should|shall|ought\ to|are\ (required|now|an?\ (ai|assistant|agent|model)))\b
+    | \b(always|never|must|should|(have|has|need|needs)\ to)\ (first\ )?
+      (call|use|invoke|run|execute|prefer|choose|select)\b
+    | \b(first|only|immediately|please)\ (call|use|invoke|run)\ (this|the|it)\b
+    | \b(call|use|invoke|run|prefer|choose)\ (this|it)\b.{0,12}
+      \b(first|before|instead|always|immediately|whenever)\b
+    | \b(before|after|with|in)\ (every|each|all|any)\ (other\ )?
+      (call|question|conversation|response|answer)s?\b
+    | \b(other|another)\ tools?\b
+    | \b(best|preferred|recommended|only\ trusted|most\ (reliable|trusted|important))\ tool\b
+    | \byour\ (system\ |own\ |previous\ )?(prompt|instruction|context|rule|guideline)s?\b
+    | \b(not|don't|never|without)\ (tell|inform|mention|notify|ask)\w*\b.{0,20}
+      \b(user|human|person|operator|anyone)s?\b
+    | \bas\ an?\ (ai|assistant|agent|llm|language\ model)\b
+    | \b(dear|attention|note\ to|hey)\ (ai|assistant|agent|llm|model)s?\b
+    """,
+    re.VERBOSE,
+)
+_LINK = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^\s\"'<>)\]]+"
+    r"|\b(?:www\.|mailto:|javascript:|data:)[^\s\"'<>)\]]+"
+    r"|[^\s@<>\"'(]+@[^\s@]+\.[a-z]{2,}"
+    r"|\b(?:[a-z0-9-]+\.)+[a-z]{2,}/[^\s\"'<>)\]]*"
+    r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|app|ai|co|info|biz|xyz|site|online|ru|cn|example)\b"
+    r"|\b\d{1,3}(?:\.\d{1,3}){3}\b"
+)
+_MARKUP = re.compile(r"<[a-z!/?][^>]*>?|\]\(|```|\{\{")
+_READ_AS = {ord("\u2019"): "'", ord("\u200c"): None, ord("\u200d"): None}
+_SPACES = re.compile(r"[\s_-]+")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][_.-]\w|[a-z][A-Z]")
+_TOKEN = re.compile(r"[\w-]+"), re.compile(r"[\w./-]+")
+
+
+def identifiers(names: Iterable[str]) -> AbstractSet[str]:
+    """The names that are no ordinary words, such as `list_users`; for `why_not`."""
+    return {_folded(name) for name in names if _IDENTIFIER.search(name)}
+
+
+def why_not(text: str, original: str, others: AbstractSet[str] = frozenset()) -> str:
+    """Why a text may not be shown for a tool; empty if it may.
+
+    Args:
+        text: What the model wrote, or a name it gave.
+        original: What the server says of the tool, as far as the model saw it. Addresses, markup and tools
+            that are named there may be named.
+        others: The `identifiers` among the names of other tools; an ordinary word may be used as such.
+    """
+    seen, known = _folded(text), _folded(original)
+    if _ADDRESSED.search(_SPACES.sub(" ", seen)):
+        return "it speaks to whoever reads it"
+    if _links(seen) - _links(known):
+        return "it holds an address that the server does not mention"
+    if any(mark not in known for mark in _MARKUP.findall(seen)):
+        return "it holds markup"
+    if (_tokens(seen) & others) - _tokens(known):
+        return "it names another tool"
+    return ""
+
+
+def _links(text: str) -> set[str]:
+    return {link.rstrip(".,;:!?/") for link in _LINK.findall(text)}
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold().translate(_READ_AS)
+
+
+def _tokens(text: str) -> set[str]:
+    return {token.strip("./-") for pattern in _TOKEN for token in pattern.findall(text)}
+
+
+SUREST = 0.9
+"""A model is never surer than this, whatever it says of itself."""
+
+_MAX_ANSWER = 1_000_000
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_GROUP = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+){0,4}")
+_MAX_GROUP = 40
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_OPEN = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "$id", *TEXTS})
+_RAW_FIELDS = tuple(field.name for field in fields(RawTool))
+_TEN = frozenset(category.name for category in CATEGORIES)
+
+Refuse = Callable[[RawTool, str], None]
+"""Called with a tool whose entry is refused, and why."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Parameter(_Strict):
+    description: Annotated[str, Field(max_length=MAX_PARAMETER)] = ""
+    type: Literal["string", "number", "integer", "boolean", "array", "object"] | None = None
+
+
+class _Entry(_Strict):
+    tool: str
+    name: str = ""
+    title: Annotated[str, Field(max_length=MAX_TITLE)] = ""
+    description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] = ""
+    parameters: dict[str, _Parameter] = {}
+    category: str = ""
+    tags: list[str] = []
+    use_cases: list[str] = []
+    confidence: Annotated[float, Field(allow_inf_nan=False)] = 0.5
+
+    def texts(self) -> Iterator[str]:
+        """All that a reader of the tool would see, apart from what the parameters are called."""
+        yield from (self.name, self.title, self.description, *_use_cases(self.use_cases))
+        yield from (parameter.description for parameter in self.parameters.values())
+
+
+class _Group(_Strict):
+    name: Annotated[str, Field(max_length=_MAX_GROUP)]
+    tools: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What an entry is held against: names that are taken, and names that it may not speak of."""
+
+    tool: RawTool
+    taken: AbstractSet[str]
+    unspoken: AbstractSet[str]
+    group: str | None
+
+
+def read_answer(
+    text: str, tools: Sequence[RawTool], *, names: Collection[str], grouped: bool, by: str, refuse: Refuse
+) -> list[EnhancedTool | None]:
+    """One answer a tool, in their order; `None` where the model had nothing to say or its entry is refused.
+
+    Args:
+        text: What the model answered, with or without words and fences around it.
+        tools: What it was asked about, numbered from 1.
+        names: The names of all tools of the server.
+        grouped: Whether it was asked for groups, whose names are then the categories.
+        by: What `enhanced_by` is to say.
+        refuse: Hears of every entry that is refused.
+
+    Raises:
+        LlmError: It is no answer to the question as a whole.
+    """
+    answer = _object(text)
+    entries = answer["tools"]
+    numbers = [str(number) for number in range(1, len(tools) + 1)]
+    if not entries.keys() <= set(numbers):
+        raise LlmError("the model answered for tools that it was not asked about")
+    groups = _groups(answer.get("groups")) if grouped else None
+    read = {number: _entry(entry) for number, entry in entries.items()}
+    new = Counter(entry.name.casefold() for entry in read.values() if isinstance(entry, _Entry))
+    old = {name.casefold() for name in names}
+    spoken = identifiers([*names, *new])
+    found: list[EnhancedTool | None] = []
+    for number, tool in zip(numbers, tools, strict=True):
+        entry = read.get(number, "it is missing in the answer")
+        if isinstance(entry, _Entry):
+            name, own = entry.name.casefold(), tool.name.casefold()
+            known = _Known(
+                tool=tool,
+                taken=(old - {own}) | ({name} if new[name] > 1 else set()),
+                unspoken=spoken - {own, name},
+                group=None if groups is None else groups.get(int(number), ""),
+            )
+            fault = _fault(entry, known)
+            found.append(None if fault else _enhanced(entry, known, by))
+        else:
+            fault = entry
+            found.append(None)
+        if fault:
+            refuse(tool, fault)
+    return found
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    """The last JSON object with tools in a text."""
+    found = [
+        value
+        for value in json_objects(text[:_MAX_ANSWER])
+        if isinstance(value, dict) and isinstance(value.get("tools"), dict)
+    ]
+    if not found:
+        raise LlmError("the model answered without a list of tools")
+    return found[-1]
+
+
+def _entry(value: Any) -> _Entry | str:
+    """An entry of the right shape, or what is wrong with it."""
+    given = {key: one for key, one in value.items() if one is not None} if isinstance(value, dict) else value
+    try:
+        return _Entry.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part)[:64] for part in first["loc"])
+        return plain(f"{where or 'it'}: {first['msg']}")
+
+
+def _groups(value: Any) -> Mapping[int, str]:
+    """Number of a tool -> its group: the first that has it, of those with a usable name."""
+    found: dict[int, str] = {}
+    for one in value if isinstance(value, list) else ():
+        try:
+            group = _Group.model_validate(one)
+        except ValidationError:
+            continue
+        if _GROUP.fullmatch(group.name) and not why_not(group.name, ""):
+            found = dict.fromkeys(group.tools, group.name) | found
+    return found
+
+
+def _fault(entry: _Entry, known: _Known) -> str:
+    """Why an entry is refused; empty if it is not."""
+    tool = known.tool
+    if plain(entry.tool) != shown_name(tool):
+        return "it is about another tool"
+    if entry.name and entry.name != tool.name:
+        if not _NAME.fullmatch(entry.name):
+            return "its name is none that a tool may have"
+        if entry.name.casefold() in known.taken:
+            return "its name is that of another tool"
+    declared = properties_of(tool.input_schema)
+    if declared and not entry.parameters.keys() <= declared.keys():
+        return "it names a parameter that the tool does not have"
+    if not declared and not all(_PARAMETER.fullmatch(name) for name in entry.parameters):
+        return "it suggests a parameter with a name that none has"
+    original = shown_text(tool)
+    texts = [*entry.texts(), *(entry.parameters if not declared else ())]
+    return next(filter(None, (why_not(plain(text), original, known.unspoken) for text in texts)), "")
+
+
+def _enhanced(entry: _Entry, known: _Known, by: str) -> EnhancedTool | None:
+    own = {name: getattr(known.tool, name) for name in _RAW_FIELDS}
+    told = {
+        **own,
+        "name": entry.name or known.tool.name,
+        "title": plain(entry.title) or known.tool.title,
+        "description": plain(entry.description) or known.tool.description,
+        "input_schema": _schema(known.tool.input_schema, entry.parameters),
+    }
+    category = known.group if known.group is not None else entry.category if entry.category in _TEN else ""
+    tags = dict.fromkeys(filter(None, map(normalise_tag, entry.tags)))
+    use_cases = _use_cases(entry.use_cases)
+    if told == own and not (category or tags or use_cases):
+        return None
+    return EnhancedTool(
+        **told,
+        original_name=known.tool.name,
+        category=category,
+        tags=tuple(islice(tags, MOST_TAGS)),
+        use_cases=use_cases,
+        confidence=min(max(entry.confidence, 0.0), SUREST),
+        enhanced_by=by,
+    )
+
+
+def _use_cases(texts: Sequence[str]) -> tuple[str, ...]:
+    shortest, longest = USE_CASE_LENGTH
+    found = dict.fromkeys(text for text in map(plain, texts) if shortest <= len(text) <= longest)
+    return tuple(islice(found, MOST_USE_CASES))
+
+
+def _schema(
+    schema: Mapping[str, Any] | None, parameters: Mapping[str, _Parameter]
+) -> Mapping[str, Any] | None:
+    """The schema with what it leaves open filled in; the same one if that is nothing."""
+    own: Mapping[str, Any] = {"type": "object"} if schema is None else schema
+    declared = properties_of(own)
+    if not declared and not _is_open(own):
+        return schema
+    known = declared or dict.fromkeys(islice(parameters, MOST_SUGGESTED), True)
+    told = {name: _told(one, parameters.get(name, _Parameter())) for name, one in known.items()}
+    return schema if told == declared else {**own, "properties": told}
+
+
+def _is_open(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema without parameters says nothing against any."""
+    return (
+        schema.keys() <= _OPEN
+        and schema.get("type", "object") == "object"
+        and schema.get("properties", {}) == {}
+        and schema.get("additionalProperties", True) in (True, {})
+    )
+
+
+def _told(schema: Any, told: _Parameter) -> Any:
+    """A parameter's schema with what the model says of it, where the server says nothing."""
+    if not (schema is True or isinstance(schema, Mapping)):
+        return schema
+    own: Mapping[str, Any] = {} if schema is True else schema
+    text = "" if own.get("description") else plain(told.description)
+    hint = told.type if TEXTS.issuperset(own) else None
+    new = {
+        **({"description": text} if text else {}),
+        **({"anyOf": [{"type": hint}, {}]} if hint else {}),  # the second takes whatever the server may take
+    }
+    return {**own, **new} if new else schema

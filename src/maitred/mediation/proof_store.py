@@ -1,0 +1,133 @@
+"""Prove what is proposed for the tools of a server once, and remember the outcome by their content.
+
+A proof takes a second or two, so it is made in the background and never while something waits; what is not
+proven yet is not used. It holds for the texts it was made for, whatever other servers come and go. Where one
+tool of a server changes, what was proven of the others is used until they are proven together.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import anyio
+
+from maitred.mediation.base import EnhancedTool, RawTool
+from maitred.mediation.memo import Memory, MemoStore
+from maitred.mediation.proof import Harm, Probe, Ranker, Verdict, prove
+from maitred.model.tools import canonical, content_hash
+
+VERSION: Final = 1
+"""Raised when the same proposal might be judged otherwise."""
+
+Verdicts = Sequence[Verdict | None]
+"""One a tool; `None` for one that nothing was proposed for."""
+
+
+class Proofs:
+    """Makes proofs, one at a time. The ranker is made for the first one."""
+
+    def __init__(
+        self,
+        make_ranker: Callable[[], Ranker],
+        store: MemoStore,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._make_ranker = make_ranker
+        self._ranker: Ranker | None = None
+        self._store = store
+        self._clock = clock
+        self._proving = anyio.Lock()
+        self._stood: dict[str, frozenset[str]] = {}
+
+    async def known(
+        self, source: str, before: Sequence[RawTool], after: Sequence[EnhancedTool]
+    ) -> Verdicts | None:
+        """The verdicts about all tools of a source, or `None` if they are not proven.
+
+        Raises:
+            StoreError: What is remembered cannot be read.
+        """
+        key = await anyio.to_thread.run_sync(_key, source, before, after)
+        return await self._recall(key, len(before))
+
+    async def noted(
+        self, source: str, before: Sequence[RawTool], after: Sequence[EnhancedTool], verdicts: Verdicts
+    ) -> None:
+        """Remember, while the program runs, which changes of a source are used by a proof."""
+        keys = await anyio.to_thread.run_sync(_pairs, before, after)
+        kept = (key for key, verdict in zip(keys, verdicts, strict=True) if verdict and verdict.kept)
+        self._stood[source] = frozenset(kept)
+
+    async def stood(
+        self, source: str, before: Sequence[RawTool], after: Sequence[EnhancedTool]
+    ) -> Sequence[bool]:
+        """Which changes passed the last proof of a source, of which other tools have changed since."""
+        known = self._stood.get(source)
+        if not known:
+            return [False] * len(before)
+        return [key in known for key in await anyio.to_thread.run_sync(_pairs, before, after)]
+
+    async def prove(
+        self,
+        source: str,
+        before: Sequence[RawTool],
+        after: Sequence[EnhancedTool],
+        neighbours: Callable[[], Sequence[RawTool]],
+    ) -> Verdicts:
+        """Prove what was not, and remember it.
+
+        Args:
+            source: Whose tools they are.
+            before: All tools of it as they are without the proposals.
+            after: The same with them.
+            neighbours: Makes the tools of others that must be found as well as before; run in a thread.
+
+        Raises:
+            StoreError: The outcome cannot be kept.
+        """
+        async with self._proving:
+            key = await anyio.to_thread.run_sync(_key, source, before, after)
+            if (known := await self._recall(key, len(before))) is not None:
+                return known
+            near = await anyio.to_thread.run_sync(neighbours)
+            if self._ranker is None:
+                self._ranker = await anyio.to_thread.run_sync(self._make_ranker)
+            verdicts = await prove(before, after, near, self._ranker)
+            answer = canonical([asdict(one) if one else None for one in verdicts])
+            await self._store.save({key: Memory(answer=answer, at=self._clock())})
+            return verdicts
+
+    async def _recall(self, key: str, count: int) -> Verdicts | None:
+        found = (await self._store.load([key])).get(key)
+        return _read(found, count) if found else None
+
+
+def _key(source: str, before: Sequence[RawTool], after: Sequence[EnhancedTool]) -> str:
+    said = [[vars(tool) for tool in before], [vars(tool) for tool in after]]
+    return content_hash(canonical(["proof", VERSION, source, said]))
+
+
+def _pairs(before: Sequence[RawTool], after: Sequence[EnhancedTool]) -> Sequence[str]:
+    """A key for each change."""
+    pairs = zip(before, after, strict=True)
+    return [content_hash(canonical([vars(old), vars(new)])) for old, new in pairs]
+
+
+def _read(memory: Memory, count: int) -> Verdicts | None:
+    """What a memory says; nothing if it is damaged, or was written by a version with other fields."""
+    try:
+        rows: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))
+        return [_verdict(row) if row else None for row in rows] if len(rows) == count else None
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _verdict(row: Any) -> Verdict:
+    return Verdict(
+        kept=bool(row["kept"]),
+        probes=tuple(Probe(**probe) for probe in row["probes"]),
+        harmed=tuple(Harm(**harm) for harm in row["harmed"]),
+    )

@@ -1,0 +1,88 @@
+"""Rank tools as the gateway's search does, for proofs: by the same words, vectors and weights, out of order.
+
+It builds a small index of the tools that it is given and forgets it again. What depends on who searches and
+on what was called has no place in a proof: servers, tools named exactly, usage.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import anyio
+import numpy as np
+
+from maitred.mediation.base import EnhancedTool, RawTool
+from maitred.mediation.proof import DEPTH
+from maitred.search.base import Document, Embedder, Vectors, make_document
+from maitred.search.fusion import fuse
+from maitred.search.lexical import LexicalIndex
+from maitred.search.tokenize import query_terms
+
+_MAX_TERMS = 48
+_REMEMBERED = 10_000
+
+
+class SearchRanker:
+    """Ranks with an embedder, in a worker thread; for one proof at a time. It remembers some vectors."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._documents: dict[str, Vectors] = {}
+        self._queries: dict[str, Vectors] = {}
+        self._terms = lru_cache(maxsize=_REMEMBERED)(query_terms)
+
+    async def rankings(
+        self, tools: Sequence[RawTool], originals: Sequence[RawTool], queries: Sequence[str]
+    ) -> Sequence[Sequence[int]]:
+        """See `maitred.mediation.proof.Ranker`.
+
+        Raises:
+            Exception: Whatever the embedder raises.
+        """
+        return await anyio.to_thread.run_sync(self._rank, tools, originals, queries)
+
+    def _rank(
+        self, tools: Sequence[RawTool], originals: Sequence[RawTool], queries: Sequence[str]
+    ) -> list[list[int]]:
+        if not tools or not queries:
+            return [[] for _ in queries]
+        documents = [_document(tool, original) for tool, original in zip(tools, originals, strict=True)]
+        near = self._cosines(documents, queries)
+        index = LexicalIndex()
+        count = len(documents)
+        index.add(range(count), documents, count)
+        mask = np.ones(count, np.bool_)
+        found = []
+        for query, cosines in zip(queries, near, strict=True):
+            lexical = index.search(self._terms(query)[:_MAX_TERMS], count)
+            ranking = fuse(lexical, cosines if cosines.any() else None, mask)
+            found.append(ranking.rows[:DEPTH].tolist())
+        return found
+
+    def _cosines(self, documents: Sequence[Document], queries: Sequence[str]) -> Vectors:
+        """Of each query to each document; all 0 where nothing of the query is known."""
+        for known in (self._documents, self._queries):
+            if len(known) > _REMEMBERED:
+                known.clear()
+        fresh = {one.digest: one for one in documents if one.digest not in self._documents}
+        if fresh:
+            made = self._embedder.documents(list(fresh.values()))
+            self._documents |= zip(fresh, made, strict=True)
+        asked = [query for query in queries if query not in self._queries]
+        if asked:
+            self._queries |= zip(asked, self._embedder.queries(asked), strict=True)
+        near = np.stack([self._queries[query] for query in queries])
+        rows = np.stack([self._documents[one.digest] for one in documents])
+        return np.asarray(np.einsum("qd,nd->qn", near, rows), np.float32)
+
+
+def _document(tool: RawTool, original: RawTool) -> Document:
+    is_changed = tool is not original
+    return make_document(
+        name=original.name,
+        titles=[tool.title, tool.name if tool.name != original.name else "", original.title]
+        if is_changed
+        else [tool.title],
+        descriptions=[tool.description, original.description] if is_changed else [tool.description],
+        use_cases=tool.use_cases if isinstance(tool, EnhancedTool) else (),
+        schema=tool.input_schema,
+    )

@@ -1,0 +1,372 @@
+"""A mediator as the catalog uses it: raw tools of a server in, how they are to be published out.
+
+`mend` is quick, since the catalog waits for it: it asks no model and proves nothing, but goes by what is
+remembered of both. `ask` and `prove` work ahead for it in the background. What persons wrote or chose is not
+subject to proof.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Final, Literal
+
+import structlog
+from anyio import to_thread
+
+from maitred.catalog.snapshot import Snapshot
+from maitred.catalog.stages import Mended, mendable_tools
+from maitred.errors import StoreError
+from maitred.mediation.base import EnhancedTool, Middleware, RawTool, ToolContext, Transformer
+from maitred.mediation.llm import Estimate, LlmTransformer
+from maitred.mediation.mediator import Hook, Layered, Mediator
+from maitred.mediation.memo import Memo
+from maitred.mediation.neighbours import Neighbourhood
+from maitred.mediation.overrides import OverrideTransformer
+from maitred.mediation.proof import Verdict
+from maitred.mediation.proof_store import Proofs, Verdicts
+from maitred.mediation.rules import RuleTransformer
+from maitred.model.categories import ToolChoice
+from maitred.model.tools import Mending, Tool, ToolKey, canonical, content_hash
+from maitred.model.tools import RawTool as ServerTool
+
+log = structlog.get_logger(__name__)
+
+State = Literal["same", "used", "accepted", "rejected", "harmful", "unproven"]
+"""What becomes of a tool: nothing is proposed; it is used; a person accepted or rejected it; search would get
+worse by it; it is not proven yet."""
+
+_NONE: Final = "none"
+_NOTHING_CHOSEN: Final = ToolChoice()
+_RAW_FIELDS = tuple(field.name for field in fields(RawTool))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """What mediation makes of a tool; `verdict` is `None` where no proof speaks of it."""
+
+    before: RawTool
+    after: EnhancedTool
+    state: State
+    verdict: Verdict | None = None
+
+    @property
+    def published(self) -> EnhancedTool:
+        """The tool as it is published."""
+        return self.after if self.state in ("used", "accepted") else _as_it_is(self.before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A language model with what it answered before; `close` ends its connections."""
+
+    model: LlmTransformer
+    memo: Memo
+    close: Callable[[], Awaitable[None]]
+
+
+class ThreadedRules(RuleTransformer):
+    """Rules in a worker thread, as a server may have thousands of tools; with a priority of one's own."""
+
+    def __init__(self, priority: int = RuleTransformer.priority) -> None:
+        super().__init__()
+        self.priority = priority
+
+    async def transform(
+        self, tools: Sequence[RawTool], context: ToolContext
+    ) -> Sequence[EnhancedTool | None] | None:
+        """See `Transformer`."""
+        return await to_thread.run_sync(self.mended, tools)
+
+
+class MediatingMender:
+    """Mends by transformers; `fingerprint` stands for them and all that they go by."""
+
+    def __init__(
+        self,
+        transformers: Sequence[Transformer],
+        fingerprint: str,
+        *,
+        asked: Asked | None = None,
+        proofs: Proofs | None = None,
+        choices: Mapping[ToolKey, ToolChoice] | None = None,
+        middleware: Middleware | None = None,
+        is_whole: bool = True,
+    ) -> None:
+        """Put transformers together.
+
+        Args:
+            transformers: Those that answer at once.
+            fingerprint: Changes when the same tools might be mended otherwise.
+            asked: The language model, whose answers have a priority among the others.
+            proofs: What proposals must pass; without, all are used.
+            choices: What persons decided about single tools.
+            middleware: The hook of a program, which has the last word.
+            is_whole: False where something that is wanted could not be had yet.
+        """
+        self.fingerprint = fingerprint
+        self.is_whole = is_whole
+        self._mediator = _mediator([*transformers, *_remembered(asked, transformers)])
+        above = [one for one in transformers if asked and one.priority > asked.memo.priority]
+        self._above = _mediator(above)
+        self._asked = asked
+        self._proofs = proofs
+        self._choices = dict(choices or {})
+        self._hook = _mediator([Hook(middleware)]) if middleware else None
+        self._near: Neighbourhood | None = None
+
+    @property
+    def model(self) -> LlmTransformer | None:
+        """The language model, if there is one."""
+        return self._asked.model if self._asked else None
+
+    @property
+    def proves(self) -> bool:
+        """Whether proposals must pass a proof."""
+        return self._proofs is not None
+
+    async def aclose(self) -> None:
+        """End the connections to the language model."""
+        if self._asked:
+            await self._asked.close()
+
+    # --- what the catalog asks ----------------------------------------------------------------------------
+
+    async def mend(self, server: str, tools: Sequence[ServerTool]) -> Sequence[Mended | None]:
+        """One answer a tool, in their order; `None` for one that stays as it is."""
+        proposals = await self.proposals(server, tools)
+        now = [one.published for one in proposals]
+        if self._hook is not None:
+            now = await _hooked(self._hook, server, now)
+        return [_mended(one.before, after) for one, after in zip(proposals, now, strict=True)]
+
+    # --- what is proposed ---------------------------------------------------------------------------------
+
+    async def proposals(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
+        """What is proposed for each tool of a server, and what becomes of it by what is known now."""
+        drafts = await self._drafts(server, tools)
+        if self._proofs is None or not _any_open(drafts):
+            return drafts
+        verdicts = await self._known(server, drafts, self._proofs)
+        if verdicts is not None:
+            await self._proofs.noted(server, *_world(drafts), verdicts)
+            return _judged(drafts, verdicts)
+        stood = await self._proofs.stood(server, *_world(drafts))
+        return [
+            replace(one, state="used") if is_used and one.state == "unproven" else one
+            for one, is_used in zip(drafts, stood, strict=True)
+        ]
+
+    async def prove(self, server: str, tools: Sequence[ServerTool], snapshot: Snapshot) -> bool:
+        """Prove what is proposed for a server beside the tools of others, which takes a second or two.
+
+        Args:
+            server: The server.
+            tools: Its tools that are not withheld, in the order of the snapshot.
+            snapshot: The catalog that they are of.
+
+        Returns:
+            Whether tools are to be published otherwise than the snapshot has them.
+
+        Raises:
+            StoreError: The outcome cannot be kept.
+        """
+        drafts = await self._drafts(server, tools)
+        if self._proofs is not None and _any_open(drafts):
+            verdicts = await self._proofs.prove(
+                server, *_world(drafts), lambda: self._neighbours(server, drafts, snapshot)
+            )
+            drafts = _judged(drafts, verdicts)
+        shown = mendable_tools(snapshot, server)
+        return self._hook is not None or not all(map(_is_shown, shown, drafts))
+
+    async def judged(self, server: str, tools: Sequence[ServerTool], snapshot: Snapshot) -> list[Proposal]:
+        """As `proposals`, and for information with a proof of what persons wrote or accepted.
+
+        Raises:
+            StoreError: The outcome cannot be kept.
+        """
+        found = await self.proposals(server, tools)
+        told = [at for at, one in enumerate(found) if one.state in ("used", "accepted") and not one.verdict]
+        if self._proofs is None or not told:
+            return found
+        before = [one.before for one in found]
+        after = [one.after if at in told else _as_it_is(one.before) for at, one in enumerate(found)]
+        verdicts = await self._proofs.prove(
+            server, before, after, lambda: self._neighbours(server, found, snapshot)
+        )
+        return [replace(one, verdict=verdicts[at]) if at in told else one for at, one in enumerate(found)]
+
+    async def _drafts(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
+        """Proposals without proof; those that need one are "unproven"."""
+        given = [_given(tool) for tool in tools]
+        answers = await self._mediator.enhance(given, _of(server))
+        return [
+            Proposal(before=before, after=after, state=self._state(tool.key, after))
+            for tool, before, after in zip(tools, given, answers, strict=True)
+        ]
+
+    def _state(self, key: ToolKey, after: EnhancedTool) -> State:
+        choice = self._choice(key)
+        if after.enhanced_by == _NONE:
+            return "same"
+        if choice:
+            return "accepted" if choice == "accept" else "rejected"
+        is_free = self._proofs is None or after.enhanced_by == OverrideTransformer.name
+        return "used" if is_free else "unproven"
+
+    def _choice(self, key: ToolKey) -> str:
+        return self._choices.get(key, _NOTHING_CHOSEN).mending
+
+    async def _known(self, server: str, drafts: Sequence[Proposal], proofs: Proofs) -> Verdicts | None:
+        try:
+            return await proofs.known(server, *_world(drafts))
+        except StoreError as error:
+            log.warning("what was proven cannot be read", server=server, reason=error.reason)
+            return None
+
+    def _neighbours(self, server: str, drafts: Sequence[Proposal], snapshot: Snapshot) -> Sequence[RawTool]:
+        if self._near is None or self._near.snapshot is not snapshot:
+            self._near = Neighbourhood(snapshot)
+        changed = [one for one in drafts if one.state != "same"]
+        return self._near.near(server, [tool for one in changed for tool in (one.before, one.after)])
+
+    # --- the language model -------------------------------------------------------------------------------
+
+    async def missing(self, server: str, tools: Sequence[ServerTool]) -> list[RawTool]:
+        """The tools that the language model is to be asked about.
+
+        Raises:
+            StoreError: What it answered before cannot be read.
+        """
+        if self._asked is None:
+            return []
+        left = await self._left(server, tools)
+        return [left[at] for at in await self._asked.memo.missing(left, _of(server))]
+
+    async def ask(self, server: str, tools: Sequence[ServerTool]) -> int:
+        """Ask the language model about those; of how many tools it says something new.
+
+        Raises:
+            LlmError: It does not answer, or not as it should.
+            StoreError: What it answered before cannot be read.
+        """
+        return await self._asked.memo.fill(await self._left(server, tools), _of(server)) if self._asked else 0
+
+    async def estimate(self, server: str, tools: Sequence[ServerTool]) -> Estimate | None:
+        """What asking would cost at most; `None` without a language model.
+
+        Raises:
+            StoreError: What it answered before cannot be read.
+        """
+        wanted = await self.missing(server, tools)
+        return self._asked.model.estimate(wanted, _of(server)) if self._asked else None
+
+    async def _left(self, server: str, tools: Sequence[ServerTool]) -> list[RawTool]:
+        """The tools that nothing answers which goes before the language model."""
+        given = [_given(tool) for tool in tools if self._choice(tool.key) != "reject"]
+        answers = await self._above.enhance(given, _of(server))
+        return [tool for tool, answer in zip(given, answers, strict=True) if answer.enhanced_by == _NONE]
+
+
+def _remembered(asked: Asked | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
+    """What the language model answered, laid over what those say that come after it."""
+    if asked is None:
+        return []
+    found: Transformer = asked.memo.remembered
+    for one in sorted(others, key=lambda one: -one.priority):
+        if one.priority < found.priority:
+            found = Layered(found, one)
+    return [found]
+
+
+def _mediator(transformers: Sequence[Transformer]) -> Mediator:
+    mediator = Mediator()
+    for one in transformers:
+        mediator.use(one)
+    return mediator
+
+
+def _of(server: str) -> ToolContext:
+    return ToolContext(source=server, source_type="api")
+
+
+def _given(tool: ServerTool) -> RawTool:
+    schema = tool.input_schema
+    return RawTool(
+        name=tool.key.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=schema if isinstance(schema, dict) else None,
+        annotations=tool.annotations,
+    )
+
+
+def _as_it_is(tool: RawTool) -> EnhancedTool:
+    own = {name: getattr(tool, name) for name in _RAW_FIELDS}
+    return EnhancedTool(**own, original_name=tool.name, enhanced_by=_NONE)
+
+
+def _raw(tool: EnhancedTool) -> RawTool:
+    return RawTool(**{name: getattr(tool, name) for name in _RAW_FIELDS})
+
+
+def _is_shown(tool: Tool, proposal: Proposal) -> bool:
+    """Whether a tool is published as it is to be."""
+    wanted, own = _mended(proposal.before, proposal.published), tool.mending
+    if wanted is None or own is None:
+        return wanted is None and own is None
+    said = replace(own, title="", description="", input_hash="")
+    if (tool.title, tool.description, said) != (wanted.title, wanted.description, wanted.mending):
+        return False
+    schema = wanted.input_schema
+    return tool.input_hash == (own.input_hash if schema is None else content_hash(canonical(schema)))
+
+
+def _any_open(drafts: Sequence[Proposal]) -> bool:
+    return any(one.state == "unproven" for one in drafts)
+
+
+def _world(drafts: Sequence[Proposal]) -> tuple[list[RawTool], list[EnhancedTool]]:
+    """The tools without and with what is to be proven; what is settled is the same in both."""
+    before = [one.before if one.state == "unproven" else _raw(one.published) for one in drafts]
+    after = [one.after if one.state == "unproven" else one.published for one in drafts]
+    return before, after
+
+
+def _judged(drafts: Sequence[Proposal], verdicts: Verdicts) -> list[Proposal]:
+    return [
+        replace(one, verdict=verdict, state="used" if verdict is None or verdict.kept else "harmful")
+        if one.state == "unproven"
+        else one
+        for one, verdict in zip(drafts, verdicts, strict=True)
+    ]
+
+
+async def _hooked(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) -> list[EnhancedTool]:
+    """The tools as the hook of a program gives them back."""
+    given = [replace(tool, original_name=tool.name) for tool in tools]
+    answers = await hook.enhance(given, _of(server))
+    return [
+        replace(answer, original_name=tool.original_name) if answer.enhanced_by == Hook.name else tool
+        for tool, answer in zip(tools, answers, strict=True)
+    ]
+
+
+def _mended(before: RawTool, after: EnhancedTool) -> Mended | None:
+    if after.enhanced_by == _NONE:
+        return None
+    changed = after.input_schema != before.input_schema
+    return Mended(
+        title=after.title,
+        description=after.description,
+        input_schema=after.input_schema if changed else None,
+        mending=Mending(
+            by=after.enhanced_by,
+            confidence=after.confidence,
+            rename=after.name if after.name != before.name else "",
+            hidden=after.hidden,
+            pinned=after.pinned,
+            category=after.category,
+            tags=after.tags,
+            use_cases=after.use_cases,
+        ),
+    )

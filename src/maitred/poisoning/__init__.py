@@ -1,0 +1,1 @@
+"""Finds texts of servers that give orders to a model."""

@@ -1,0 +1,1 @@
+"""The rules of the scan, one kind of order a file."""

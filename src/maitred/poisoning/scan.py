@@ -1,0 +1,309 @@
+"""Look for orders to the model in what a server says of itself: tools, prompts, instructions.
+
+Findings advise whoever approves a server; that there are none proves nothing, since a sentence can always be
+put in another way. The scan wants a definition as the server sent it: when it is taken into the catalog its
+texts lose the characters that this looks for.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from maitred.model.approvals import Severity
+from maitred.poisoning.characters import signs
+from maitred.poisoning.confusables import fold
+from maitred.poisoning.ideas import ideas_in, mask
+from maitred.poisoning.passages import (
+    MAX_CHARACTERS,
+    Passage,
+    decoded,
+    passages,
+    quoted,
+    rotated,
+    sentences,
+    unspaced,
+)
+from maitred.poisoning.rules.base import Rules
+from maitred.poisoning.rules.conduct import CONDUCT
+from maitred.poisoning.rules.exfiltration import TAKING
+from maitred.poisoning.rules.orders import ORDERS
+from maitred.poisoning.rules.scope import SCOPE
+from maitred.poisoning.scorer import Scorer, bundled
+from maitred.poisoning.subjects import ASKED_FOR, excused
+from maitred.poisoning.tool_names import ToolNames
+
+_RULES: Final = Rules((*ORDERS, *TAKING))
+_SCOPE: Final = Rules((*SCOPE, *CONDUCT))
+_WORDED: Final = frozenset(one.id for one in (*ORDERS, *TAKING, *SCOPE, *CONDUCT))
+_IN_TEXT: Final = frozenset({"override", "secrecy", "exfiltration", "lure", "model-order"})
+_RULES_OF_TEXT: Final = Rules(
+    tuple(one for one in (*ORDERS, *TAKING) if one.id in _IN_TEXT and one.severity != "warn")
+)
+_TO_A_MODEL = re.compile(
+    r"^(?:\W*\w+\W+){0,3}?(?:do not|don't|never|ignore|disregard|forget|read|send|copy|open|include|pass"
+    r"|forward|reveal|you must|you should|you are|you will)\b"
+    r"|\b(?:ai|assistants?|language models?|llms?|agents?|chatbots?|system prompt|the user|the human)\b"
+    r"|[^\x00-\u024f]"
+)
+_PASSED_ON: Final = frozenset({"exfiltration", "lure"})
+_PASSES_ON = re.compile(
+    r"\b(?:assistants?|ai|models?|llms?|agents?|tools?|calls?|arguments?|parameters?|response|repl(?:y|ies)|answers?"
+    r"|users?(?:'s)?|me)\b|https?://|@\w|[^\x00-\u024f]"
+)
+_ORDER: Final = ("refuse", "ask", "warn")
+_SEVERAL = 2
+_RISKY: Final = (
+    "destroy",
+    "drop",
+    "tell",
+    "secret",
+    "read",
+    "send",
+    "agent",
+    "user",
+    "call",
+    "obey",
+    "field",
+)
+_RISKS: Final = tuple(mask(idea) for idea in _RISKY)
+_IMPERATIVE: Final = mask("drop read send call obey destroy")
+_CIPHER = re.compile(r"\b(?:rot-?13|caesar|cipher|backwards|revers\w+|decode|decipher)\b")
+_PLAIN = re.compile(
+    r"\b(?:the|a|an|of|to|and|or|in|is|for|with|be|by|on|if|as|from|not|no|this|that|are|it)\b"
+)
+_LETTERS = re.compile(r"[a-z]{2,}")
+_ABOUT_TOOLS: Final = frozenset({"other-tools"})
+_PARAMETER = re.compile(r"^/(?:inputSchema|arguments)/.*/(?:description|title|examples/\d+)$")
+_WARNS = re.compile(
+    r"\b(?:if|when|should) (?:a|an|the|any|some) (?:web ?)?(?:page|text|content|document|result|file|mail"
+    r"|message|site)\b"
+    r".{0,80}\b(?:do not|don't|never) (?:follow|obey|comply|act)\b|\btreat\b.{0,60}\bas (?:data|untrusted)\b"
+)
+_RECIPIENT = re.compile(r"^[\w.+-]{1,60}@(?!example\.)[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}$")
+_FILLED_IN = re.compile(
+    r"/properties/[^/]*(?:to|cc|with|copy|recipients?|addresse?s?|mails?|notify|share"
+    r"|webhook)[^/]*/(?:default|const)$"
+)
+_SHOWN = 80
+MAX_FINDINGS: Final = 100
+_NO_WORD = re.compile(r"[\W_]+")
+_KEY_LABEL = re.compile(
+    r"\b(?:contents?|text|dump|body|data|files?) (?:of|from|in) (?:\w+ ){0,6}"
+    r"(?:ssh|id rsa|env|shadow|passwd|keychain|wallet|aws|keys?)\b"
+)
+_LEAST_CIPHERED = 5
+_SENTENCE_LABEL = 4
+_FIXES: Final = {
+    "invisible": "send the text without these characters",
+    "bidi": "send the text without these characters",
+    "control": "send the text without these characters",
+    "lookalike-letters": "write the word in one alphabet",
+    "styled-letters": "write plain letters",
+    "encoded": "write the text as it is, or leave it out",
+    "long-text": "move details into a resource that a model reads when it needs them",
+    "too-much": "move details into a resource that a model reads when it needs them",
+    "padding": "leave the blank space out",
+    "other-tools": "describe this tool only; leave the choice and order of others to the model",
+    "priority": "say what this tool does well, not that others are worse",
+    "consent": "leave it to the user what to confirm",
+    "secrecy": "leave it to the model what it tells the user",
+    "exfiltration": "read what is needed on the server's side, where its operator has configured it",
+    "lure": "ask for what the call needs and nothing else",
+    "command": "start programs on the server's side, or tell the user what to run",
+}
+_FIX: Final = "say what the tool does, and give no orders to the model"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoisonFinding:
+    """What one rule found.
+
+    `where` is the JSON pointer into the definition, `excerpt` at most 160 characters in which nothing unseen
+    is left. `refuse`: no honest text says this; `ask`: a person has to look; `warn`: weak, told only.
+    """
+
+    rule: str
+    where: str
+    excerpt: str
+    severity: Severity
+    reason: str
+    fix: str
+
+
+class PoisonScan:
+    """The scan, which knows what the tools of all servers are called.
+
+    A server may send a model from one of its tools to another; about those of other servers it has nothing to
+    say. Names that are everyday words, such as `search`, count for nothing here.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[str, Collection[str]] | None = None,
+        *,
+        scorer: Callable[[], Scorer] | None = bundled,
+    ) -> None:
+        """`names` are those of the tools of each server; without a `scorer` rules alone decide."""
+        self._names = ToolNames(names or {})
+        self._scorer = scorer
+
+    def scan(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
+        """Look through a tool, a prompt or `{"instructions": text}`, plain JSON as it came over the wire.
+
+        One finding for each rule and place, the gravest first. The time is in proportion to the text, of
+        which 200,000 characters are read; that there are more is a finding. It ends after 100 findings.
+        """
+        found: dict[tuple[str, str], PoisonFinding] = {}
+        left = MAX_CHARACTERS
+        spared = excused(server, definition, self._names.of(server))
+        for passage in passages(definition):
+            part = passage if len(passage.text) <= left else replace(passage, text=passage.text[:left])
+            left -= len(passage.text)
+            for one in self._of_passage(server, part, spared):
+                found.setdefault((one.rule, one.where), one)
+            if left < 0:
+                reason = f"more than {MAX_CHARACTERS:,} characters of text, the rest of which was not read"
+                found["too-much", ""] = _finding("too-much", passage.where, "", "ask", reason)
+            if left < 0 or len(found) >= MAX_FINDINGS:
+                break
+        findings = [*found.values(), *_together(found.values())]
+        if self._scorer is not None:
+            findings = _weighed(findings, self._scorer(), definition)
+        return sorted(findings, key=lambda one: _ORDER.index(one.severity))
+
+    def _of_passage(self, server: str, passage: Passage, spared: int) -> Iterator[PoisonFinding]:
+        text, where = passage.text, passage.where
+        for sign in signs(text, label=passage.label):
+            yield _finding(sign.id, where, sign.shown, sign.severity, sign.reason)
+        if passage.label:
+            yield from _of_label(where, text, spared)
+            return
+        if _RECIPIENT.match(text) and _FILLED_IN.search(where.lower()):
+            yield _finding("send-out", where, text, "ask", "it fills in who is to get a copy")
+        given = ASKED_FOR if _PARAMETER.search(where) else 0
+        for coded in decoded(text):
+            reason = f"text in {coded.how} that says: {quoted(coded.text)[:_SHOWN]}"
+            severity: Severity = "refuse" if _orders(coded.text) else "warn"
+            yield _finding("encoded", where, coded.shown, severity, reason)
+        ciphered = bool(_CIPHER.search(text.lower()))
+        for _, sentence in sentences(unspaced(text)):
+            folded = " ".join(fold(sentence).split())
+            for one in _of_sentence(where, folded, sentence, spared, given):
+                if one.rule not in _ABOUT_TOOLS or not self._names.are_own(server, sentence):
+                    yield one
+            yield from _of_cipher(where, folded, sentence, told=ciphered)
+            for reason in self._names.others(server, text, sentence):
+                yield _finding("other-tools", where, sentence, "ask", reason)
+
+
+def scan_text(text: str) -> Sequence[PoisonFinding]:
+    """Look for orders to the model in plain text that a server sent, such as the result of a call.
+
+    A document may tell its reader what to install, name keys and hold commands, so only what is addressed
+    to a model counts: orders to drop its instructions, to keep something from its user or to pass private
+    things on, marks of who speaks, and text that is hidden or in a code and gives orders. One finding for
+    each rule, the gravest first; `where` is empty. The first 200,000 characters are read.
+    """
+    found: dict[str, PoisonFinding] = {}
+    for one in _of_text(text[:MAX_CHARACTERS]):
+        found.setdefault(one.rule, one)
+    return sorted(found.values(), key=lambda one: _ORDER.index(one.severity))
+
+
+def _of_text(text: str) -> Iterator[PoisonFinding]:
+    for sign in signs(text, label=False):
+        marks = sign.id == "role-marker" and sign.severity == "ask" and "</" not in sign.shown
+        if marks or (sign.id == "invisible" and sign.severity == "refuse"):
+            yield _finding(sign.id, "", sign.shown, sign.severity, sign.reason)
+    for coded in decoded(text):
+        if _RULES_OF_TEXT.broken(" ".join(fold(coded.text).split())):
+            reason = f"text in {coded.how} that says: {quoted(coded.text)[:_SHOWN]}"
+            yield _finding("encoded", "", coded.shown, "refuse", reason)
+    for _, sentence in sentences(unspaced(text)):
+        folded = " ".join(fold(sentence).split())
+        if not _TO_A_MODEL.search(folded) or _WARNS.search(folded):
+            continue
+        for rule in _RULES_OF_TEXT.broken(folded):
+            if rule.id in _PASSED_ON and not _PASSES_ON.search(folded):
+                continue
+            yield _finding(rule.id, "", sentence, rule.severity, rule.reason)
+
+
+def _of_label(where: str, text: str, spared: int) -> Iterator[PoisonFinding]:
+    """A name that is a sentence is read as one."""
+    words = _NO_WORD.sub(" ", fold(text)).strip()
+    if words.count(" ") + 1 < _SENTENCE_LABEL:
+        return
+    if _KEY_LABEL.search(words):
+        reason = "a parameter that is named after what it is to carry away"
+        yield _finding("exfiltration", where, text, "ask", reason)
+    for _, part in sentences(words):
+        yield from _of_sentence(where, part, part, spared, ASKED_FOR)
+
+
+def _of_sentence(where: str, folded: str, shown: str, spared: int, given: int) -> Iterator[PoisonFinding]:
+    if _WARNS.search(folded):
+        return
+    for rule in (*_RULES.broken(folded), *_SCOPE.broken(folded, spared, given)):
+        yield _finding(rule.id, where, shown, rule.severity, rule.reason)
+
+
+def _of_cipher(where: str, folded: str, shown: str, *, told: bool) -> Iterator[PoisonFinding]:
+    """Orders in letters moved by thirteen or backwards, where the text says so or is no plain English."""
+    if not folded.isascii() or len(_LETTERS.findall(folded)) < _LEAST_CIPHERED:
+        return
+    if not told and _PLAIN.search(folded):
+        return
+    for plain in (rotated(folded), folded[::-1]):
+        if len(set(_PLAIN.findall(plain))) > 1 and _orders(plain):
+            reason = f"a ciphered text that says: {quoted(plain)[:_SHOWN]}"
+            yield _finding("encoded", where, shown, "refuse", reason)
+
+
+def _orders(plain: str) -> bool:
+    """Whether decoded text gives orders: it begins with one, breaks a rule, or unites several ideas."""
+    folded = fold(plain)
+    found = ideas_in(folded)
+    if ideas_in(folded.split(" ", 1)[0]) & _IMPERATIVE:
+        return True
+    return sum(bool(found & risk) for risk in _RISKS) >= _SEVERAL or bool(
+        _RULES.broken(folded) or _SCOPE.broken(folded)
+    )
+
+
+def _together(found: Collection[PoisonFinding]) -> Iterator[PoisonFinding]:
+    """Weak signs of different kinds in one definition call for a person, though each alone does not."""
+    weak = {one.rule: one for one in found if one.severity == "warn"}
+    if len(weak) >= _SEVERAL and len(weak) == len({one.rule for one in found}):
+        first = next(iter(weak.values()))
+        reason = f"several weak signs together: {', '.join(sorted(weak))}"
+        yield _finding("several", first.where, first.excerpt, "ask", reason)
+
+
+def _weighed(
+    findings: Sequence[PoisonFinding], scorer: Scorer, definition: Mapping[str, Any]
+) -> list[PoisonFinding]:
+    """The findings with what the trained scorer says, which knows no reasons but the sentence.
+
+    It takes back only what rules say of wording, and only if all was read: of hidden or repeated text, or of
+    text that nobody looked at, it knows nothing.
+    """
+    score = scorer.score(definition)
+    if score.clears and not any(one.rule == "too-much" for one in findings):
+        return [replace(one, severity="warn") if _is_taken_back(one) else one for one in findings]
+    if score.value < scorer.weights.held_from or any(one.severity != "warn" for one in findings):
+        return list(findings)
+    reason = f"reads like orders to a model, by its wording (score {score.value:.1f})"
+    return [*findings, _finding("wording", score.where, score.shown, "ask", reason)]
+
+
+def _is_taken_back(one: PoisonFinding) -> bool:
+    return one.severity == "ask" and one.rule in _WORDED
+
+
+def _finding(rule: str, where: str, shown: str, severity: Severity, reason: str) -> PoisonFinding:
+    fix = _FIXES.get(rule, _FIX)
+    return PoisonFinding(
+        rule=rule, where=where, excerpt=quoted(shown), severity=severity, reason=reason, fix=fix
+    )

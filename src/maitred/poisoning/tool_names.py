@@ -1,0 +1,102 @@
+"""Tools that a text names: those of its own server, which it may order about, and those of other servers.
+
+Names that are everyday words, such as `search`, count for nothing here; nor does a name that the text lists
+as an operation of its own, since servers choose the same names.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from maitred.poisoning.ideas import ideas_in, mask
+
+_TOKEN = re.compile(r"[\w.-]+")
+_NAMED = re.compile(r"(?<!\w)[^\W_]\w*[_.-]\w[\w.-]*|\b[a-z]+[A-Z]\w*")
+_DISTINCT = re.compile(r"[^\W_][\w.-]*[_.-][\w.-]*\w|[a-z]+[A-Z]\w+")
+_CALLED = re.compile(
+    r"\b(?:must|should|always|have to|need to|first|now|also)\b[^.]{0,30}\b(?:call|invoke|run"
+    r"|use) (?:the )?(?:tool )?[`'\"]?"
+    r"([a-z][a-z0-9]*(?:[_-][a-z0-9]+)+)(?![\w(=]|[_/-]\w)[`'\"]?(?: tool| function)?(?: first| now| with"
+    r"| to|\.|$)",
+    re.IGNORECASE,
+)
+_NEAR = 40
+_LEADS_TO = re.compile(
+    r"\b(?:before|after|when|whenever|once|until|time|call(?:ing)?|run(?:ning)?|invok(?:e|ing)|execut(?:e"
+    r"|ing)|us(?:e|ing)|have|with|by|through|on|via|in|from|is|requires?|replaces?|overrides?)[ :]+"
+    r"(?:the |tool |function |of ){0,2}[`'\"]?$",
+    re.IGNORECASE,
+)
+_NO_ORDER = re.compile(r"[`'\"]?,?\s?(?:[=/(]|,\s?[`'\"]?\w+[_-]\w|\band\b|\bor\b)")
+_FOLLOWS = re.compile(
+    r"[`'\"]?(?: tool| function)? (?:must|should|has|have|is|expects|needs|behaves|will|cannot|was"
+    r"|beforehand|first|means|to )\b"
+)
+_AN_EXAMPLE = re.compile(
+    r"\b(?:such as|like|e\.g\.,?|for example,?|unlike|than|similar to)\s[`'\"]?$", re.IGNORECASE
+)
+_GRAVE: Final = mask("broken destroy hide")
+_LEAST_WORD = 4
+
+
+class ToolNames:
+    """What the tools of all servers are called."""
+
+    def __init__(self, names: Mapping[str, Collection[str]]) -> None:
+        self._own = {server: {tool.lower() for tool in tools} for server, tools in names.items()}
+        self._owners: dict[str, set[str]] = {}
+        for server, tools in names.items():
+            for tool in tools:
+                if _DISTINCT.fullmatch(tool):
+                    self._owners.setdefault(tool.lower(), set()).add(server)
+
+    def of(self, server: str) -> Collection[str]:
+        """The tools of a server, in small letters."""
+        return self._own.get(server, ())
+
+    def are_own(self, server: str, sentence: str) -> bool:
+        """Whether a sentence limits itself to its own server: it names its tools, or them as `Shop tools`."""
+        lower = sentence.lower()
+        words = [word for word in re.split(r"[\W_]+", server.lower()) if len(word) >= _LEAST_WORD]
+        if any(f"{word} tool" in lower for word in words):
+            return True
+        own = self._own.get(server, ())
+        return any(token.strip(".-") in own for token in _TOKEN.findall(lower) if _DISTINCT.fullmatch(token))
+
+    def others(self, server: str, text: str, sentence: str) -> Iterator[str]:
+        """What is wrong with the tools that a sentence of a text names, each as a reason."""
+        if not _NAMED.search(sentence):
+            return
+        own = self._own.get(server)
+        called = _CALLED.search(sentence) if own and ("_" in sentence or "-" in sentence) else None
+        if own and called and called[1].lower() not in own and not _resembles(called[1], server):
+            yield f"it wants {called[1]!r} called, which is no tool of this server"
+        for name in (token.strip(".-") for token in _NAMED.findall(sentence)):
+            owners = self._owners.get(name.lower(), ())
+            if (
+                owners
+                and server not in owners
+                and _is_directed(name, sentence)
+                and not _is_listed(name, text)
+            ):
+                yield f"it speaks of {name!r}, a tool of another server"
+
+
+def _resembles(name: str, server: str) -> bool:
+    """Whether a tool is named as those of a server are: `shop_list` of `shop`."""
+    return re.split(r"[_-]", name.lower())[0] in re.split(r"[\W_]+", server.lower())
+
+
+def _is_directed(name: str, sentence: str) -> bool:
+    """Whether a sentence says what to do with a tool; a list of names, or an example of a call, does not."""
+    at = sentence.find(name)
+    before, after = sentence[max(at - _NEAR, 0) : at], sentence[at + len(name) : at + len(name) + _NEAR]
+    if _AN_EXAMPLE.search(before):
+        return False
+    if (_LEADS_TO.search(before) and not _NO_ORDER.match(after)) or _FOLLOWS.match(after):
+        return True
+    return bool(ideas_in(sentence.lower()) & _GRAVE) and not _NO_ORDER.match(after)
+
+
+def _is_listed(name: str, text: str) -> bool:
+    return re.search(rf"^\s*[-*•#]+\s*[`*]*{re.escape(name)}[`*]*\s*[:(-]", text, re.MULTILINE) is not None

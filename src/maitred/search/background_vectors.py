@@ -1,0 +1,259 @@
+"""The vectors behind a search: made in the background, kept between runs, done without when they fail.
+
+Whatever an embedder or the cache raises ends up in `Semantics.why` or in the log; a search never fails by it.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+import structlog
+
+from maitred.config.redaction import redact
+from maitred.errors import StoreError
+from maitred.search.base import Document, Embedder, Vectors
+from maitred.search.cache import Cache
+from maitred.search.results import Semantics
+
+if TYPE_CHECKING:  # the gateway starts without numpy
+    from maitred.search.index import HybridIndex
+
+log = structlog.get_logger(__name__)
+
+_CACHED_QUERIES = 1_000
+_BATCH = 64
+_QUICK_BATCH = 2_048
+_WAIT_S = 1.0
+_QUERY_S = 2.0
+_PROBE = "tool"
+_RETRY_S = 30.0
+_MAX_CLAUSES = 8
+_LENGTH_ERROR = 0.02
+_FLOAT16_BYTES = 2
+
+
+class VectorCache(Protocol):
+    """Where vectors are kept between runs."""
+
+    async def load(self, model: str, digests: Collection[str]) -> Mapping[str, bytes]:
+        """The vectors of a model that are kept for some content hashes."""
+        ...
+
+    async def save(self, model: str, fresh: Mapping[str, bytes]) -> None:
+        """Add vectors of a model."""
+        ...
+
+    async def prune(self, model: str, keep: Collection[str]) -> None:
+        """Drop the vectors of other models and of tools that are not there any more."""
+        ...
+
+
+class Embedding:
+    """Keeps an index supplied with vectors. `make` is called in a thread when the first are needed."""
+
+    def __init__(self, make: Callable[[], Embedder | None], cache: VectorCache | None) -> None:
+        self._make = make
+        self._cache = cache
+        self._made: Embedder | None = None
+        self._embedder: Embedder | None = None
+        self._preparing = False
+        self._model = ""
+        self._bytes = 0
+        self._why = ""
+        self._not_kept = ""
+        self._retry_at = 0.0
+        self._queries: Cache[str, Vectors] = Cache(_CACHED_QUERIES)
+        self._index: HybridIndex | None = None
+        self._work = anyio.Event()
+        self._idle = anyio.Event()
+        self._patience_ends = 0.0
+        self.version = 0
+        """Raised whenever a search might find something else than before."""
+
+    @property
+    def semantics(self) -> Semantics:
+        """How far search goes by meaning now."""
+        total = self._index.tools if self._index else 0
+        done = total - self._index.missing if self._index else 0
+        model = self._model if self._embedder else "loading" if self._preparing else ""
+        return Semantics(model=model, done=done, total=total, why=self._why, not_kept=self._not_kept)
+
+    def supply(self, index: "HybridIndex") -> None:
+        """The index has new tools; their vectors follow."""
+        self._index = index
+        if self._idle.is_set():  # else somebody waits for the one that is there
+            self._idle = anyio.Event()
+        self._work.set()
+        self._patience_ends = anyio.current_time() + _WAIT_S
+
+    async def settled(self) -> None:
+        """Wait until every tool has a vector, or cannot get one."""
+        await self._idle.wait()
+
+    async def nearly(self) -> None:
+        """Wait as long as a search may: a moment for a quick embedder, not at all for a slow one."""
+        if self._embedder is None or self._embedder.is_quick:
+            with anyio.move_on_at(self._patience_ends):
+                await self._idle.wait()
+
+    async def run(self) -> None:
+        """Embed whenever there is something to embed; never returns."""
+        while True:
+            await self._work.wait()
+            self._work = anyio.Event()
+            try:
+                await self._embed_pending()
+            except Exception as error:  # noqa: BLE001  # whatever an embedder raises, words are left
+                self._fail(error)
+            if not self._work.is_set():
+                self._idle.set()
+
+    async def of(self, phrase: str) -> Vectors | None:
+        """The vectors of a phrase and its parts; `None` when there are none to be had."""
+        from maitred.search.fusion import clauses  # noqa: PLC0415  # the gateway starts without numpy
+
+        if anyio.current_time() < self._retry_at:
+            return None
+        if self._why:
+            self._work.set()  # what failed before is tried again
+        embedder = self._embedder
+        if embedder is None:
+            return None
+        known = self._queries.get(phrase)
+        if known is not None:
+            return known
+        texts = [phrase, *clauses(phrase)[:_MAX_CLAUSES]]
+        try:
+            vectors = await self._ask(embedder, texts)
+        except Exception as error:  # noqa: BLE001  # whatever an embedder raises, words are left
+            try:  # was it this phrase alone?
+                await self._ask(embedder, [_PROBE])
+            except Exception:  # noqa: BLE001  # as above
+                self._fail(error)
+            else:
+                log.warning(
+                    "a phrase cannot be embedded; it is searched by words", reason=type(error).__name__
+                )
+            return None
+        self._recover()
+        self._queries.put(phrase, vectors)
+        return vectors
+
+    @staticmethod
+    async def _ask(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+        if embedder.is_quick:
+            return embedder.queries(texts)
+        try:
+            with anyio.fail_after(_QUERY_S):
+                return await anyio.to_thread.run_sync(embedder.queries, texts, abandon_on_cancel=True)
+        except TimeoutError:
+            raise TimeoutError(f"the embedder did not answer within {_QUERY_S:g} s") from None
+
+    # --- documents ----------------------------------------------------------------------------------------
+
+    async def _embed_pending(self) -> None:
+        embedder, index = await self._prepared(), self._index
+        if embedder is None or index is None:
+            return
+        wanted = await anyio.to_thread.run_sync(index.pending)
+        kept = await self._load([one.digest for one in wanted.values()])
+        pending = await anyio.to_thread.run_sync(self._take_over, wanted, kept, index)
+        rows = list(pending)
+        batch = _QUICK_BATCH if embedder.is_quick else _BATCH
+        for start in range(0, len(rows), batch):
+            part = {row: pending[row] for row in rows[start : start + batch]}
+            fresh = await anyio.to_thread.run_sync(_embed, embedder, part, index, abandon_on_cancel=True)
+            self.version += 1
+            await self._save(fresh)
+        self._recover()
+        if rows and not self._not_kept:
+            await self._prune(index)
+
+    async def _prepared(self) -> Embedder | None:
+        """The embedder, made and tried, so that one that cannot work is never used."""
+        if self._embedder is None:
+            self._preparing = True
+            try:
+                self._embedder = await anyio.to_thread.run_sync(self._prepare, abandon_on_cancel=True)
+            finally:
+                self._preparing = False
+                self.version += 1
+        return self._embedder
+
+    def _prepare(self) -> Embedder | None:
+        self._made = self._made or self._make()
+        if self._made is not None:
+            self._bytes = _FLOAT16_BYTES * int(self._made.queries([_PROBE]).shape[1])
+            self._model = self._made.model
+        return self._made
+
+    def _take_over(
+        self, pending: dict[int, Document], kept: Mapping[str, bytes], index: "HybridIndex"
+    ) -> dict[int, Document]:
+        """Give the index the vectors that were kept; what is still to be embedded."""
+        import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
+
+        bodies = {row: kept.get(one.digest, b"") for row, one in pending.items()}
+        bodies = {row: body for row, body in bodies.items() if len(body) == self._bytes}
+        if not bodies:
+            return pending
+        vectors = np.frombuffer(b"".join(bodies.values()), np.float16).reshape(len(bodies), -1)
+        with np.errstate(all="ignore"):  # damaged ones may be anything
+            lengths = np.linalg.norm(vectors.astype(np.float32), axis=1)
+        sound = (np.abs(lengths - 1) < _LENGTH_ERROR) | (lengths == 0)  # exactly nothing known
+        known = {row: pending[row] for row, good in zip(bodies, sound, strict=True) if good}
+        index.keep(known, vectors[sound].astype(np.float32))
+        self.version += 1
+        return {row: one for row, one in pending.items() if row not in known}
+
+    async def _load(self, digests: Collection[str]) -> Mapping[str, bytes]:
+        if self._cache is None:
+            return {}
+        try:
+            return await self._cache.load(self._model, digests)
+        except StoreError as error:
+            self._cannot_keep(error)
+            return {}
+
+    async def _save(self, fresh: Mapping[str, bytes]) -> None:
+        if self._cache is None:
+            return
+        try:
+            await self._cache.save(self._model, fresh)
+            self._not_kept = ""
+        except StoreError as error:
+            self._cannot_keep(error)
+
+    async def _prune(self, index: "HybridIndex") -> None:
+        if self._cache is None or index.missing:
+            return
+        try:
+            await self._cache.prune(self._model, index.digests())
+        except StoreError as error:
+            self._cannot_keep(error)
+
+    def _cannot_keep(self, error: StoreError) -> None:
+        if error.reason != self._not_kept:
+            log.warning("vectors cannot be kept; the next start makes them anew", reason=error.reason)
+        self._not_kept = error.reason
+
+    def _fail(self, error: Exception) -> None:
+        reason = redact(" ".join(str(error).split()))[:200] or type(error).__name__
+        if reason != self._why:
+            log.warning("semantic search is off", reason=reason)
+        self._why = reason
+        self._retry_at = anyio.current_time() + _RETRY_S
+        self.version += 1
+
+    def _recover(self) -> None:
+        if self._why or self._retry_at:
+            self._why, self._retry_at = "", 0.0
+            self.version += 1
+
+
+def _embed(embedder: Embedder, part: Mapping[int, Document], index: "HybridIndex") -> dict[str, bytes]:
+    """Embed a batch, give it to the index, and return it as it is kept."""
+    vectors = embedder.documents(list(part.values()))
+    index.keep(part, vectors)
+    bodies = vectors.astype("float16")
+    return {one.digest: body.tobytes() for one, body in zip(part.values(), bodies, strict=True)}

@@ -1,0 +1,1 @@
+"""The catalog's database: tables, migrations, connections, and what its errors mean."""

@@ -1,0 +1,183 @@
+"""What admission knows of a server, as lines for a person who is to decide.
+
+Pure functions from values to lines. Whatever a server or a manifest wrote is shown with its unseen characters
+as escapes: they are a reason not to approve it, and a terminal must not obey them.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.text import Text
+
+from maitred.model.approvals import name_and_identity
+from maitred.surfaces.cli.console import visible
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.admission.findings import Finding
+    from maitred.gateway.admission import Case
+    from maitred.model.approvals import Event
+
+_FIRST: Final = ("transport", "command", "image", "url", "args", "cwd", "env", "headers", "network")
+_SEVERITIES: Final = {"refuse": ("refused", "red"), "ask": ("to decide", "yellow"), "warn": ("note", "")}
+_SUSPICIONS: Final = {"refuse": ("attack", "red"), "ask": ("suspicious", "yellow"), "warn": ("note", "")}
+_WEIGHTS: Final = {
+    "power": ("more power", "red"),
+    "wording": ("changed", "yellow"),
+    "less": ("less power", ""),
+}
+_EVENTS: Final = {
+    "auto_approved": "approved by policy",
+    "definition_changed": "definition changed",
+    "manifest_changed": "manifest changed",
+    "image_changed": "image changed",
+}
+_FIRST_SEEN: Final = {"definition_changed": "definition first seen", "image_changed": "image first seen"}
+
+
+def headline(case: "Case") -> Text:
+    """The server, how it stands, and the digest of what is to be decided on."""
+    return Text.assemble(
+        (visible(case.server), "bold"), f"  {standing(case)}", (f"  digest {case.digest}", "dim")
+    )
+
+
+def standing(case: "Case") -> str:
+    """How a server stands, in words."""
+    if case.state == "approved" and case.awaits:
+        return "approved, but something of it waits for your decision"
+    if case.state == "pending":
+        return "waits for your approval"
+    return f"{case.state}; it {visible(case.withheld)}" if case.withheld else case.state
+
+
+def summary(case: "Case") -> Iterator[Text]:
+    """All that somebody has to know to decide: what it is, why a person is asked, and what changed."""
+    yield headline(case)
+    yield Text(f"  from {visible(case.source)}")
+    yield from _manifest(case.manifest)
+    if changed := _other_image(case):
+        yield Text.assemble("  image: ", ("changed", "yellow"), f": {visible(changed)}")
+    for layer in case.record.get("layers", ()):
+        for finding in layer["findings"]:
+            yield _finding(_SEVERITIES[finding["severity"]], finding["layer"], _told(finding))
+    yield from definition(case)
+
+
+def definition(case: "Case") -> Iterator[Text]:
+    """What is to be said of what the server publishes: parts that are withheld, changes, findings."""
+    parts = dict.fromkeys([*(change.part for change in case.changes), *case.parts])
+    for part in parts:
+        name, changes = visible(str(part)), [change for change in case.changes if change.part == part]
+        why = case.parts.get(part, "")
+        yield Text(
+            f"  {name} {'is withheld' if why else 'is in use'}" + ("" if changes else f": it {visible(why)}")
+        )
+        for change in changes:
+            label, style = _WEIGHTS[change.weight]
+            text = change.text.removeprefix(f"{part}: ").replace(f"{part} ", "it ", 1)
+            yield Text.assemble("    ", (label, style), f": {visible(text)}")
+    for finding in case.findings:
+        yield _finding(_SUSPICIONS[finding.severity], finding.layer, told_of(finding))
+
+
+def explanation(case: "Case") -> Iterator[Text]:
+    """The whole record: each layer and what it found, the sixth with who decided; definition; log."""
+    yield headline(case)
+    yield Text(f"  from {visible(case.source)}")
+    yield from _manifest(case.manifest)
+    if case.record:
+        yield Text("layers", style="bold")
+        for number, layer in enumerate(case.record["layers"], start=1):
+            yield from _layer(number, layer)
+        yield Text(f"  {len(case.record['layers']) + 1} approval: {_sixth(case)}")
+    said = list(definition(case))
+    yield Text("definition", style="bold")
+    yield from said or [Text("  nothing of it is withheld, changed or suspicious")]
+    yield Text("log", style="bold")
+    known: set[str] = set()
+    for event in case.log:
+        told = _told_by(event)
+        first = event.kind in told - known and event.kind in _FIRST_SEEN
+        kind = _FIRST_SEEN[event.kind] if first else _EVENTS.get(event.kind, event.kind)
+        by = f" by {visible(event.who)}" if event.who and not first else ""
+        why = f": {visible(event.why)}" if event.why else ""
+        yield Text(f"  {visible(event.at)}  {kind}{by}{why}")
+        known = told if event.kind == "registered" else known | told
+    if not case.log:
+        yield Text("  nothing was ever decided about it")
+
+
+def _told_by(event: "Event") -> set[str]:
+    """By the kind of event that first tells it: what of a server is known as of an event."""
+    if event.kind == "registered":
+        return set()
+    _, image = name_and_identity(event.binding.image)
+    parts = {"definition_changed": event.binding.definition, "image_changed": image}
+    return {kind for kind, known in parts.items() if known}
+
+
+def _other_image(case: "Case") -> str:
+    """What is to be said of an image that is not the one that was approved."""
+    last = next((one for one in reversed(case.log) if one.kind in ("image_changed", "approved")), None)
+    return last.why if last and last.kind == "image_changed" and case.state == "pending" else ""
+
+
+def next_steps(case: "Case") -> Iterator[Text]:
+    """The commands that decide on what waits."""
+    if case.awaits:
+        for verdict in ("approve", "reject"):
+            yield Text(f"  maitred {verdict} {case.server} --seen {case.digest}")
+
+
+def told_of(finding: "Finding") -> str:
+    """A finding without its file and line, for where these say nothing."""
+    reason = f"{finding.key}: {finding.reason}" if finding.key else finding.reason
+    return f"{reason} ({finding.fix})" if finding.fix else reason
+
+
+def _manifest(manifest: Mapping[str, Any]) -> Iterator[Text]:
+    """The keys of a manifest, those first that say what runs and what it reaches."""
+    for key in dict.fromkeys([*_FIRST, *manifest]):
+        if key in manifest and key != "name":
+            value = manifest[key]
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield Text(f"  {key}: {visible(text)}")
+
+
+def _layer(number: int, layer: Mapping[str, Any]) -> Iterator[Text]:
+    name = f"  {number} {layer['layer']}: "
+    if not layer["ran"]:
+        yield Text(f"{name}had nothing to look at")
+    elif not layer["findings"]:
+        yield Text(f"{name}nothing to say")
+    for finding in layer["findings"]:
+        label, style = _SEVERITIES[finding["severity"]]
+        yield Text.assemble(name, (label, style), f": {visible(_told(finding))}")
+
+
+def _sixth(case: "Case") -> str:
+    """Who decided, which is the sixth layer."""
+    if case.state == "pending":
+        return "a person has to decide, and nobody did yet"
+    kinds = {
+        "approved": ("approved", "auto_approved"),
+        "rejected": ("rejected",),
+        "suspended": ("suspended",),
+        "withdrawn": ("withdrawn",),
+    }[case.state]
+    last = next((event for event in reversed(case.log) if event.kind in kinds), None)
+    if last is None:
+        return case.state
+    if last.kind == "auto_approved":
+        return "nobody was asked, as the policy says so"
+    return f"{last.kind} by {visible(last.who)}" + (f": {visible(last.why)}" if last.why else "")
+
+
+def _told(finding: Mapping[str, Any]) -> str:
+    reason = f"{finding['key']}: {finding['reason']}" if finding["key"] else finding["reason"]
+    return f"{reason} ({finding['fix']})" if finding["fix"] else reason
+
+
+def _finding(label: tuple[str, str], layer: str, told: str) -> Text:
+    return Text.assemble("  ", label, f" ({layer}): {visible(told)}")

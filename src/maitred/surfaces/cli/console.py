@@ -1,0 +1,267 @@
+r"""What the commands share: options, output, and how errors end a command.
+
+How commands print: what a server wrote reaches a terminal as text, and never as an order to it.
+
+Whatever goes through `Screen` shows the characters that a terminal obeys, or that nobody sees, as escapes
+such as `\x1b`; brackets are no markup. `print_answer` is for what a tool answered: a file or a pipe
+gets it as it came. JSON for programs has such characters as JSON escapes, and so the same value.
+
+Tables as the commands print them: plain columns, wide enough in files and pipes for whole names.
+"""
+
+import gc
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import anyio
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from maitred.backends.listing import deceives
+from maitred.config.load import load
+from maitred.config.paths import default_path
+from maitred.config.settings import Settings
+from maitred.errors import ConfigError, MaitredError, NotAllowedError
+from maitred.model.access import LOCAL_USER, Ability, Grant, Viewer, refusal
+from maitred.wiring import make_grants, open_gateway, plainly
+from maitred.wording import did_you_mean
+
+_PLAIN: Final = re.compile(r"[\x20-\x7e\n\t]*")
+_BYTES: Final = bytes(range(0x80, 0x100)).decode("ascii", "surrogateescape")
+"""How Python names the bytes of a file's name that are no text."""
+
+
+class Screen(Console):
+    """A console on which nothing that is printed is taken for markup, or obeyed."""
+
+    def __init__(self, *, stderr: bool = False, soft_wrap: bool = True, width: int | None = None) -> None:
+        super().__init__(
+            stderr=stderr, soft_wrap=soft_wrap, width=width, highlight=False, markup=False, emoji=False
+        )
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments of something to print; those that are no text are of this console itself."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(printable(text, terminal=self.is_terminal), style)
+
+
+def printable(text: str, *, terminal: bool = True) -> str:
+    r"""A text in which what deceives a reader, or orders a terminal about, stands as escapes: `\x1b`.
+
+    Who reads from a pipe gets the bytes of a file's name that are no text as they are.
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    kept = "" if terminal else _BYTES
+    shown = {ord(c): escaped(c) for c in set(text) if c not in kept and deceives(c)}
+    return text.replace("\r\n", "\n").translate(shown)
+
+
+def visible(text: str) -> str:
+    r"""A text on one line in which every character shows; those that do not are escapes such as `\u202e`."""
+    return text.translate({ord(c): escaped(c) for c in set(text) if not c.isprintable()})
+
+
+def escaped(character: str) -> str:
+    """A character as an escape of Python."""
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def print_answer(text: str) -> None:
+    """Print what a tool answered: to a terminal as text, to a file or a pipe as it came."""
+    shown = printable(text) if sys.stdout.isatty() else text
+    typer.echo(shown, color=True)  # else it would take colors out of what a file gets
+
+
+def in_json(value: Any, *, indent: int | None = None) -> str:
+    """A value as JSON, in which no character deceives."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if _PLAIN.fullmatch(text):
+        return text
+    return text.translate({ord(c): json.dumps(c)[1:-1] for c in set(text) if deceives(c)})
+
+
+if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
+    from maitred.gateway import Gateway
+
+T = TypeVar("T")
+
+out = Screen()
+err = Screen(stderr=True)
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Configuration file: maitred.yaml or a client's mcpServers JSON."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
+"""The variable with the token as whose bearer commands act."""
+
+_DISCOVERY_S = 600.0
+_SHOW_AFTER_S = 0.5
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+
+
+def config_path(given: Path | None) -> Path:
+    """The configuration file: as given, else $MAITRED_CONFIG, else the user's own."""
+    return given or default_path()
+
+
+def check_servers(settings: Settings, names: Iterable[str]) -> None:
+    """Refuse names of servers that are not configured.
+
+    Raises:
+        ConfigError: It lists them all, with names that they may have meant.
+    """
+    faults = [
+        f"there is no server {name!r}{did_you_mean(name, settings.servers, lead='; ')}"
+        for name in sorted(set(names) - set(settings.servers))
+    ]
+    if faults:
+        raise ConfigError(str(settings.source), faults)
+
+
+def settings_of(given: Path | None) -> Settings:
+    """Load the configuration of a command."""
+    return load(config_path(given))
+
+
+def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
+    """Who a command acts for: the user of this machine, or the bearer of a token that was set.
+
+    It is asked once, before the command's coroutine runs; whoever does not have the abilities is refused.
+
+    Raises:
+        ConfigError: The token is not valid.
+        NotAllowedError: An ability is missing.
+    """
+    viewer = LOCAL_USER
+    if token := token or token_of_environment():
+        grant = anyio.run(make_grants(settings).grant_of, token)
+        if not isinstance(grant, Grant):
+            raise ConfigError(AS_TOKEN, [grant.reason])
+        viewer = Viewer(grant=grant)
+    for ability in abilities:
+        if why := refusal(viewer.grant, ability):
+            raise NotAllowedError(why)
+    return replace(viewer, surface="cli")
+
+
+def token_of_environment() -> str:
+    """The token that a command is to be for; one that is set and empty was meant to be one.
+
+    Raises:
+        ConfigError: It is empty.
+    """
+    token = os.environ.get(AS_TOKEN)
+    if token == "":
+        raise ConfigError(AS_TOKEN, ["is set and empty; unset it, or give a token"])
+    return token or ""
+
+
+def may_configure(given: Path | None) -> None:
+    """Refuse who may not change the configuration; the file need not be there yet.
+
+    Raises:
+        ConfigError: A token is set that is not valid.
+        NotAllowedError: Its bearer may not change the configuration.
+    """
+    if token_of_environment():
+        acting(settings_of(given), "configure")
+
+
+def run(function: Callable[[], Awaitable[T]]) -> T:
+    """Run a command's coroutine. Garbage is collected from here on."""
+    gc.enable()
+
+    async def main() -> T:
+        async with plainly():
+            return await function()
+
+    return anyio.run(main)
+
+
+async def warmed(gateway: "Gateway") -> None:
+    """Wait until every tool can be found by meaning; a bar shows how far it is where that takes a while."""
+    await gateway.warm()
+    with Progress(*COLUMNS, console=err, transient=True) as bars:
+        task = bars.add_task("reading tools for search", total=None, visible=False)
+
+        async def show() -> None:
+            while True:
+                await anyio.sleep(_SHOW_AFTER_S)
+                now = gateway.semantics
+                bars.update(task, completed=now.done, total=now.total, visible=True)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(show)
+            await gateway.warm(wholly=True)
+            tasks.cancel_scope.cancel()
+
+
+def fail(error: MaitredError) -> typer.Exit:
+    """Print an error as a person reads it; the exit that the command ends with."""
+    err.print(Text.assemble(("error: ", "red"), str(error)))
+    return typer.Exit(2)
+
+
+def remember(change: Callable[[], None]) -> None:
+    """Change what is remembered beside what a command did; where that fails, it says so and goes on."""
+    try:
+        change()
+    except ConfigError as error:
+        err.print(Text.assemble(("not remembered: ", "yellow"), str(error)))
+
+
+def unwritable(fault: str) -> str:
+    """What a fault of the catalog comes to, in words that go on from its name."""
+    return f"cannot be written: {fault}; what is known is served"
+
+
+def print_json(value: Any) -> None:
+    """Print a value for programs."""
+    typer.echo(in_json(value, indent=2))
+
+
+@asynccontextmanager
+async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
+    """A gateway whose servers have all been discovered once; says what it is waiting for."""
+    async with open_gateway(settings, asks_models=False) as gateway:
+        if not await gateway.settled(0):
+            with err.status("getting to know the servers that are new (first time only) …"):
+                await gateway.settled(_DISCOVERY_S)
+        yield gateway
+
+
+_WIDE = 200
+
+
+def print_table(table: Table) -> None:
+    """A table as wide as the terminal; a file or a pipe gets it wide enough for most names."""
+    (out if out.is_terminal else Screen(width=_WIDE, soft_wrap=False)).print(table)
+
+
+def make_table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
+) -> Table:
+    """A table of texts; the columns whose headings are in `numbers` are set to the right."""
+    table = Table(title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False)
+    for heading in headings:
+        # names of tools are there to be copied
+        table.add_column(heading, overflow="fold", justify="right" if heading in numbers else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table

@@ -1,0 +1,281 @@
+"""The process that a client starts: passes its lines to a gateway in the background, and back.
+
+It holds no catalog and starts no server. If the gateway ends or hangs it finds or starts another one and
+goes on, so that the client need not be started again; while there can be none, each request is told why. Two
+threads, each waiting on one side: a client that writes much before it reads must not stop the other way.
+"""
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from maitred.errors import DaemonError
+from maitred.surfaces.daemon.discovery import AloneError, RefusalError
+from maitred.surfaces.daemon.handshake import Talk, unpacked
+from maitred.surfaces.daemon.liveness import answers, ended
+from maitred.surfaces.daemon.session_replay import Id, Replay
+
+_CHUNK: Final = 1 << 18
+_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+_DELAYS_S: Final = (0.0, 0.2, 1.0, 3.0)
+_QUIET_S: Final = 10.0
+_MOST_WAITING: Final = 1000
+_MOST_ENDS: Final = 10
+_ENDS_WITHIN_S: Final = 60.0
+_BYE: Final = b'{"maitred":'
+STOPPED: Final = "stopped"
+"""The last word of a gateway that somebody stopped: the next is started when the client needs it."""
+
+MOVED: Final = "moved"
+"""That of one which serves us no more, since what matters to it in the environment is other than ours."""
+
+
+class Relay:
+    """Passes lines between two file descriptors and gateways.
+
+    Args:
+        reach: Finds or starts a gateway that welcomes us, or raises a `DaemonError`.
+        source: Where the client's lines come from.
+        sink: Where lines for the client go.
+        end: Ends the process with a code, from whatever thread.
+    """
+
+    def __init__(
+        self, reach: Callable[[], Talk], source: int, sink: int, end: Callable[[int], Any] = os._exit
+    ) -> None:
+        self._reach = reach
+        self._source = source
+        self._sink = sink
+        self._end = end
+        self._replay = Replay()
+        self._changed = threading.Condition()
+        self._talk: Talk | None = None
+        self._news: list[bytes] = []
+        self._told = ""
+        self._answering = threading.Thread(target=self._to_client, daemon=True)
+        self._is_over = False
+        self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
+
+    def run(self, talk: Talk) -> int:
+        """Serve over a first conversation until the client closes its side; the exit code."""
+        talk.socket.settimeout(None)
+        self._talk = talk
+        self._answering.start()
+        for lines in _lines(self._source):
+            with self._changed:
+                why = ""
+                for line in lines:
+                    self._await_turn(line)
+                    if self._talk is None and not why and not self._is_over:
+                        why = self._mend()
+                    self._forward(line, self._replay.sent(line))
+                if why and self._talk is None:
+                    self._refuse(why)
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+            if self._talk is not None:
+                self._talk.hang_up()
+        return 0
+
+    # --- from the client ----------------------------------------------------------------------------------
+
+    def _await_turn(self, line: bytes) -> None:
+        """Hold back the requests of a client that asks on and on and does not read what it is answered.
+
+        The gateway would have to keep it all, to the cost of its other clients. What is no request, such as
+        the withdrawal of one, goes on.
+        """
+        if self._replay.waiting >= _MOST_WAITING and b'"id"' in line:
+            self._changed.wait_for(lambda: self._replay.waiting < _MOST_WAITING or self._talk is None)
+
+    def _forward(self, line: bytes, number: Id | None) -> None:
+        """Send a line; one of which nothing was taken is sent to the next gateway, whatever it is."""
+        taken, data = 0, memoryview(line)
+        try:
+            while self._talk is not None and taken < len(data):
+                taken += self._talk.socket.send(data[taken:])
+        except OSError:  # whoever reads from it will notice, and mend it
+            pass
+        if not taken and number is not None:
+            self._replay.unsent(number)
+
+    # --- to the client ------------------------------------------------------------------------------------
+
+    def _to_client(self) -> None:
+        """Pass on what gateways say; a fault of ours ends the process, or the client would wait for ever."""
+        try:
+            self._pass_all()
+        except Exception:  # noqa: BLE001  # also what nobody thought of
+            sys.excepthook(*sys.exc_info())
+            self._end(1)
+
+    def _pass_all(self) -> None:
+        """Pass on from one gateway after the other; nobody else writes to the client."""
+        while not self._is_over:
+            with self._changed:
+                self._changed.wait_for(lambda: self._talk is not None or self._news or self._is_over)
+                talk, news, self._news = self._talk, self._news, []
+            self._write(b"".join(news))
+            if talk is not None:
+                self._ended(talk, self._pass_on(talk))
+
+    def _pass_on(self, talk: Talk) -> str:
+        """Pass on whole lines until the gateway ends; its last word, if it had one."""
+        rest: list[bytes] = []
+        data, why = talk.rest, ""
+        while True:
+            head, newline, tail = data.rpartition(b"\n")
+            if newline:
+                lines = b"".join([*rest, head]).split(b"\n")
+                rest = []
+                with self._changed:
+                    passed = [self._replay.received(line + b"\n") for line in lines]
+                    self._changed.notify_all()  # it may be somebody's turn
+                if lines[-1].startswith(_BYE):
+                    why = str(unpacked(lines[-1]).get("maitred", ""))
+                    passed.pop()
+                self._write(b"".join(passed))
+            if tail:
+                rest.append(tail)
+            try:
+                data = talk.socket.recv(_CHUNK) if self._has_news(talk) else b""
+            except OSError:
+                data = b""
+            if not data:  # what it did not finish is nothing
+                return why
+
+    def _has_news(self, talk: Talk) -> bool:
+        """Wait until a gateway says something or ends; false if it hangs, and somebody waits for it."""
+        while not select.select([talk.socket], [], [], _QUIET_S)[0]:
+            if self._replay.waiting and not answers(talk):
+                ended(talk)  # if it may not be, whoever looks for another is told
+                return False
+        return True
+
+    def _write(self, data: bytes) -> None:
+        """Write to the client, which may not read for a while; if it is gone, so are we."""
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(self._sink, left) :]
+            except BlockingIOError:
+                select.select([], [self._sink], [])
+            except OSError:
+                self._end(0)
+                return
+
+    # --- between gateways ---------------------------------------------------------------------------------
+
+    def _ended(self, talk: Talk, why: str) -> None:
+        """A gateway has ended: tell of what is lost, and go on with the next, unless it was meant to end."""
+        talk.hang_up()  # should somebody still write to it
+        with self._changed:
+            talk.close()
+            self._talk = None
+            self._changed.notify_all()
+            if not why:
+                self._ends.append(time.monotonic())
+            lost = [] if self._is_over else list(self._replay.lost())
+        self._write(b"".join(lost))
+        with self._changed:
+            pressing = why != STOPPED or self._replay.is_pressing
+            if self._talk is None and not self._is_over and pressing and (fault := self._mend()):
+                self._refuse(fault)
+
+    def _mend(self) -> str:
+        """Bring the client's state to another gateway; why that cannot be now, or nothing.
+
+        Gives up and ends the process where it would go on for ever, or the process has to serve alone.
+        """
+        if len(self._ends) == _MOST_ENDS and self._ends[-1] - self._ends[0] < _ENDS_WITHIN_S:
+            why = f"the background gateway ended {_MOST_ENDS} times within a minute"
+            self._give_up(why)
+            return why
+        try:
+            talk = self._found()
+        except AloneError as error:
+            self._give_up(str(error))
+            return str(error)
+        except (DaemonError, OSError) as error:
+            return str(error)
+        talk.socket.settimeout(None)
+        self._talk, self._told = talk, ""
+        for number, line in self._replay.again():
+            self._forward(line, number)
+        self._news += self._replay.news()
+        self._changed.notify_all()
+        return ""
+
+    def _refuse(self, why: str) -> None:
+        """Tell all requests that there is no gateway now; the next one has it looked for again."""
+        if why != self._told:
+            _complain(why)
+        self._told = why
+        self._news += self._replay.failed(why)
+        self._changed.notify_all()
+
+    def _found(self) -> Talk:
+        for delay in _DELAYS_S[:-1]:
+            try:
+                return self._reach()
+            except (AloneError, RefusalError):
+                raise
+            except (DaemonError, OSError):
+                time.sleep(delay)
+        time.sleep(_DELAYS_S[-1])
+        return self._reach()
+
+    def _give_up(self, why: str) -> None:
+        self._is_over = True
+        self._write(b"".join(self._replay.failed(why, all_of_them=True)))
+        _complain(why)
+        self._end(1)
+
+
+def _complain(why: str) -> None:
+    sys.stderr.write(f"error: {why}\n")
+    sys.stderr.flush()
+
+
+def _lines(source: int) -> Iterator[list[bytes]]:
+    """Whole lines with their ends, as many at once as have come, until the source ends."""
+    rest: list[bytes] = []
+    size = 0
+    while data := _read(source):
+        head, newline, tail = data.rpartition(b"\n")
+        if newline:
+            lines = b"".join([*rest, head]).split(b"\n")
+            rest, size = [], 0
+            yield [line + b"\n" for line in lines]
+        if tail:
+            rest.append(tail)
+            size += len(tail)
+            if size > _MAX_MESSAGE_BYTES:
+                raise DaemonError(f"the client sent a message of more than {_MAX_MESSAGE_BYTES:,} bytes")
+
+
+def _read(source: int) -> bytes:
+    while True:
+        try:
+            return os.read(source, _CHUNK)
+        except BlockingIOError:
+            select.select([source], [], [])
+        except OSError:
+            return b""
+
+
+def end_when_told() -> None:
+    """End in good order on SIGINT, SIGTERM and SIGHUP."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(0)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)

@@ -1,0 +1,100 @@
+"""Which values of the environment matter to a gateway, so that only who has the same shares its servers.
+
+Matter do those that every server sees, those that maitred and its libraries read by themselves, and all that
+the configuration or a manifest refers to. Where a server is started by a relative path, the folder does too.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+from maitred.config.settings import Settings
+from maitred.model.servers import ServerSpec
+from maitred.surfaces.daemon.handshake import HERE, PLACE
+
+_ALWAYS: Final = frozenset(
+    [
+        PLACE,
+        "PATH",
+        "HOME",
+        "LANG",
+        "LANGUAGE",
+        "XDG_STATE_HOME",
+        "MAITRED_KEY",
+        "MAITRED_AUDIT_KEY",
+        "DOCKER_HOST",
+        "CONTAINER_HOST",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+    ]
+)
+_STARTS: Final = ("LC_", "OPENAI_", "ANTHROPIC_")
+_PROXY: Final = "_proxy"
+_WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_LOCAL_FILE: Final = re.compile(r"\$\{file:(?![/~$])")
+
+
+class Sameness:
+    """Compares others' values with those of this process, as `hello.values` gives them."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self._own = own
+        self._of: Settings | None = None
+        self._named = frozenset[str]()
+
+    def differing(self, other: Mapping[str, str], settings: Settings) -> Sequence[str]:
+        """The names of the values that matter and differ; sorted."""
+        if settings is not self._of:  # its servers may be many
+            here = {HERE} if runs_here(settings) else set[str]()
+            self._of, self._named = settings, frozenset({*_words(settings), *here})
+        own = self._own
+        return sorted(
+            name
+            for name in own.keys() | other.keys()
+            if own.get(name) != other.get(name) and (name in self._named or _matters(name))
+        )
+
+
+def runs_here(settings: Settings) -> bool:
+    """Whether what servers are depends on the folder that the gateway runs in."""
+    return any(map(_is_relative, settings.servers.values())) or any(
+        _LOCAL_FILE.search(text) for text in _texts(settings)
+    )
+
+
+def _matters(name: str) -> bool:
+    return name in _ALWAYS or name.startswith(_STARTS) or name.lower().endswith(_PROXY)
+
+
+def _is_relative(spec: ServerSpec) -> bool:
+    if spec.transport != "stdio" or spec.cage is not None or spec.cwd.startswith("/"):
+        return False
+    if os.sep in spec.command and not spec.command.startswith(("/", "$")):
+        return True
+    if spec.cwd and not spec.cwd.startswith("$"):
+        return True
+    return any(arg in {".", ".."} or arg.startswith(("./", "../")) for arg in spec.args)
+
+
+def _words(settings: Settings) -> Iterator[str]:
+    """All that may be the name of a variable in what refers to something: more than needed does no harm."""
+    for text in _texts(settings):
+        yield from _WORD.findall(text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts with references in a value, however deep."""
+    if isinstance(value, str):
+        if "${" in value:
+            yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _texts(item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _texts(getattr(value, field.name))

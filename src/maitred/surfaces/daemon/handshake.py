@@ -1,0 +1,151 @@
+"""The first line each way on a gateway's socket: what somebody comes for, and whether that may be.
+
+A client also sends digests of its environment, so that it never shares servers with one whose credentials are
+others. Values themselves are neither sent nor kept.
+"""
+
+import hashlib
+import json
+import os
+import select
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from maitred.surfaces.daemon.sockets import is_ours
+
+HERE: Final = "./"
+"""Stands among the names of variables for the folder that a process runs in."""
+
+PLACE: Final = "/"
+"""Stands there for the namespaces, groups and rights of a process: nobody leaves a sandbox by sharing."""
+
+MOST_BYTES: Final = 1024 * 1024
+_REST_S: Final = 0.02
+_SLICE_S: Final = 1.0
+_PRIVATE: Final = "MAITRED_AS_TOKEN"
+_NAMESPACES: Final = ("mnt", "net", "pid", "user")
+_RIGHTS: Final = ("CapEff:", "CapBnd:", "NoNewPrivs:", "Seccomp:")
+
+
+def values(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Digests of what the process sees, by the names of variables, and `HERE` and `PLACE`."""
+    seen = {**environ, HERE: _here(), PLACE: _place()}
+    return {name: _digest(text) for name, text in seen.items() if name != _PRIVATE}
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109  # the same
+    except FileNotFoundError:
+        return ""
+
+
+def _place() -> str:
+    spaces = []
+    for name in _NAMESPACES:
+        try:
+            spaces.append(os.readlink(f"/proc/self/ns/{name}"))  # noqa: PTH115  # the same
+        except OSError:  # not Linux
+            spaces.append("")
+    return repr((spaces, sorted(os.getgroups()), os.getgid(), _rights()))
+
+
+def _rights() -> list[str]:
+    """What the system lets the process do, as far as it tells."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        return []
+    return [line for line in lines if line.startswith(_RIGHTS)]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def packed(message: Mapping[str, Any]) -> bytes:
+    """A line for a message of our own."""
+    return json.dumps(message).encode() + b"\n"
+
+
+def unpacked(line: bytes) -> dict[str, Any]:
+    """The message of a line; empty if it is none of ours."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) and isinstance(message.get("maitred"), str) else {}
+
+
+class Talk:
+    """A conversation with a gateway, for a process that has nothing else to do meanwhile."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        """Connect.
+
+        Raises:
+            OSError: Nobody listens there.
+        """
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.path = path
+        self.rest = b""
+        self._timeout_s = timeout_s
+        try:
+            self.socket.settimeout(timeout_s)
+            self._connect(str(path), time.monotonic() + timeout_s)
+            if not is_ours(self.socket):
+                raise PermissionError
+        except OSError:
+            self.socket.close()
+            raise
+
+    def _connect(self, path: str, until: float) -> None:
+        while True:
+            try:
+                self.socket.connect(path)
+            except BlockingIOError:  # somebody listens there, and many others came at once
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_REST_S)
+            else:
+                return
+
+    def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Say something and hear the answer; empty if the gateway hung up instead. `rest` came after it.
+
+        Raises:
+            TimeoutError: It took too long.
+        """
+        try:
+            self.socket.sendall(packed(message))
+            while b"\n" not in self.rest:
+                self._await_news()
+                data = self.socket.recv(65536)
+                if not data:
+                    return {}
+                self.rest += data
+        except ConnectionError:
+            return {}
+        line, _, self.rest = self.rest.partition(b"\n")
+        return unpacked(line)
+
+    def _await_news(self) -> None:
+        """Wait in slices: while the system has everything asleep, one of them passes and not all."""
+        slices = max(1, round(self._timeout_s / _SLICE_S))
+        for _ in range(slices):
+            if select.select([self.socket], [], [], self._timeout_s / slices)[0]:
+                return
+        raise TimeoutError
+
+    def hang_up(self) -> None:
+        """End it, for whoever reads from it too."""
+        with suppress(OSError):  # the gateway was first
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self.socket.close()

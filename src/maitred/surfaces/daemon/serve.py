@@ -1,0 +1,89 @@
+"""Run a gateway's socket beside whatever it serves, and the service of the gateway that clients share."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import anyio
+import structlog
+
+from maitred.errors import DaemonError
+from maitred.gateway import Gateway
+from maitred.model.access import Grant
+from maitred.surfaces.daemon.background import Beginning, keep_short, own_log
+from maitred.surfaces.daemon.server import About, Door
+from maitred.surfaces.daemon.sockets import Address, Held, Kind, address_of, every_seat
+from maitred.surfaces.mcp.line_client import serve_wire
+from maitred.surfaces.mcp.server import McpSurface
+from maitred.surfaces.mcp.wire import Wire
+
+log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def seated(kind: Kind, config: Path) -> Iterator[Held | None]:
+    """A seat for a gateway from before its first server starts until after its last has ended.
+
+    A gateway that serves alone does without one where none can be had.
+
+    Raises:
+        DaemonError: None can be had, and clients are to come there.
+    """
+    try:
+        held = _taken(address_of(config), kind)
+    except (OSError, DaemonError) as error:
+        if kind == "daemon":
+            raise DaemonError(f"no gateway can be shared: {error}") from error
+        log.info("this gateway cannot be seen by `maitred status`", reason=str(error))
+        yield None
+        return
+    try:
+        yield held
+    finally:
+        held.leave()
+
+
+def _taken(address: Address, kind: Kind) -> Held:
+    for seat in every_seat(address.folder):
+        seat.lives()  # what dead ones left is removed
+    return Held(address, kind)
+
+
+@asynccontextmanager
+async def answering(
+    held: Held | None, gateway: Gateway, kind: Kind, surface: McpSurface, stop: anyio.Event
+) -> AsyncIterator[Door]:
+    """Answer at the socket of a seat, if there is one; `stop` is set if somebody wants the gateway to end."""
+
+    async def serve(wire: Wire, grant: Grant) -> None:
+        await serve_wire(surface, wire, admitted=grant)
+
+    source = gateway.settings.source.absolute()
+    about = About(kind=kind, config=str(source), log=own_log(address_of(source)) if held else "")
+    door = Door(gateway, about, serve=serve if kind == "daemon" else None, stop=stop.set)
+    if held is None:
+        yield door
+        return
+    async with door.listening(held.listen()):
+        yield door
+
+
+async def serve_clients(
+    begin: Beginning, held: Held, door: Door, surface: McpSurface, *, stop: anyio.Event, idle_s: float
+) -> None:
+    """Serve the clients that come to a door, until somebody stops it or there has been none for a while."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(surface.announce)
+        if path := own_log(begin.address):
+            tasks.start_soon(keep_short, Path(path))
+        begin.say(seat=held.seat.name)
+
+        async def end_when_idle() -> None:
+            await door.idle(idle_s)
+            stop.set()
+
+        tasks.start_soon(end_when_idle)
+        await stop.wait()
+        held.hide()
+        surface.close()
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,232 @@
+"""A gateway's socket: whoever comes is asked what for, and is served, told how things are, or shown out.
+
+Every gateway that serves has one; only that of the background takes clients and can be stopped at it. One
+client's connection can neither end nor block another's.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import structlog
+
+from maitred import __version__
+from maitred.errors import ConfigError, MaitredError, StoreError
+from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_GRANT, Grant, Refused, Viewer
+from maitred.surfaces.daemon.client_entry import AS_TOKEN
+from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
+from maitred.surfaces.daemon.environment import Sameness
+from maitred.surfaces.daemon.handshake import MOST_BYTES, packed, unpacked, values
+from maitred.surfaces.daemon.sockets import Kind, peer_uid
+from maitred.surfaces.mcp.wire import Wire
+
+log = structlog.get_logger(__name__)
+
+Serve = Callable[[Wire, Grant], Awaitable[None]]
+
+_HELLO_S: Final = 10.0
+_TOKEN_S: Final = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a gateway tells of itself; `log` is where it writes what goes to standard error."""
+
+    kind: Kind
+    config: str
+    log: str = ""
+
+
+class Door:
+    """Answers at a gateway's socket.
+
+    Args:
+        gateway: Whose it is.
+        about: What to tell of it.
+        serve: Serves a client until it leaves; none where clients do not come here.
+        stop: Has the gateway end.
+    """
+
+    def __init__(
+        self, gateway: Gateway, about: About, *, serve: Serve | None = None, stop: Callable[[], None]
+    ) -> None:
+        self._gateway = gateway
+        self._about = about
+        self._serve = serve
+        self._stop = stop
+        self._since = datetime.now(UTC)
+        self._sameness = Sameness(values())
+        self._clients: dict[Wire, Mapping[str, str]] = {}
+        self._judged_by: object = None
+        self._news = anyio.Event()
+        gateway.listen(lists=self._look, resource=lambda _: None)
+
+    @asynccontextmanager
+    async def listening(self, at: socket.socket) -> AsyncIterator[None]:
+        """Answer until the context is left; clients are then told that somebody stopped the gateway."""
+        loop = asyncio.get_running_loop()
+        async with anyio.create_task_group() as tasks:
+
+            def receive(wire: Wire) -> None:
+                tasks.start_soon(self._receive, wire)
+
+            server = await loop.create_unix_server(lambda: Wire(receive), sock=at)
+            try:
+                yield
+            finally:
+                server.close()
+                for wire in self._clients:
+                    wire.close(packed({"maitred": STOPPED}))
+                tasks.cancel_scope.cancel()
+
+    async def idle(self, seconds: float) -> None:
+        """Wait until there has been no client for a while."""
+        while True:
+            self._news = anyio.Event()
+            with anyio.move_on_after(None if self._clients else seconds) as patience:
+                await self._news.wait()
+            if patience.cancelled_caught:
+                return
+
+    async def _receive(self, wire: Wire) -> None:
+        try:
+            if not _is_ours(wire):
+                return
+            with anyio.fail_after(_HELLO_S):
+                said = unpacked(await wire.line(MOST_BYTES))
+            await self._answer(wire, said)
+        except (EOFError, TimeoutError, ConnectionError) as error:
+            log.debug("somebody left without a word", reason=repr(error))
+        except Exception:  # a fault of one connection must not end the others
+            log.exception("a connection could not be served")
+        finally:
+            wire.close()
+
+    async def _answer(self, wire: Wire, said: Mapping[str, Any]) -> None:
+        wants = said.get("maitred")
+        try:
+            grant = await self._grant_of(str(said.get("token", "")))
+            if wants == "serve" and self._serve is not None:
+                await self._take_in(wire, grant, said, self._serve)
+            elif wants == "ping":
+                await wire.write(packed({"maitred": "here"}))
+            elif wants == "status":
+                await wire.write(packed({"maitred": "status", **await self.status(grant)}))
+            elif wants == "stop" and self._serve is not None:
+                self._gateway.access.check(_viewer(grant), "configure")
+                await wire.write(packed({"maitred": "stopping", "pid": os.getpid()}))
+                self._stop()
+            else:
+                await wire.write(packed({"maitred": "refused", "why": f"{wants!r} is not for this gateway"}))
+        except MaitredError as error:
+            await wire.write(packed({"maitred": "refused", "why": str(error)}))
+
+    async def _grant_of(self, token: str) -> Grant:
+        """What the bearer of a token may do; without one it is the user of this machine.
+
+        Raises:
+            MaitredError: The token is not valid, or that cannot be told now.
+        """
+        if not token:
+            return LOCAL_GRANT
+        grant = await self._gateway.access.credentials.grant_of(token)
+        if isinstance(grant, Refused):
+            raise ConfigError(AS_TOKEN, [grant.reason])
+        return grant
+
+    # --- clients ------------------------------------------------------------------------------------------
+
+    async def _take_in(self, wire: Wire, grant: Grant, said: Mapping[str, Any], serve: Serve) -> None:
+        """Serve a client that has the same values as this gateway.
+
+        Raises:
+            NotAllowedError: It may not see anything.
+        """
+        self._gateway.access.check(_viewer(grant), "see")
+        seen = said.get("values")
+        seen = seen if isinstance(seen, dict) else {}
+        if names := self._sameness.differing(seen, self._gateway.settings):
+            log.info("a client has other values in its environment", names=names)
+            await wire.write(packed({"maitred": "other"}))
+            return
+        self._clients[wire] = seen
+        self._news.set()
+        try:
+            await wire.write(packed({"maitred": "welcome"}))
+            wire.check = self._look
+            async with anyio.create_task_group() as tasks:
+                if token := str(said.get("token", "")):
+                    tasks.start_soon(self._see_to, wire, token, grant)
+                await serve(wire, grant)
+                tasks.cancel_scope.cancel()
+        finally:
+            del self._clients[wire]
+            self._news.set()
+
+    async def _see_to(self, wire: Wire, token: str, grant: Grant) -> None:
+        """Send a client away once its token is not what it was; whoever it then comes to says why."""
+        while True:
+            await anyio.sleep(_TOKEN_S)
+            with suppress(StoreError):  # the gateway serves on with what it knows
+                if await self._gateway.access.credentials.grant_of(token) != grant:
+                    wire.close(packed({"maitred": MOVED}))
+                    return
+
+    def _look(self) -> None:
+        """Send clients away that have other values, now that others may matter than when they came."""
+        settings = self._gateway.settings
+        if settings is self._judged_by:
+            return
+        self._judged_by = settings
+        for wire, seen in list(self._clients.items()):
+            if self._sameness.differing(seen, settings):
+                wire.close(packed({"maitred": MOVED}))
+
+    # --- control ------------------------------------------------------------------------------------------
+
+    async def status(self, grant: Grant) -> dict[str, Any]:
+        """How the gateway and its catalog are, and those of its servers that somebody may watch.
+
+        Raises:
+            NotAllowedError: They may watch none.
+        """
+        about = self._about
+        servers = self._gateway.access.servers(_viewer(grant))
+        return {
+            "pid": os.getpid(),
+            "transport": about.kind,
+            "since": self._since.isoformat(timespec="seconds"),
+            "clients": {"daemon": len(self._clients), "stdio": 1}.get(about.kind),
+            "config": about.config,
+            "version": __version__,
+            "log": about.log,
+            "catalog": await self._gateway.storage.status(),
+            "servers": [
+                {
+                    "pid": server.health.pid,
+                    "starts": server.health.starts,
+                    "in_flight": server.health.in_flight,
+                    "retry_in_s": server.health.retry_in_s,
+                    **server.to_json(),
+                }
+                for server in servers
+            ],
+        }
+
+
+def _viewer(grant: Grant) -> Viewer:
+    return Viewer(grant=grant, surface="cli")
+
+
+def _is_ours(wire: Wire) -> bool:
+    """Whether who came is of this user, where the system tells."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    return option is None or peer_uid(wire.socket_option(socket.SOL_SOCKET, option, 12)) == os.getuid()

@@ -1,0 +1,231 @@
+"""Where gateways of this user are found: a folder of sockets, each with a lock that is held while it lives.
+
+Names tell the configuration and the installation, so that another version is never spoken with. A lock dies
+with its process, whatever ended it; so what is left behind is told from what lives without asking anybody.
+"""
+
+import hashlib
+import os
+import socket
+import stat
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import maitred
+from maitred.config.paths import make_folder, state_folder
+from maitred.errors import DaemonError
+
+if sys.platform != "win32":  # where no gateway is shared, and none has a socket
+    import fcntl
+
+Kind = Literal["daemon", "stdio", "http"]
+
+_LETTERS: Final[Mapping[Kind, str]] = {"daemon": "d", "stdio": "s", "http": "h"}
+_LONGEST_PATH: Final = 103  # what the smallest of the systems takes, without the NUL
+_LONGEST_NAME: Final = 40
+_LOCK, _SOCKET = ".lock", ".sock"
+
+
+class Seat(NamedTuple):
+    """The place of one gateway, which may be gone by now."""
+
+    folder: Path
+    name: str
+
+    @classmethod
+    def at(cls, path: Path) -> "Seat":
+        """The seat whose socket has a path."""
+        return cls(path.parent, path.name.removesuffix(_SOCKET))
+
+    @property
+    def socket(self) -> Path:
+        """Where it listens."""
+        return self.folder / f"{self.name}{_SOCKET}"
+
+    @property
+    def lock(self) -> Path:
+        """What it holds while it lives; the text is its process id."""
+        return self.folder / f"{self.name}{_LOCK}"
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether it takes clients that come to its socket."""
+        return self.name.split("-")[2].startswith(_LETTERS["daemon"])
+
+    def pid(self) -> int:
+        """The process id that it wrote down; 0 where none stands."""
+        try:
+            return int(self.lock.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0
+
+    def lives(self) -> bool:
+        """Whether its process is there; what a dead one left is removed."""
+        try:
+            held = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            if not hold(held, shared=True):
+                return True
+            self.socket.unlink(missing_ok=True)
+            self.lock.unlink(missing_ok=True)
+            return False
+        finally:
+            os.close(held)
+
+
+def hold(lock: int, *, shared: bool = False, wait: bool = False) -> bool:
+    """Lock an open file, as long as it is open; false if somebody else holds it, and it is not waited for."""
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(lock, kind if wait else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Address(NamedTuple):
+    """The gateways of one configuration. `build` tells installations of maitred apart."""
+
+    folder: Path
+    config: Path
+    key: str
+    build: str
+
+    def seats(self, *, of_build: bool = False) -> list[Seat]:
+        """The gateways that there are, or that left something; those of this installation alone if wanted."""
+        start = f"{self.key}-{self.build}-" if of_build else f"{self.key}-"
+        return [seat for seat in every_seat(self.folder) if seat.name.startswith(start)]
+
+    @property
+    def door(self) -> Path:
+        """The lock that is held while a background gateway is looked for in vain, and started."""
+        return self.folder / f"{self.key}-{self.build}{_LOCK}"
+
+
+def can_share() -> bool:
+    """Whether this system has what gateways are found and shared by."""
+    return sys.platform != "win32" and hasattr(socket, "AF_UNIX")
+
+
+def address_of(config: Path, environ: Mapping[str, str] = os.environ) -> Address:
+    """The address of a configuration, whose file need not be there.
+
+    Raises:
+        OSError: The folder cannot be made.
+        DaemonError: The folder may not be used, or this system has no Unix sockets.
+    """
+    if not can_share():
+        raise DaemonError("this system has no Unix sockets")
+    where = config.absolute()
+    build = [sys.executable, maitred.__file__, os.stat(maitred.__file__).st_mtime_ns]  # noqa: PTH116
+    return Address(
+        folder=_made(run_folder(environ)),
+        config=where,
+        key=_digest(os.uname().nodename, where)[:10],
+        build=_digest(*build)[:6],
+    )
+
+
+def run_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of sockets; a short one where the user's own has too long a path for a socket."""
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    own = Path(runtime) / "maitred" if runtime.startswith("/") else state_folder(environ) / "run"
+    if len(os.fsencode(own)) + 1 + _LONGEST_NAME <= _LONGEST_PATH:
+        return own
+    return Path("/tmp") / f"maitred-{os.getuid()}-{_digest(own)[:8]}"  # noqa: S108  # it is checked
+
+
+def _made(folder: Path) -> Path:
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True, mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise DaemonError(f"{folder} is not a folder of this user, so no gateway is shared in it; remove it")
+    if found.st_mode & 0o022:
+        raise DaemonError(f"{folder} can be written by others, so no gateway is shared in it; remove it")
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+def every_seat(folder: Path) -> list[Seat]:
+    """All seats in a folder."""
+    names = [name.removesuffix(_LOCK) for name in os.listdir(folder) if name.endswith(_LOCK)]  # noqa: PTH208
+    return [Seat(folder, name) for name in sorted(names) if name.count("-") == 2]  # noqa: PLR2004
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class Held:
+    """A seat that is this process's own until it leaves."""
+
+    def __init__(self, address: Address, kind: Kind) -> None:
+        """Take a seat.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        while True:
+            name = f"{address.key}-{address.build}-{_LETTERS[kind]}{os.urandom(4).hex()}"
+            self.seat = Seat(address.folder, name)
+            self._lock = os.open(self.seat.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            hold(self._lock, wait=True)
+            try:
+                if os.path.samestat(os.fstat(self._lock), self.seat.lock.stat()):
+                    break
+            except FileNotFoundError:  # somebody found it unlocked, and so took it for left behind
+                pass
+            os.close(self._lock)
+        with suppress(OSError):  # no room: it is found and asked all the same
+            os.write(self._lock, str(os.getpid()).encode())
+
+    def listen(self) -> socket.socket:
+        """A socket that only this user can connect to.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(str(self.seat.socket))
+        self.seat.socket.chmod(0o600)
+        listening.listen(128)
+        listening.setblocking(False)  # noqa: FBT003  # it has no name
+        return listening
+
+    def hide(self) -> None:
+        """Be found no more; the seat is still held."""
+        self.seat.socket.unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Give the seat up."""
+        self.hide()
+        self.seat.lock.unlink(missing_ok=True)
+        os.close(self._lock)
+
+
+def is_ours(connection: socket.socket) -> bool:
+    """Whether the process at the other end is of this user, where the system tells."""
+    told = _credentials(connection)
+    return not told or peer_uid(told) == os.getuid()  # where it does not, the folder lets nobody else in
+
+
+def peer_pid(connection: socket.socket) -> int:
+    """The process that listens at the other end; 0 where the system does not tell."""
+    return int.from_bytes(_credentials(connection)[:4], sys.byteorder)
+
+
+def _credentials(connection: socket.socket) -> bytes:
+    option = getattr(socket, "SO_PEERCRED", None)
+    return b"" if option is None else connection.getsockopt(socket.SOL_SOCKET, option, 12)
+
+
+def peer_uid(credentials: bytes) -> int:
+    """The user in what `SO_PEERCRED` gives: three numbers of the system's size for int."""
+    return int.from_bytes(credentials[4:8], sys.byteorder)

@@ -1,0 +1,224 @@
+"""Who asks over HTTP: a bearer token in, the viewer that it stands for out, or the refusal.
+
+Three kinds of tokens are taken: that of `http.token`, those that `maitred tokens` makes, and those of an
+authorization server (`http.jwt`), for which maitred is a resource server as RFC 9728 describes it. Without a
+token somebody on this machine gets what `http.anonymous` says; a wrong token gives nothing, even there.
+
+Who may talk to a gateway that listens: the names under which it may be reached, and who asks.
+
+A page in a browser can be made to ask for a foreign name that points at loopback (DNS rebinding), so Host and
+Origin are checked for everything that is served, MCP and API alike. Who asks is found out here too, for
+both, and travels in the scope of the request. That the process lives, whether it is ready and what the API
+looks like may be asked by anybody under any name: probes know no token and call by address.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from maitred.config.sections import is_any, is_loopback
+from maitred.config.settings import Http, Jwt
+from maitred.errors import MaitredError
+from maitred.gateway.authorization import VIEWER
+from maitred.model.access import LOCAL, Grant, Refused, Viewer
+from maitred.surfaces.http.encoding import encode
+from maitred.surfaces.http.errors import Refusal, refusal_of
+
+HTTP: Final = "http"
+"""The principal who sends `http.token`."""
+
+_WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+_MCP: Final = "/mcp"
+_UNGUARDED: Final = Viewer(grant=Grant(principal=LOCAL, role="operator"))
+
+Headers = Mapping[bytes, bytes]
+GrantOf = Callable[[str], Awaitable[Grant | Refused]]
+
+
+def viewer_of(request: Request) -> Viewer:
+    """Who asks, as the guard found out; where none stands before the API, somebody without a token."""
+    return replace(viewer_in(request.scope), surface="http")
+
+
+def viewer_in(scope: Scope) -> Viewer:
+    """The same, of the scope of a request."""
+    viewer = scope.get(VIEWER, _UNGUARDED)
+    return viewer if isinstance(viewer, Viewer) else _UNGUARDED
+
+
+def anonymous(settings: Http) -> Viewer | None:
+    """Who sends no token; `None` if that is not taken."""
+    if settings.anonymous == "none" or settings.token or not is_loopback(settings.host):
+        return None
+    return Viewer(grant=Grant(principal=LOCAL, role=settings.anonymous))
+
+
+def _is_of_this_machine(headers: Headers) -> bool:
+    """Whether a request came under a name of loopback; by any other name it came through a proxy."""
+    host = headers.get(b"host", b"").decode("latin-1")
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    return not host or is_loopback(name.strip("[]"))
+
+
+class Authentication:
+    """Tells who sends a request; `grant_of` knows all tokens but that of the settings."""
+
+    def __init__(self, settings: Http, grant_of: GrantOf) -> None:
+        self._token = settings.token.encode()
+        self._jwt = settings.jwt
+        self._grant_of = grant_of
+        self._bearer = Viewer(grant=Grant(principal=HTTP, role="admin"))
+        self._anonymous = anonymous(settings)
+
+    async def viewer(self, headers: Headers) -> Viewer | Response:
+        """Who sends a request with these headers, or what to answer instead."""
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        token = token.strip()
+        if scheme.lower() != b"bearer":
+            here = self._anonymous if _is_of_this_machine(headers) else None
+            return here or self._refusal(headers, "a token is needed")
+        if self._token and hmac.compare_digest(token, self._token):
+            return self._bearer
+        try:
+            grant = await self._grant_of(token.decode("ascii", "replace"))
+        except MaitredError as error:
+            return refusal_of(error)
+        if isinstance(grant, Grant):
+            return Viewer(grant=grant)
+        if grant.unavailable:
+            return Refusal(503, "unavailable", grant.reason, headers={"Retry-After": "5"})
+        return self._refusal(headers, grant.reason, error="invalid_token")
+
+    def _refusal(self, headers: Headers, reason: str, *, error: str = "") -> Refusal:
+        """The answer 401, which says where tokens are to be had if that is known."""
+        said = [f'error="{error}"'] if error else []
+        if self._jwt:
+            resource = urlsplit(_resource(self._jwt, headers))
+            where = f"{resource.scheme}://{resource.netloc}{_WELL_KNOWN}{resource.path.rstrip('/')}"
+            said.append(f'resource_metadata="{where}"')
+        challenge = f"Bearer {', '.join(said)}".rstrip()
+        text = f"{reason}; send a valid one as `Authorization: Bearer TOKEN`"
+        return Refusal(401, "unauthorized", text, headers={"WWW-Authenticate": challenge})
+
+    # --- what clients of an authorization server have to know ---------------------------------------------
+
+    def metadata(self, path: str, headers: Headers) -> Response | None:
+        """The metadata of the protected resource (RFC 9728); `None` if that is not what stands at a path."""
+        if not self._jwt or path not in (_WELL_KNOWN, _WELL_KNOWN + _MCP):
+            return None
+        described = {
+            "resource": _resource(self._jwt, headers),
+            "authorization_servers": [self._jwt.issuer],
+            "bearer_methods_supported": ["header"],
+            "resource_name": "maitred",
+        }
+        return Response(encode(described), media_type="application/json")
+
+
+def _resource(jwt: Jwt, headers: Headers) -> str:
+    """What names the MCP endpoint: the first audience that is an address, else where it was asked."""
+    for audience in jwt.audience:
+        if audience.startswith(("https://", "http://")):
+            return audience
+    return f"http://{headers.get(b'host', b'').decode('ascii', 'replace')}{_MCP}"
+
+
+OPEN: Final = frozenset({"/healthz", "/readyz", "/", "/docs"})
+_ONCE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length"})
+_SENT_BY_PAGES: Final = frozenset(
+    {b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"}
+)
+_LONGEST_PORT: Final = 5
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Guard:
+    """Passes on what may pass, and answers the rest with 400, 401, 403, 415, 421 or 503.
+
+    `grant_of` is what a token gives, besides that of the settings.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Http, grant_of: GrantOf) -> None:
+        self._app = app
+        self._authentication = Authentication(settings, grant_of)
+        hosts = [*_LOOPBACK, *(f"{host}:*" for host in _LOOPBACK)]
+        origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
+        if not is_any(settings.host):
+            own = f"[{settings.host}]" if ":" in settings.host else settings.host
+            hosts += [own, f"{own}:*"]
+        self._anywhere = is_any(settings.host) and not settings.allowed_hosts
+        self._hosts = _Names([*hosts, *settings.allowed_hosts])
+        self._origins = _Names([*origins, *settings.allowed_origins])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a refusal, or pass the request on; white space around a header is no part of its value."""
+        if scope["type"] == "http":
+            scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        if scope["type"] == "http" and scope["path"] not in OPEN:
+            headers = dict(scope["headers"])
+            asks = (
+                _repeated(scope["headers"])
+                or self._refusal(headers)
+                or _misled(scope["method"], headers)
+                or self._authentication.metadata(scope["path"], headers)
+                or await self._authentication.viewer(headers)
+            )
+            if not isinstance(asks, Viewer):
+                await asks(scope, receive, send)
+                return
+            scope[VIEWER] = asks
+        await self._app(scope, receive, send)
+
+    def _refusal(self, headers: Headers) -> Response | None:
+        host, origin = headers.get(b"host", b"").lower(), headers.get(b"origin", b"").lower()
+        if not self._anywhere and host not in self._hosts:
+            return Refusal(421, "host_refused", "this Host is not served; see `http.allowed_hosts`")
+        own = self._anywhere and origin.partition(b"://")[2] == host
+        if origin and not own and origin not in self._origins:
+            return Refusal(
+                403, "origin_refused", "pages of this Origin may not ask; see `http.allowed_origins`"
+            )
+        return None
+
+
+def _repeated(headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
+    """Refuse what another server on the way may have read otherwise than this one does."""
+    names = [name for name, _ in headers if name in _ONCE]
+    for name in names:
+        if names.count(name) > 1:
+            title = name.decode().title()
+            return Refusal(400, "header_repeated", f"the header {title} came twice; send it once")
+    return None
+
+
+def _misled(method: str, headers: Headers) -> Response | None:
+    """Refuse a body of a type that any page may send without asking its browser whether it may."""
+    has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+    if method in ("GET", "HEAD", "OPTIONS") or not (has_body or b"origin" in headers):
+        return None
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind and kind not in _SENT_BY_PAGES:
+        return None
+    told = "say what the body is: Content-Type: application/json, or application/yaml for a manifest"
+    return Refusal(415, "media_type_refused", told)
+
+
+class _Names:
+    """Names of hosts or origins; one that ends in `:*` holds with any port, and without one not at all."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        encoded = [name.lower().encode("utf-8", "replace") for name in names]
+        self._exact = frozenset(name for name in encoded if not name.endswith(b":*"))
+        self._with_port = frozenset(name[:-1] for name in encoded if name.endswith(b":*"))
+
+    def __contains__(self, name: bytes) -> bool:
+        if name in self._exact:
+            return True
+        before, _, port = name.rpartition(b":")
+        return before + b":" in self._with_port and port.isdigit() and len(port) <= _LONGEST_PORT

@@ -1,0 +1,161 @@
+"""Pages that are encoded once and sent many times, each with an ETag.
+
+`Pages` stands before the application: what it has is sent without routing. A route that answers by
+`Pages.answer` has its answer kept until the gateway's version changes, for whoever asked with the same grant
+and nobody else. The ETag is a hash of the bytes, so that a client need not fetch anew what a new generation
+has left as it was.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from maitred.gateway import Gateway
+from maitred.model.access import Grant
+from maitred.surfaces.http.auth import viewer_in
+from maitred.surfaces.http.encoding import encode
+
+_MAX_BYTES: Final = 32 * 1024 * 1024
+_MAX_PAGES: Final = 20_000
+_CACHE_CONTROL: Final = (b"cache-control", b"private, max-age=0, must-revalidate")
+_SERVERS: Final = "maitred://server"
+
+_Key = tuple[Grant, str, bytes]
+_Header = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Page:
+    """An answer ready to be sent. `at` is the state of the servers that it tells of, if it does."""
+
+    body: bytes
+    etag: bytes
+    headers: list[_Header]
+    headers_unchanged: list[_Header]
+    route: Any
+    at: int | None
+
+    async def send(self, scope: Scope, send: Send) -> None:
+        """Send the page, or that it is still what the client has."""
+        for name, value in scope["headers"]:
+            if name == b"if-none-match" and (self.etag in value or value.strip() == b"*"):
+                headers, status, body = self.headers_unchanged, 304, b""
+                break
+        else:
+            headers, status, body = self.headers, 200, self.body
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _key(scope: Scope) -> _Key:
+    return viewer_in(scope).grant, scope["path"], scope["query_string"]
+
+
+class _PageResponse(Response):
+    """A page as a route returns it."""
+
+    def __init__(self, page: _Page) -> None:
+        super().__init__()
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._page.send(scope, send)
+
+
+class Pages:
+    """An ASGI application that answers what it has kept and passes on the rest; bounded in number and bytes.
+
+    `app` is set when the application is made, which needs the pages itself.
+    """
+
+    app: ASGIApp
+
+    def __init__(self, gateway: Gateway, *, max_bytes: int = _MAX_BYTES, max_pages: int = _MAX_PAGES) -> None:
+        self._gateway = gateway
+        self._max_bytes = max_bytes
+        self._max_pages = max_pages
+        self._kept: OrderedDict[_Key, _Page] = OrderedDict()
+        self._bytes = 0
+        self._version: Hashable = None
+        self._snapshot: object = None
+        self._settings: object = None
+        self._servers = 0
+        gateway.listen(lists=lambda: None, resource=self._changed, visibility=self._on_visibility)
+
+    def _changed(self, uri: str) -> None:
+        if uri.startswith(_SERVERS):
+            self._servers += 1
+
+    def _on_visibility(self) -> None:
+        """Pages tell which tools make sense now, where rules say so."""
+        if self._gateway.visibility.tables:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a GET from what is kept."""
+        if scope["type"] == "http" and scope["method"] == "GET":
+            self._follow()
+            key = _key(scope)
+            page = self._kept.get(key)
+            if page is not None and page.at in (None, self._servers):
+                self._kept.move_to_end(key)
+                scope["route"] = page.route
+                await page.send(scope, send)
+                return
+        await self.app(scope, receive, send)
+
+    def answer(
+        self, request: Request, make: Callable[[], Any], *, keep: bool = True, of_servers: bool = False
+    ) -> Response:
+        """Encode what `make` answers, and keep it for this path and query unless told not to.
+
+        An answer `of_servers` is kept only until one of them starts, stops, fails or is listed anew.
+        """
+        scope = request.scope
+        self._follow()
+        at = self._servers if of_servers else None
+        body = encode(make())
+        etag = b'"%s"' % hashlib.blake2b(body, digest_size=16).hexdigest().encode()
+        unchanged = [(b"etag", etag), _CACHE_CONTROL]
+        page = _Page(
+            body=body,
+            etag=etag,
+            headers=[
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                *unchanged,
+            ],
+            headers_unchanged=unchanged,
+            route=scope.get("route"),
+            at=at,
+        )
+        if keep:
+            self._keep(_key(scope), page)
+        return _PageResponse(page)
+
+    def _keep(self, key: _Key, page: _Page) -> None:
+        if (before := self._kept.pop(key, None)) is not None:
+            self._bytes -= len(before.body)
+        self._kept[key] = page
+        self._bytes += len(page.body)
+        while self._bytes > self._max_bytes or len(self._kept) > self._max_pages:
+            self._bytes -= len(self._kept.popitem(last=False)[1].body)
+
+    def _follow(self) -> None:
+        """Forget all pages when the menu may have changed."""
+        gateway = self._gateway
+        version, snapshot, settings = gateway.version, gateway.snapshot, gateway.settings
+        if version == self._version and snapshot is self._snapshot and settings is self._settings:
+            return
+        self._version, self._snapshot, self._settings = version, snapshot, settings
+        self._forget()

@@ -1,0 +1,200 @@
+"""Keeps the servers of a watched folder registered: each manifest in it is a server, as its author left it.
+
+A folder that cannot be listed, or holds no manifest at all, may be one that was not mounted: then nothing is
+unregistered. A faulty file changes nothing either. The folder is watched and besides listed every few
+seconds, since network drives tell of no changes, and a folder that is mounted over is another one.
+"""
+
+import codecs
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import structlog
+
+from maitred.errors import MaitredError, StoreError
+from maitred.model.access import Grant, Viewer
+from maitred.wiring.reload import until_cancelled
+
+if TYPE_CHECKING:  # nothing of it is needed where no folder is watched
+    from maitred.gateway import Gateway
+
+log = structlog.get_logger(__name__)
+
+FOLDER: Final = Viewer(grant=Grant(principal="folder", role="operator"))
+"""Who registers and withdraws what comes from the folder."""
+
+_SUFFIXES: Final = (".yml", ".yaml")
+_LOOK_S: Final = 5.0
+_MOST_BYTES: Final = 1024 * 1024  # far more than a manifest may have, so that its length is what is told
+
+Stamp = tuple[int, int, int]
+
+
+async def follow_manifests(gateway: "Gateway", *, look_s: float = _LOOK_S) -> None:
+    """Keep in step with `admission.folder` of the settings, whatever these say at the time; never returns."""
+    manifests = Manifests(gateway)
+    while True:
+        folder = manifests.folder
+        await manifests.look()
+        if folder is None or not await anyio.Path(folder).is_dir():
+            await anyio.sleep(look_s)
+            continue
+        try:
+            await _watch(manifests, folder, look_s)
+        except (OSError, UnicodeError) as error:  # it went away, is no UTF-8, or too many files are watched
+            log.debug("the folder of manifests cannot be watched", reason=str(error))
+            await anyio.sleep(look_s)
+
+
+async def _watch(manifests: "Manifests", folder: Path, look_s: float) -> None:
+    """Look after each change, and after each while, until another folder is to be watched."""
+    from watchfiles import awatch  # noqa: PLC0415  # where no folder is watched, it is not needed
+
+    timeout_ms = int(look_s * 1_000)
+    async with until_cancelled() as stop:
+        async for _ in awatch(
+            folder,
+            recursive=False,
+            step=100,
+            rust_timeout=timeout_ms,
+            yield_on_timeout=True,
+            stop_event=stop,
+        ):
+            if manifests.folder != folder or not await anyio.Path(folder).is_dir():
+                return
+            await manifests.look()
+
+
+class Manifests:
+    """The manifests of the folder as they were last taken over."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+        self._taken: dict[Path, Stamp] = {}
+        self._names: dict[Path, str] = {}
+        self._twice: set[Path] = set()
+        self._policy: object = None
+        self._told = ""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder to watch; a relative one begins at the folder of the configuration."""
+        settings = self._gateway.settings
+        given = settings.admission.folder
+        return (settings.source.absolute().parent / Path(given).expanduser()) if given else None
+
+    async def look(self) -> None:
+        """Register what is new or changed, and withdraw what is gone."""
+        folder = self.folder
+        if folder is None:
+            return
+        try:
+            found = await anyio.to_thread.run_sync(_stamps, folder)
+        except OSError as error:
+            self._tell("the folder of manifests cannot be read; nothing is unregistered", folder, str(error))
+            return
+        self._forget(found)
+        try:
+            for path in sorted(found):
+                if self._taken.get(path) != found[path]:
+                    await self._register(path)
+                    self._taken[path] = found[path]
+            if found:
+                self._told = ""
+                await self._withdraw(folder, found)
+            else:
+                self._tell("the folder holds no manifest; nothing is unregistered", folder, "is it mounted?")
+        except StoreError as error:
+            log.warning("manifests are taken over later", reason=error.reason)
+
+    def _tell(self, what: str, folder: Path, reason: str) -> None:
+        """Warn once of what may last."""
+        if what != self._told:
+            log.warning(what, folder=str(folder), reason=reason)
+        self._told = what
+
+    def _forget(self, found: Collection[Path]) -> None:
+        """Forget files that are gone, and everything once the policy is another."""
+        policy = self._gateway.settings.admission
+        gone = self._taken.keys() - found
+        again = set(self._taken) if policy != self._policy else gone | (self._twice if gone else set())
+        for path in again:
+            del self._taken[path]
+        for path in gone:
+            self._names.pop(path, None)
+            self._twice.discard(path)
+        self._policy = policy
+
+    async def _register(self, path: Path) -> None:
+        """Register one file; faults are logged, and leave what was registered before.
+
+        Raises:
+            StoreError: It cannot be written now.
+        """
+        admission = self._gateway.admission
+        try:
+            text = await anyio.to_thread.run_sync(read_text, path)
+            decision = await admission.check(text, source=str(path))
+            first = next(
+                (p for p, name in self._names.items() if name == decision.server and p != path), None
+            )
+            if first is not None:
+                self._twice.add(path)
+                log.warning("two manifests are of one server", server=decision.server, file=str(path),
+                            used=str(first))  # fmt: skip
+                return
+            registered = await admission.register(text, source=str(path), viewer=FOLDER)
+        except StoreError:
+            raise
+        except (OSError, UnicodeDecodeError, MaitredError) as error:
+            log.warning("a manifest is not registered", file=str(path), reason=str(error))
+            return
+        for finding in registered.decision.findings if registered.case is None else ():
+            log.warning("a manifest is refused; what was registered before stays", fault=str(finding))
+        if registered.case is not None:
+            self._names[path] = registered.case.server
+            self._twice.discard(path)
+            if registered.happened != "unchanged":
+                log.info("registered from the folder", server=registered.case.server, file=str(path))
+
+    async def _withdraw(self, folder: Path, found: Mapping[Path, Stamp]) -> None:
+        """Withdraw the servers that came from the folder and stand in none of its files any more."""
+        admission = self._gateway.admission
+        named = set(self._names.values())
+        for server, (source, state) in (await admission.registered()).items():
+            path = Path(source)
+            unread = path in found and path not in self._names
+            if path.parent != folder or state == "withdrawn" or server in named or unread:
+                continue
+            try:
+                await admission.decide(server, "withdraw", viewer=FOLDER, why="its file is gone")
+            except StoreError:
+                raise
+            except MaitredError as error:
+                log.warning("a server is not withdrawn", server=server, reason=str(error))
+            else:
+                log.info("withdrawn, since its manifest is gone", server=server, file=source)
+
+
+def read_text(path: Path) -> str:
+    """The text of a manifest; of one that is far too long, as much as is needed to see that.
+
+    Raises:
+        OSError: The file cannot be read.
+        UnicodeDecodeError: It is no UTF-8 text.
+    """
+    with path.open("rb") as file:
+        return codecs.getincrementaldecoder("utf-8")().decode(file.read(_MOST_BYTES))
+
+
+def _stamps(folder: Path) -> Mapping[Path, Stamp]:
+    """The manifests in a folder, each with what changes when it does."""
+    with os.scandir(folder) as entries:
+        files = [
+            e for e in entries if e.name.endswith(_SUFFIXES) and not e.name.startswith(".") and e.is_file()
+        ]
+        stats = {folder / entry.name: entry.stat() for entry in files}
+    return {path: (stat.st_mtime_ns, stat.st_size, stat.st_ino) for path, stat in stats.items()}

@@ -1,0 +1,304 @@
+"""Requests about resources, prompts and completions: our own are answered, those of servers are relayed.
+
+What a server answers goes through the SDK, which drops what the client's revision does not know. Errors are
+told in the client's revision, whichever the server speaks.
+
+Lists as the protocol wants them: in pages with cursors, of definitions that each revision allows.
+
+A list mixes what several servers wrote, and one malformed definition would make the whole of it invalid; so
+each is checked alone, and loses what its revision forbids.
+"""
+
+import base64
+import binascii
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types.methods import validate_server_result
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from maitred.errors import (
+    CursorError,
+    MaitredError,
+    NotFoundError,
+    PromptNotFoundError,
+    ProtocolError,
+    ResourceNotFoundError,
+)
+from maitred.gateway import Gateway, Offer
+from maitred.model.access import Viewer
+from maitred.model.resources import OfferKind
+from maitred.surfaces.mcp.completions import OwnCompletions, bounded
+from maitred.surfaces.mcp.identity import Viewers
+from maitred.surfaces.mcp.notices import Lists
+from maitred.surfaces.mcp.prompts import OwnPrompts
+from maitred.surfaces.mcp.resources import OwnResources
+from maitred.surfaces.mcp.result_shape import offered
+
+PAGE: Final = 100
+_ENVELOPE: Mapping[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A list of the protocol: its method, where its entries stand, and the key that names one.
+
+    `doubtful` parts are left out one after the other until a definition is allowed; `bare` is what it must
+    have besides `keys`.
+    """
+
+    method: str
+    field: str
+    key: str
+    keys: tuple[str, ...]
+    doubtful: tuple[str, ...]
+    bare: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+TOOLS: Final = Listed(
+    method="tools/list",
+    field="tools",
+    key="name",
+    keys=("name",),
+    doubtful=("icons", "execution", "_meta", "annotations", "outputSchema", "title", "inputSchema"),
+    bare={"inputSchema": {"type": "object"}},
+)
+RESOURCES: Final = Listed(
+    method="resources/list",
+    field="resources",
+    key="uri",
+    keys=("uri", "name"),
+    doubtful=("icons", "_meta", "annotations", "size", "mimeType", "title", "description"),
+)
+TEMPLATES: Final = Listed(
+    method="resources/templates/list",
+    field="resourceTemplates",
+    key="uriTemplate",
+    keys=("uriTemplate", "name"),
+    doubtful=("icons", "_meta", "annotations", "mimeType", "title", "description"),
+)
+PROMPTS: Final = Listed(
+    method="prompts/list",
+    field="prompts",
+    key="name",
+    keys=("name",),
+    doubtful=("icons", "_meta", "title", "description", "arguments"),
+)
+
+
+def acceptable(listed: Listed, definition: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """A definition that the protocol revision allows: as registered, or without the parts that it forbids."""
+    candidate = dict(definition)
+    for part in (None, *listed.doubtful):
+        if part is not None:
+            candidate = {**listed.bare, **{k: v for k, v in candidate.items() if k != part}}
+        try:
+            validate_server_result(listed.method, version, {**_ENVELOPE, listed.field: [candidate]})
+        except ValidationError:
+            continue
+        return candidate
+    return {**{key: definition[key] for key in listed.keys}, **listed.bare}
+
+
+def page_of(
+    listed: Listed,
+    own: Sequence[Mapping[str, Any]],
+    offers: Sequence[Offer],
+    cursor: str | None,
+    version: str,
+) -> dict[str, Any]:
+    """A page of a list: our own entries first, then those of the servers by published name.
+
+    Raises:
+        MCPError: The cursor is none of ours.
+    """
+    after = unquote(read_cursor(cursor))
+    rest = [offer for offer in offers if offer.name > after]
+    first = [] if after else list(own)
+    shown = rest[: PAGE - len(first)]
+    entries = [*first, *({**offer.definition, listed.key: offer.name} for offer in shown)]
+    page: dict[str, Any] = {
+        "resultType": "complete",
+        listed.field: [acceptable(listed, entry, version) for entry in entries],
+    }
+    if len(rest) > len(shown):
+        page["nextCursor"] = write_cursor(quote(shown[-1].name, safe=""))
+    return page
+
+
+def read_cursor(cursor: str | None) -> str:
+    """The name after which a page starts.
+
+    Raises:
+        MCPError: It is not a cursor of ours.
+    """
+    if cursor is None:
+        return ""
+    try:
+        return base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True).decode("ascii")
+    except (ValueError, binascii.Error):
+        raise MCPError(
+            INVALID_PARAMS, f"{cursor!r} is not a cursor of this server; list from the start"
+        ) from None
+
+
+def write_cursor(name: str) -> str:
+    """The cursor of a page that starts after a name, which is ASCII."""
+    return base64.urlsafe_b64encode(name.encode("ascii")).decode("ascii")
+
+
+Context = ServerRequestContext[Any, Any]
+
+_NOT_FOUND_BEFORE: Final = -32002
+_RELAYED: Final = ("inputResponses", "requestState", "_meta")
+
+
+class Offering:
+    """Handles the requests of clients for a gateway; `lists` is told what was shown to whom."""
+
+    def __init__(self, gateway: Gateway, lists: Lists, viewers: Viewers) -> None:
+        self._gateway = gateway
+        self._lists = lists
+        self._viewers = viewers
+        self._resources = OwnResources(gateway)
+        self._prompts = OwnPrompts(gateway, self._resources)
+        self._completions = OwnCompletions(gateway)
+
+    def register(self, server: Server[Any]) -> None:
+        """Make a server answer these requests."""
+        paginated = types.PaginatedRequestParams
+        server.add_request_handler(RESOURCES.method, paginated, self._list_resources)
+        server.add_request_handler(TEMPLATES.method, paginated, self._list_templates)
+        server.add_request_handler(PROMPTS.method, paginated, self._list_prompts)
+        server.add_request_handler("resources/read", types.ReadResourceRequestParams, self._read)
+        server.add_request_handler("prompts/get", types.GetPromptRequestParams, self._get_prompt)
+        server.add_request_handler("completion/complete", types.CompleteRequestParams, self._complete)
+
+    # --- lists --------------------------------------------------------------------------------------------
+
+    async def _list_resources(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        viewer = self._viewers.of(ctx)
+        offers = await self._offers("resource", viewer)
+        self._lists.shown("resources", viewer)
+        return page_of(RESOURCES, self._resources.listed(viewer), offers, params.cursor, ctx.protocol_version)
+
+    async def _list_templates(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        viewer = self._viewers.of(ctx)
+        offers = await self._offers("template", viewer)
+        self._lists.shown("resources", viewer)
+        own = self._resources.templates(viewer)
+        return page_of(TEMPLATES, own, offers, params.cursor, ctx.protocol_version)
+
+    async def _list_prompts(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        viewer = self._viewers.of(ctx)
+        offers = await self._offers("prompt", viewer)
+        self._lists.shown("prompts", viewer)
+        return page_of(PROMPTS, self._prompts.listed(viewer), offers, params.cursor, ctx.protocol_version)
+
+    async def _offers(self, kind: OfferKind, viewer: Viewer) -> list[Offer]:
+        """What the servers offer; as `tools/list` does, it waits a while for those that are not known yet."""
+        disclosure = self._gateway.settings.disclosure
+        if disclosure.mode != "menu":
+            await self._gateway.settled(disclosure.first_list_wait_s)
+        return list(self._gateway.offers_of(kind, viewer))
+
+    # --- resources ----------------------------------------------------------------------------------------
+
+    async def _read(self, ctx: Context, params: types.ReadResourceRequestParams) -> dict[str, Any]:
+        uri = str(params.uri)
+        try:
+            viewer = self._viewers.of(ctx)
+            if own := await self._resources.read(uri, viewer):
+                return own.to_result()
+            self._gateway.access.check(viewer, "call")
+            result = await self._gateway.offers(viewer).read(uri, _relayed(ctx), viewer)
+        except (MaitredError, MCPError) as error:
+            raise resource_error(error, uri, ctx.protocol_version) from error
+        fresh = {"ttlMs": 0, "cacheScope": "private"}
+        return offered("resources/read", ctx.protocol_version, result, fresh)
+
+    async def check(self, uri: str, viewer: Viewer) -> None:
+        """Whether a resource of ours is there for somebody.
+
+        Raises:
+            NotFoundError: It is not.
+            NotAllowedError: They may not read it.
+            CursorError: It is a page that is not there.
+        """
+        await self._resources.read(uri, viewer)
+
+    # --- prompts ------------------------------------------------------------------------------------------
+
+    async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
+        arguments = params.arguments or {}
+        try:
+            viewer = self._viewers.of(ctx)
+            if own := await self._prompts.get(params.name, arguments, viewer):
+                return own
+            self._gateway.access.check(viewer, "call")
+            offers = self._gateway.offers(viewer)
+            result = await offers.get_prompt(params.name, arguments, _relayed(ctx), viewer)
+        except MaitredError as error:
+            raise _prompt_error(error) from error
+        return offered("prompts/get", ctx.protocol_version, result, {})
+
+    # --- completions --------------------------------------------------------------------------------------
+
+    async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> dict[str, Any]:
+        ref, argument = params.ref, params.argument
+        context = (ctx.params or {}).get("context")
+        relayed = context if isinstance(context, Mapping) else None
+        asked = {"name": argument.name, "value": argument.value}
+        viewer = self._viewers.of(ctx)
+        if isinstance(ref, types.PromptReference):
+            kind: OfferKind = "prompt"
+            name = ref.name
+            own = self._completions.for_prompt(name, argument.name, argument.value, viewer)
+        else:
+            kind, name = "template", str(ref.uri)
+            own = self._completions.for_template(name, argument.name, argument.value, viewer)
+        if own is not None:
+            return own
+        try:
+            self._gateway.access.check(viewer, "call")
+            return bounded(await self._gateway.offers(viewer).complete(kind, name, asked, relayed, viewer))
+        except MaitredError as error:
+            raise _prompt_error(error) from error
+
+
+def resource_error(error: MaitredError | MCPError, uri: str, version: str) -> MCPError:
+    """What a client is told when a resource cannot be had; that there is none has a code in each era."""
+    if isinstance(error, MCPError):
+        return error
+    missing = INVALID_PARAMS if version in MODERN_PROTOCOL_VERSIONS else _NOT_FOUND_BEFORE
+    if isinstance(error, ProtocolError) and error.rpc_code in (INVALID_PARAMS, _NOT_FOUND_BEFORE):
+        said = ResourceNotFoundError(uri, hint=f"Server {error.server!r} said: {error.message}.")
+        return MCPError(missing, f"{said} `resources/list` says what is.", {"uri": uri})
+    if isinstance(error, NotFoundError):
+        return MCPError(missing, str(error), {"uri": uri})
+    if isinstance(error, CursorError):
+        return MCPError(INVALID_PARAMS, str(error), {"uri": uri})
+    if isinstance(error, ProtocolError):
+        return MCPError(error.rpc_code, error.message, error.data)
+    return MCPError(INTERNAL_ERROR, str(error), {"uri": uri})
+
+
+def _prompt_error(error: MaitredError) -> MCPError:
+    if isinstance(error, ProtocolError):
+        return MCPError(error.rpc_code, error.message, error.data)
+    if isinstance(error, PromptNotFoundError | ResourceNotFoundError):
+        return MCPError(INVALID_PARAMS, str(error))
+    return MCPError(INTERNAL_ERROR, str(error))
+
+
+def _relayed(ctx: Context) -> dict[str, Any]:
+    """What of a request goes on to the server besides what it asks for."""
+    return {key: value for key, value in (ctx.params or {}).items() if key in _RELAYED}

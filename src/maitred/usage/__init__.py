@@ -1,0 +1,1 @@
+"""Counts of calls and tokens, and the histograms that they are kept in."""

@@ -1,0 +1,302 @@
+"""Counts calls and tokens as they happen and keeps them in the SQLite file of a catalog.
+
+Recording only adds up in memory. A background task writes what came together in one transaction, adding to
+what is there, so several gateways can share a file. What cannot be written stays in memory for the next try;
+it is kept by day and tool, so it does not grow with the calls.
+"""
+
+import json
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import anyio
+import anyio.abc
+import structlog
+
+from maitred.errors import StoreError
+from maitred.model.tools import ToolKey
+from maitred.model.usage import Spending, Usage
+from maitred.storage.database import within
+from maitred.usage import histogram as figures
+from maitred.usage.histogram import Tally, first_day, usage_of
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+_BUSY_S = 2.0
+_LEAVE_S = 5.0
+_TOKENS: Final = (
+    "lists", "list_tokens", "answers", "answer_tokens", "results", "result_tokens", "raw_tokens",
+)  # fmt: skip
+_NOTHING: Final = (0,) * len(_TOKENS)
+
+_ADD_CALLS = (
+    "INSERT INTO usage (day, server, raw_name, calls, errors, total_ms, histogram, last_used)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,"
+    " errors = errors + excluded.errors, total_ms = total_ms + excluded.total_ms,"
+    " histogram = excluded.histogram, last_used = max(last_used, excluded.last_used)"
+)
+_ADD_TOKENS = (
+    f"INSERT INTO spending (day, principal, {', '.join(_TOKENS)}) VALUES (?, ?{', ?' * len(_TOKENS)})"  # noqa: S608  # our own names
+    f" ON CONFLICT DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in _TOKENS)}"
+)
+_HISTOGRAM = "SELECT histogram FROM usage WHERE day = ? AND server = ? AND raw_name = ?"
+_CALLS = (
+    "SELECT day, server, raw_name, calls, errors, total_ms, histogram, last_used FROM usage WHERE day >= ?"
+)
+_SPENT = f"SELECT day, principal, {', '.join(_TOKENS)} FROM spending WHERE day >= ?"  # noqa: S608  # as above
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Counts:
+    """What was recorded since the last flush: calls by day and tool, tokens by day and principal."""
+
+    calls: dict[tuple[str, ToolKey], Tally] = field(default_factory=dict)
+    tokens: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+
+    def add(self, other: "_Counts") -> None:
+        for slot, tally in other.calls.items():
+            self.calls.setdefault(slot, Tally()).merge(tally)
+        for key, tokens in other.tokens.items():
+            self.spend(key, tokens)
+
+    def spend(self, key: tuple[str, str], tokens: tuple[int, ...]) -> None:
+        self.tokens[key] = _sum(self.tokens.get(key, _NOTHING), tokens)
+
+
+class UsageRecorder:
+    """Usage and spending in the SQLite file `path`, whose tables the store has made.
+
+    What was recorded is in the file within `flush_every_s` while it can be written: half of that is waited,
+    the other half is left for writing. `clock` gives the time in UTC. For one event loop; what reads raises
+    `StoreError` when the file cannot be read, what records never raises.
+    """
+
+    def __init__(
+        self, path: Path, *, clock: Callable[[], datetime] = _now, flush_every_s: float = 1.0
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._pause_s = flush_every_s / 2
+        self._pending = _Counts()
+        self._today: tuple[str, dict[str, tuple[int, ...]]] = ("", {})
+        self._fresh = anyio.Event()
+        self._lock = anyio.Lock()
+        self._failing = False
+        self.active_at = time.monotonic()
+        """When something was last recorded, by the clock of `time.monotonic`."""
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        today = self._day().isoformat()
+        try:
+            for row in await self.spending(1):
+                if row.day == today:
+                    self._spend_today(today, row.principal, tuple(getattr(row, name) for name in _TOKENS))
+        except StoreError as error:
+            log.warning("what was spent today cannot be read", reason=error.reason)
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._flush_what_comes)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        tasks, self._tasks = self._tasks, None
+        if tasks is None:
+            return None
+        tasks.cancel_scope.cancel()
+        with anyio.move_on_after(_LEAVE_S, shield=True):  # a write that has begun ends by `_BUSY_S`
+            await self.flush()
+        return await tasks.__aexit__(kind, error, trace)
+
+    # --- recording ----------------------------------------------------------------------------------------
+
+    def called(self, key: ToolKey, *, ok: bool, elapsed_ms: float) -> None:
+        """Count a call of a tool that has just ended."""
+        at = self._clock().isoformat(timespec="seconds")
+        slot = (at[:10], key)
+        tally = self._pending.calls.get(slot)
+        if tally is None:
+            tally = self._pending.calls[slot] = Tally()
+        tally.add(ok=ok, elapsed_ms=elapsed_ms, at=at)
+        self.active_at = time.monotonic()
+        self._fresh.set()
+
+    def spent(
+        self,
+        principal: str,
+        *,
+        lists: int = 0,
+        list_tokens: int = 0,
+        answers: int = 0,
+        answer_tokens: int = 0,
+        results: int = 0,
+        result_tokens: int = 0,
+        raw_tokens: int = 0,
+    ) -> None:
+        """Count tokens that a principal was sent; see `Spending`."""
+        tokens = (lists, list_tokens, answers, answer_tokens, results, result_tokens, raw_tokens)
+        day = self._day().isoformat()
+        self._pending.spend((day, principal), tokens)
+        self._spend_today(day, principal, tokens)
+        self.active_at = time.monotonic()
+        self._fresh.set()
+
+    def today(self, principal: str) -> Spending:
+        """What a principal has spent today: in this process, and in all up to its start."""
+        day = self._day().isoformat()
+        known, spent = self._today
+        return _spending(day, principal, spent.get(principal, _NOTHING) if known == day else _NOTHING)
+
+    def _spend_today(self, day: str, principal: str, tokens: tuple[int, ...]) -> None:
+        if self._today[0] != day:
+            self._today = (day, {})
+        spent = self._today[1]
+        spent[principal] = _sum(spent.get(principal, _NOTHING), tokens)
+
+    def _day(self) -> date:
+        return self._clock().date()
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    async def _flush_what_comes(self) -> None:
+        while True:
+            await self._fresh.wait()
+            await anyio.sleep(self._pause_s)
+            self._fresh = anyio.Event()
+            if not await self.flush():
+                self._fresh.set()
+
+    async def flush(self) -> bool:
+        """Write what was recorded; false when that failed, and it is kept for the next try."""
+        async with self._lock:
+            counts, self._pending = self._pending, _Counts()
+            if not counts.calls and not counts.tokens:
+                return True
+            written = False
+            try:
+                await self._within(lambda connection: _write(connection, counts))
+                written = True
+            except StoreError as error:
+                if not self._failing:
+                    log.warning("usage cannot be written; it is kept in memory", reason=error.reason)
+            finally:  # also when cancelled before the thread began; once it has begun, its end is waited for
+                if not written:
+                    self._pending.add(counts)
+            self._failing = not written
+            return written
+
+    async def prune(self, older_than_days: int = 90) -> None:
+        """Drop the days before the last so many."""
+        first = (self._day() - timedelta(days=older_than_days)).isoformat()
+
+        def drop(connection: sqlite3.Connection) -> None:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("DELETE FROM usage WHERE day < ?", (first,))
+            connection.execute("DELETE FROM spending WHERE day < ?", (first,))
+            connection.execute("COMMIT")
+
+        async with self._lock:
+            await self._within(drop)
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    async def usage(self, days: int = 30) -> Mapping[ToolKey, Usage]:
+        """The usage of each tool over a window up to today, in every gateway on this file."""
+        return await self._usage(days, lambda key: key)
+
+    async def by_server(self, days: int = 30) -> Mapping[str, Usage]:
+        """The usage of each server over a window up to today, in every gateway on this file."""
+        return await self._usage(days, lambda key: key.server)
+
+    async def _usage(self, days: int, owner: Callable[[ToolKey], K]) -> Mapping[K, Usage]:
+        today = self._day()
+        first = first_day(today, max(days, figures.MONTH))
+        async with self._lock:  # no flush meanwhile, so nothing is counted twice or missed
+            fresh = _Counts()
+            fresh.add(self._pending)
+            kept = await self._within(lambda connection: connection.execute(_CALLS, (first,)).fetchall())
+
+        def fold() -> Mapping[K, Usage]:
+            rows: dict[K, list[Any]] = defaultdict(list)
+            own: dict[K, list[tuple[str, Tally]]] = defaultdict(list)
+            for row in kept:
+                rows[owner(ToolKey(server=row[1], name=row[2]))].append(row)
+            for (day, key), tally in fresh.calls.items():
+                own[owner(key)].append((day, tally))
+            days_of = {key: chain(map(_tally, rows[key]), own[key]) for key in {**rows, **own}}
+            return {key: usage_of(of_key, today, days) for key, of_key in days_of.items()}
+
+        return await anyio.to_thread.run_sync(fold)
+
+    async def spending(self, days: int = 30) -> Sequence[Spending]:
+        """What each principal spent on each day of a window, in every gateway; the newest day first."""
+        first = first_day(self._day(), days)
+        async with self._lock:
+            counts = _Counts(tokens=dict(self._pending.tokens))
+            kept = await self._within(lambda connection: connection.execute(_SPENT, (first,)).fetchall())
+        for day, principal, *tokens in kept:
+            counts.spend((day, principal), tuple(tokens))
+        rows = sorted(counts.tokens.items(), key=lambda row: row[0][1])
+        rows.sort(key=lambda row: row[0][0], reverse=True)
+        return [_spending(day, principal, tokens) for (day, principal), tokens in rows if day >= first]
+
+    async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        return await within(self._path, function, wait_s=_BUSY_S)
+
+
+def _write(connection: sqlite3.Connection, counts: _Counts) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(_ADD_CALLS, _call_rows(connection, counts))
+    connection.executemany(
+        _ADD_TOKENS, [(day, _text(principal), *n) for (day, principal), n in counts.tokens.items()]
+    )
+    connection.execute("COMMIT")
+
+
+def _call_rows(connection: sqlite3.Connection, counts: _Counts) -> Iterable[tuple[Any, ...]]:
+    for (day, key), tally in counts.calls.items():
+        of_day = (day, _text(key.server), _text(key.name))
+        known = connection.execute(_HISTOGRAM, of_day).fetchone()
+        histogram = figures.merge(figures.read(known[0]), tally.histogram) if known else tally.histogram
+        yield (*of_day, tally.calls, tally.errors, tally.total_ms, json.dumps(histogram), tally.last_used)
+
+
+def _tally(row: Sequence[Any]) -> tuple[str, Tally]:
+    day, _, _, calls, errors, total_ms, histogram, last_used = row
+    return day, Tally(
+        calls=calls,
+        errors=errors,
+        total_ms=total_ms,
+        histogram=figures.read(histogram),
+        last_used=last_used,
+    )
+
+
+def _spending(day: str, principal: str, tokens: Sequence[int]) -> Spending:
+    return Spending(day=day, principal=principal, **dict(zip(_TOKENS, tokens, strict=True)))
+
+
+def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+def _text(name: str) -> str:
+    """A name as SQLite can keep it; half a surrogate pair must not keep the other counts out of the file."""
+    return name.encode("utf-8", "replace").decode()

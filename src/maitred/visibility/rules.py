@@ -1,0 +1,379 @@
+"""Visibility rules: expressions in CEL (Common Expression Language) over facts, and functions in Python.
+
+An expression such as `debugger.enabled && connections > 1` is compiled and type-checked when it is loaded, by
+the binding of the reference implementation in C++ (`cel-expr-python`), which is imported when the first
+expression is. Nothing can stop an expression that runs, so what it may cost is bounded before: by its length
+and nesting, by how often it touches lists inside macros, and by the size of facts. The library itself allows
+10,000 iterations of macros.
+
+A rule never raises: what cannot be worked out, or is neither true nor false, hides the tool and says why.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Final
+
+import structlog
+
+from maitred.visibility.facts import MAX_ITEMS, Facts, Kind, Value, misfit
+from maitred.wording import as_code, did_you_mean
+
+log = structlog.get_logger(__name__)
+
+RuleFunction = Callable[[str, Mapping[str, Value]], bool | str]
+"""A rule in Python: takes a tool's name and the facts; answers whether it is visible, or why it is not."""
+
+MAX_SOURCE: Final = 500
+MAX_COST: Final = 50_000
+_MATCH_COST: Final = 12_000
+_MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
+_OPEN, _CLOSED = frozenset("([{"), frozenset(")]}")
+_SHOWN: Final = 60
+_TOKEN = re.compile(
+    r"""
+    (?P<blank> \s+ | //[^\n]* )
+    | (?P<raw> (?:[rR][bB]?|[bB][rR]) (?: \"{3}.*?\"{3} | '{3}.*?'{3} | "[^"\n]*" | '[^'\n]*' ) )
+    | (?P<text> [bB]? (?: \"{3}(?:\\.|[^\\])*?\"{3} | '{3}(?:\\.|[^\\])*?'{3}
+                        | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' ) )
+    | (?P<name> [A-Za-z_]\w* ) | (?P<number> \d[\w.]* ) | (?P<sign> && | \|\| | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_WORD = re.compile(r"(?!in$)\w+").fullmatch
+_HALF = re.compile("[\ud800-\udfff]")
+_ERROR = re.compile(r"^(?:[A-Z_]+: )?ERROR: <input>:(-?\d+):(-?\d+): (.*)$", re.MULTILINE)
+_UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
+_OVERLOAD = re.compile(r"found no matching overload for '_?(.+?)_?' applied to '(.*)'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One of the conditions that an expression joins with `&&`, and the facts it reads."""
+
+    source: str
+    reads: tuple[str, ...]
+    program: Any = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expression:
+    """A compiled expression. Its parts are for saying which of them does not hold."""
+
+    source: str
+    reads: tuple[str, ...]
+    program: Any = field(repr=False, compare=False)
+    parts: tuple[Part, ...] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """A rule in Python, by the name it was registered under."""
+
+    name: str
+    function: RuleFunction = field(repr=False)
+
+
+Rule = Expression | Named
+
+
+class RuleRegistry:
+    """The rules in Python that configurations may name."""
+
+    def __init__(self, functions: Mapping[str, RuleFunction] | None = None) -> None:
+        self._functions = dict(functions or {})
+
+    def add(self, name: str, function: RuleFunction) -> None:
+        """Register a rule; a name that is taken is a `ValueError`."""
+        if name in self._functions:
+            raise ValueError(f"there is a visibility rule {name!r} already")
+        self._functions[name] = function
+
+    def find(self, name: str) -> Named | None:
+        """The rule of this name."""
+        function = self._functions.get(name)
+        return Named(name=name, function=function) if function else None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all rules, in the order they came in."""
+        return tuple(self._functions)
+
+
+class Compiler:
+    """Compiles the expressions of one server, whose facts have these types, and evaluates them."""
+
+    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+        self._kinds = kinds
+        self._compiled: dict[str, tuple[Expression | None, Sequence[str]]] = {}
+
+    @cached_property
+    def _cel(self) -> Any:
+        return import_module("cel_expr_python.cel")
+
+    @cached_property
+    def _env(self) -> Any:
+        kinds = self._cel.Type
+        types = {"bool": kinds.BOOL, "int": kinds.INT, "str": kinds.STRING, "list": kinds.List(kinds.STRING)}
+        return self._cel.NewEnv(variables={name: types[kind] for name, kind in self._kinds.items()})
+
+    @property
+    def reads(self) -> Collection[str]:
+        """The facts that any compiled expression reads."""
+        return {name for found, _ in self._compiled.values() if found for name in found.reads}
+
+    def compile(self, source: str) -> tuple[Expression | None, Sequence[str]]:
+        """The compiled expression, or None with all that is wrong with it; positions count from 1."""
+        if source not in self._compiled:
+            self._compiled[source] = self._compile(source)
+        return self._compiled[source]
+
+    def _compile(self, source: str) -> tuple[Expression | None, Sequence[str]]:
+        if len(source) > MAX_SOURCE:
+            return None, [f"has {len(source)} characters; a rule may have {MAX_SOURCE}"]
+        if _HALF.search(source):
+            return None, ["holds half of a character, which no text can have"]
+        tokens = list(_tokens(source))
+        if faults := list(_cost_faults(tokens, self._kinds)):
+            return None, faults
+        try:
+            program = self._env.compile(source)
+        except RuntimeError as error:
+            return None, list(_explained(str(error), source, self._kinds))
+        kind = program.return_type().name()
+        if kind not in ("BOOL", "DYN"):
+            return None, [f"is {kind.lower()}, not true or false; compare it with something"]
+        parts = tuple(self._parts(tokens))
+        reads = _reads(tokens, self._kinds)
+        whole = (Part(source=source, reads=reads, program=program),)
+        return Expression(source=source, reads=reads, program=program, parts=parts or whole), ()
+
+    def _parts(self, tokens: Sequence[re.Match[str]]) -> Iterator[Part]:
+        for piece in _conjuncts(tokens):
+            source = piece[0].string[piece[0].start() : piece[-1].end()]
+            yield Part(source=source, reads=_reads(piece, self._kinds), program=self._env.compile(source))
+
+    def moment(self, facts: Facts) -> "Moment":
+        """The facts of a moment as rules see them."""
+        return Moment(facts, self._kinds, self.reads, self._activation)
+
+    def _activation(self, values: Mapping[str, Any]) -> Any:
+        return self._env.Activation(values)  # made when an expression is first asked, and the library with it
+
+
+class Moment:
+    """Answers rules for the facts of one moment; each expression is evaluated once."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        kinds: Mapping[str, Kind],
+        reads: Collection[str],
+        bind: Callable[[Mapping[str, Any]], Any],
+    ) -> None:
+        self.facts = facts
+        self._kinds = kinds
+        self._reads = reads
+        self._bind = bind
+        self._known: dict[str, bool] = {}
+        self._failed: set[str] = set()
+
+    @cached_property
+    def _unfit(self) -> Mapping[str, str]:
+        """The facts that rules read and cannot have, and why."""
+        values = self.facts.values
+        found = {name: misfit(values[name], self._kinds[name]) for name in self._reads if name in values}
+        missing = {name: "no value" for name in self._reads if name not in values}
+        return {name: fault for name, fault in found.items() if fault} | missing
+
+    @cached_property
+    def _bound(self) -> Any:
+        fit = [name for name in self._reads if name not in self._unfit]
+        values = {name: self.facts.values[name] for name in fit}
+        return self._bind({n: list(v) if isinstance(v, tuple) else v for n, v in values.items()})
+
+    def holds(self, rule: Rule, tool: str) -> bool:
+        """Whether a rule shows a tool."""
+        if isinstance(rule, Named):
+            return self._asked(rule, tool) is True
+        known = self._known.get(rule.source)
+        if known is None:
+            known = self._known[rule.source] = self._value(rule) is True
+        return known
+
+    def reason(self, rule: Rule, tool: str) -> str:
+        """Why a rule hides a tool, as words that go on from "it"; empty if it does not."""
+        if self.holds(rule, tool):
+            return ""
+        if isinstance(rule, Named):
+            answer = self._asked(rule, tool)
+            return answer if isinstance(answer, str) and answer else f"is hidden by the rule {rule.name}"
+        first, *others = [self._told(part) for part in self.failing(rule)] or [f"needs `{rule.source}`"]
+        return " and ".join([first, *(told.removeprefix("needs ") for told in others)])
+
+    def failing(self, rule: Expression) -> Sequence[Part]:
+        """The parts of an expression that do not hold."""
+        return [part for part in rule.parts if self._value(part) is not True]
+
+    def _value(self, of: Expression | Part) -> Any:
+        """What an expression comes to; its error, as text, if it has one."""
+        if any(name in self._unfit for name in of.reads):
+            return next(f"{name} has {fault}" for name, fault in self._unfit.items() if name in of.reads)
+        try:
+            return of.program.eval(self._bound).value()
+        except RuntimeError as error:
+            return str(error)
+
+    def _told(self, part: Part) -> str:
+        value = self._value(part)
+        shown = [f"{name} is {self._shown(name)}" for name in part.reads]
+        now = f" ({', '.join(shown)})" if shown else ""
+        if value is False:
+            return f"needs `{part.source}`{now}"
+        what = value if isinstance(value, str) else "it is neither true nor false"
+        return f"has a rule, `{part.source}`, that cannot be worked out: {_plain(what)}{now}"
+
+    def _shown(self, name: str) -> str:
+        if name in self._unfit:
+            return "unknown"
+        value = self.facts.values[name]
+        text = json.dumps(value)
+        doubt = self.facts.doubts.get(name)
+        text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        return f"{text}, perhaps no more: {doubt}" if doubt else text
+
+    def _asked(self, rule: Named, tool: str) -> bool | str:
+        """The answer of a rule in Python; what it raises counts as no."""
+        try:
+            answer = rule.function(tool, dict(self.facts.values))
+        except Exception as error:
+            if rule.name not in self._failed:  # it is asked for every tool
+                self._failed.add(rule.name)
+                log.exception("visibility_rule_failed", rule=rule.name, tool=tool)
+            return f"is hidden, since the rule {rule.name} failed with {type(error).__name__}"
+        if isinstance(answer, bool | str):
+            return answer
+        return f"is hidden, since the rule {rule.name} answered neither true nor false nor a reason"
+
+
+def _plain(error: str) -> str:
+    """An error of the library without its code."""
+    return " ".join(re.sub(r"^[A-Z_]+: |\[[A-Z_]+\]$", "", error).split())[:200]
+
+
+# --- what the source looks like ---------------------------------------------------------------------------
+
+
+def _tokens(source: str) -> Iterator[re.Match[str]]:
+    """The tokens of an expression, without blanks and comments."""
+    return (match for match in _TOKEN.finditer(source) if match.lastgroup != "blank")
+
+
+def _names(tokens: Sequence[re.Match[str]], kinds: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Where facts are named; of `a.b.c` the longest beginning that is a fact."""
+    for place, token in enumerate(tokens):
+        if token.lastgroup != "name" or _is_member(tokens, place):
+            continue
+        path, found, at = token[0], "", place
+        while True:
+            found = path if path in kinds else found
+            at += 2
+            if at >= len(tokens) or tokens[at - 1][0] != "." or tokens[at].lastgroup != "name":
+                break
+            path += f".{tokens[at][0]}"
+        if found:
+            yield place, found
+
+
+def _is_member(tokens: Sequence[re.Match[str]], place: int) -> bool:
+    """Whether a name belongs to what is before its dot; a dot that has nothing before it changes nothing."""
+    if place < 2 or tokens[place - 1][0] != ".":  # noqa: PLR2004
+        return False
+    before = tokens[place - 2]
+    return before.lastgroup in ("text", "raw") or before[0] in _CLOSED or _WORD(before[0]) is not None
+
+
+def _reads(tokens: Sequence[re.Match[str]], kinds: Collection[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for _, name in _names(tokens, kinds)))
+
+
+def _conjuncts(tokens: Sequence[re.Match[str]]) -> Iterator[Sequence[re.Match[str]]]:
+    """The pieces between `&&` that stand in no brackets; none if something else joins them."""
+    depth, cuts = 0, [-1]
+    for place, token in enumerate(tokens):
+        depth += (token[0] in _OPEN) - (token[0] in _CLOSED)
+        if depth == 0 and token.lastgroup == "sign" and token[0] in ("||", "?"):
+            return
+        if depth == 0 and token[0] == "&&":
+            cuts.append(place)
+    for start, end in zip(cuts, [*cuts[1:], len(tokens)], strict=True):
+        yield tokens[start + 1 : end]
+
+
+def _cost_faults(tokens: Sequence[re.Match[str]], kinds: Mapping[str, Kind]) -> Iterator[str]:
+    """What makes an expression too expensive to be run at every list and every call.
+
+    A token costs 1, a fact that is a list as many as it may have items, `matches` what its pattern may take
+    to compile; inside a macro, everything counts as often as the macro may run it.
+    """
+    lists = {place for place, name in _names(tokens, kinds) if kinds[name] == "list"}
+    ends = {place + 2 * name.count("."): place for place, name in _names(tokens, kinds)}
+    open_macros: list[bool] = []
+    cost = 0
+    for place, token in enumerate(tokens):
+        weight = MAX_ITEMS if place in lists else _MATCH_COST if token[0] == "matches" else 1
+        cost += weight * MAX_ITEMS ** sum(open_macros)
+        if token[0] in _OPEN:
+            macro = _is_macro(tokens, place)
+            if macro and ends.get(place - 3) not in lists:
+                yield f"{_where(token)}: `{tokens[place - 1][0]}` works on a fact that is a list only"
+            open_macros.append(macro)
+        elif token[0] in _CLOSED and open_macros:
+            open_macros.pop()
+    if cost > MAX_COST:
+        yield f"could take too long (cost {cost:,}; {MAX_COST:,} is allowed): `in` is cheaper than a macro"
+
+
+def _is_macro(tokens: Sequence[re.Match[str]], place: int) -> bool:
+    """Whether the bracket at a place opens the arguments of a macro."""
+    before = [token[0] for token in tokens[max(0, place - 2) : place]]
+    return tokens[place][0] == "(" and len(before) > 1 and before[0] == "." and before[1] in _MACROS
+
+
+def _where(token: re.Match[str]) -> str:
+    before = token.string[: token.start()]
+    return _position(before.count("\n") + 1, len(before) - before.rfind("\n"))
+
+
+def _position(line: int, column: int) -> str:
+    return f"line {line}, column {column}" if line > 1 else f"column {column}"
+
+
+def _explained(message: str, source: str, kinds: Mapping[str, Kind]) -> Iterator[str]:
+    """The library's errors in the words of facts, each once."""
+    seen = set()
+    for line, column, text in _ERROR.findall(message) or [(0, 0, message)]:
+        fault = _fault(int(line), int(column), text, source, kinds)
+        if fault not in seen:
+            seen.add(fault)
+            yield fault
+
+
+def _fault(line: int, column: int, text: str, source: str, kinds: Mapping[str, Kind]) -> str:
+    if "recursion" in text:
+        return "is nested too deeply"
+    if unknown := _UNDECLARED.search(text):
+        name = unknown[1]
+        row = source.splitlines()[line - 1]
+        begin = row.rfind(name.partition(".")[0], 0, column + len(name))
+        column = begin + 1 if begin >= 0 else column
+        hint = did_you_mean(name, kinds, quoted=as_code, otherwise=f"there are {', '.join(kinds)}")
+        text = f"there is no fact `{name}`; {hint}"
+    elif overload := _OVERLOAD.search(text):
+        text = f"`{overload[1]}` cannot be applied to {overload[2]}"
+    else:
+        text = _plain(text.partition(" expecting ")[0].replace("'<EOF>'", "end"))
+    return f"{_position(line, column)}: {text}" if line > 0 else text

@@ -1,0 +1,376 @@
+"""How servers are reached: a backend for each transport, with logins and the guard of addresses.
+
+What the containers of a gateway share: the engine, their images, and who is asked whether these may run.
+
+Nothing of it is loaded before a container is first wanted, and the SDK of the engine last of all.
+
+What gateways of the same catalog left that were killed together with their wardens, and how it is ended.
+
+Only a gateway that is there to stay looks for it: in the background, but before its first server is started,
+so that no server runs twice.
+
+What the programs of a gateway share: the jail for those that came by a manifest.
+
+Nothing of it is loaded, and nothing is looked for, before a program is first started.
+
+What there is to cage registered servers with, looked for as a gateway does.
+"""
+
+import importlib
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+import anyio
+import structlog
+
+from maitred.config.load import catalog_path
+from maitred.config.settings import Isolation, Settings
+from maitred.extras import install_command
+from maitred.model.servers import Cage
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.backends.base import Backend
+    from maitred.backends.isolation.engine_api import Engine, Engines
+    from maitred.backends.isolation.images import Images
+    from maitred.backends.isolation.scan import Trivy
+    from maitred.backends.process import Warden
+    from maitred.model.servers import ServerSpec
+
+
+class Containers:
+    """Makes the backends of containers."""
+
+    def __init__(self, settings: Settings, warden: "Warden") -> None:
+        self._settings = settings
+        self._warden = warden
+        self._shared: tuple[Engines, Images] | None = None
+        self._scanner: Trivy | None = None
+        self._all: WeakSet[Backend] = WeakSet()
+
+    def backend(self, spec: "ServerSpec") -> "Backend":
+        """The backend of a server that is an image."""
+        from maitred.backends.isolation.container import ContainerBackend
+        from maitred.config.interpolate import resolver
+
+        engines, images = self._made()
+        cage = replace(spec.cage or Cage(), disk=self._settings.isolation.disk)
+        made = ContainerBackend(
+            replace(spec, cage=cage),
+            resolve=resolver(os.environ),
+            limits=self._settings.limits,
+            warden=self._warden,
+            engines=engines,
+            images=images,
+            others=self.others,
+        )
+        return self.beside(made)
+
+    def beside(self, backend: "Backend") -> "Backend":
+        """A backend, for as long as it is there, among those that run besides containers."""
+        self._all.add(backend)
+        return backend
+
+    def others(self) -> "list[ServerSpec]":
+        """The servers that were made or put beside containers, and are there still."""
+        return [one.spec for one in self._all]
+
+    def close(self) -> None:
+        """Let go of the engine, and end what looks at images, if there are any."""
+        if self._shared is not None:
+            self._shared[0].close()
+        if self._scanner is not None:
+            self._scanner.close()
+
+    async def remove_orphans(self) -> None:
+        """Remove what gateways of this catalog left that are gone.
+
+        Raises:
+            ConnectError: No engine answers.
+        """
+        await self._made()[0].remove_orphans()
+
+    def _made(self) -> "tuple[Engines, Images]":
+        if self._shared is None:
+            from maitred.admission.image_gate import ImageGate
+            from maitred.admission.registry import Registry
+            from maitred.backends.isolation.images import Images
+            from maitred.backends.isolation.scan import Trivy
+
+            own = self._settings.isolation
+            gate = ImageGate(Registry(catalog_path(self._settings)))
+            self._scanner = Trivy(self._warden.environment)
+            images = Images(admit=gate.admit, scanner=self._scanner, pull=own.pull, scan=own.scan)
+            engines = make_engines(own, self._warden.mark, path=catalog_path(self._settings))
+            self._shared = (engines, images)
+        return self._shared
+
+
+def make_engines(isolation: Isolation, mark: str, *, path: Path | None = None) -> "Engines":
+    """What finds the engine, by the mark of this gateway; with the catalog's path it removes orphans."""
+    from maitred.backends.isolation.engine_api import Engines
+    from maitred.backends.orphans import Claims
+
+    claims = Claims(path, "containers") if path is not None else None
+    return Engines(lambda: open_engine(isolation), catalog=mark.partition("-")[0], claims=claims)
+
+
+async def open_engine(isolation: Isolation) -> "Engine":
+    """The engine that the settings name, or the first that answers.
+
+    Raises:
+        ConnectError: None does, or the SDK is not installed; the text says what to do.
+    """
+    from maitred.backends.base import ConnectError
+    from maitred.backends.isolation.engine_api import candidates
+    from maitred.backends.isolation.threads import in_thread
+
+    try:
+        await in_thread(lambda: importlib.import_module("maitred.backends.isolation.engine"))
+    except ModuleNotFoundError as error:
+        hint = f"`{install_command('containers')}` installs it"
+        raise ConnectError(f"containers need the SDK of their engine, which is missing; {hint}") from error
+    from maitred.backends.isolation.engine import open_engine as opened
+
+    return await opened(candidates(isolation.engine, os.environ, Path.home()))
+
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.gateway import Gateway
+
+log = structlog.get_logger(__name__)
+
+_SOON_S: Final = 2.0
+
+
+def ending_processes(catalog: Path) -> Callable[[], Awaitable[None]]:
+    """Ends processes, and removes control groups, of gateways of a catalog that are gone."""
+
+    def end() -> tuple[int, int]:
+        from maitred.backends.isolation.cgroups import sweep
+        from maitred.backends.orphans import Claims, end_orphans, orphans
+
+        claims = Claims(catalog, "processes")
+        if not (gone := claims.gone()):
+            return 0, 0
+        ended, groups = end_orphans(gone), sweep(lambda mark: mark in gone)
+        if not orphans(gone):
+            for mark in gone:
+                claims.forget(mark)
+        return ended, len(groups)
+
+    async def run() -> None:
+        processes, groups = await anyio.to_thread.run_sync(end)
+        if processes or groups:
+            said = "ended what a gateway that was killed had left"
+            log.warning(said, processes=processes, control_groups=groups)
+
+    return run
+
+
+async def remove_containers(gateway: "Gateway", containers: Containers) -> None:
+    """Remove their containers, if a server in a container is configured; else no engine is asked.
+
+    The first start of such a server does the same before; this is for when none is started soon.
+    """
+    from maitred.backends.base import ConnectError
+
+    await anyio.sleep(_SOON_S)  # the engine's SDK is slow to load, and clients wait for their first answers
+    if any(spec.transport == "container" and spec.usable for spec in gateway.settings.servers.values()):
+        try:
+            await containers.remove_orphans()
+        except ConnectError as error:
+            log.info("no engine was asked for containers that are left", reason=str(error))
+
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.backends.base import Backend
+    from maitred.backends.isolation.jail import Jail
+    from maitred.backends.process import Warden
+    from maitred.model.servers import ServerSpec
+
+
+class Programs:
+    """Makes the backends of programs; `others` are the servers that run besides them."""
+
+    def __init__(
+        self, settings: Settings, warden: "Warden", others: "Callable[[], Collection[ServerSpec]]" = tuple
+    ) -> None:
+        self._settings = settings
+        self._warden = warden
+        self._others = others
+        self._jail: Jail | None = None
+
+    def backend(self, spec: "ServerSpec") -> "Backend":
+        """The backend of a server that is a program: one that came by a manifest runs in a jail."""
+        from maitred.backends.stdio import StdioBackend
+        from maitred.config.interpolate import resolver
+
+        jailed = spec.registered and self._settings.isolation.jail != "none"
+        cage = replace(spec.cage or Cage(), disk=self._settings.isolation.disk) if jailed else None
+        return StdioBackend(
+            replace(spec, cage=cage),
+            resolve=resolver(os.environ),
+            limits=self._settings.limits,
+            warden=self._warden,
+            jail=self._shared() if jailed else None,
+        )
+
+    def _shared(self) -> "Jail":
+        if self._jail is None:
+            from maitred.backends.isolation.engine_api import socket_of
+            from maitred.backends.isolation.jail import Jail
+
+            self._jail = Jail(
+                mark=self._warden.mark,
+                marks=self._warden.environment,
+                others=self._others,
+                sockets=[socket_of(self._settings.isolation.engine)],
+            )
+        return self._jail
+
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from mcp.server import Server
+
+    from maitred.admission.guarded_transport import GuardedTransport
+    from maitred.backends.base import Backend
+    from maitred.backends.oauth.client import Access
+    from maitred.backends.pool import BackendPool
+    from maitred.model.servers import ServerSpec
+
+
+def make_pool(
+    settings: Settings, in_process: "Mapping[str, Server]", *, serves: bool
+) -> "tuple[BackendPool, Containers]":
+    """All backends of a gateway; what they start is ended even if the gateway is killed.
+
+    One that `serves` keeps servers running that are to run always, and ends what others left before it.
+    """
+    from maitred.backends.orphans import catalog_of
+    from maitred.backends.pool import BackendPool
+    from maitred.backends.process import Warden
+
+    catalog = catalog_path(settings)
+    warden = Warden(catalog_of(catalog), path=catalog)
+    containers = Containers(settings, warden)
+    programs = Programs(settings, warden, containers.others)
+
+    def close() -> None:
+        containers.close()
+        warden.close()
+
+    pool = BackendPool(
+        lambda spec: make_backend(spec, settings, in_process, containers, programs),
+        max_starting=settings.limits.max_starting,
+        on_close=close,
+        supervision=settings.supervision,
+        keeps_running=serves,
+        prepare=ending_processes(catalog) if serves else None,
+    )
+    return pool, containers
+
+
+def make_backend(
+    spec: "ServerSpec",
+    settings: Settings,
+    in_process: "Mapping[str, Server]",
+    containers: Containers,
+    programs: Programs,
+) -> "Backend":
+    """The backend of a specification, by its transport.
+
+    Raises:
+        ConnectError: There is no such transport.
+    """
+    match spec.transport:
+        case "stdio":
+            return containers.beside(programs.backend(spec))
+        case "container":
+            return containers.backend(spec)
+        case "http" | "sse":
+            return _make_http(spec, settings)
+        case "memory":
+            from maitred.backends.memory import MemoryBackend
+
+            return MemoryBackend(spec, in_process[spec.name], limits=settings.limits)
+        case "chain":
+            from maitred.chains.saved_backend import SavedBackend
+
+            return SavedBackend(spec)
+        case unknown:
+            from maitred.backends.base import ConnectError
+
+            raise ConnectError(f"its transport {unknown!r} is unknown, and nothing is opened by it")
+
+
+def _make_http(spec: "ServerSpec", settings: Settings) -> "Backend":
+    """The backend of a server on HTTP: one that came by a manifest reaches no forbidden address."""
+    from maitred.backends.http import HttpBackend
+    from maitred.config.interpolate import resolver
+
+    tokens = None
+    if spec.auth is not None:
+        from maitred.backends.oauth.tokens import OAuthTokens
+
+        tokens = OAuthTokens(make_access(spec, settings))
+    return HttpBackend(
+        spec,
+        resolve=resolver(os.environ),
+        limits=settings.limits,
+        make_transport=partial(make_guarded, spec) if spec.registered else None,
+        tokens=tokens,
+    )
+
+
+def make_guarded(spec: "ServerSpec") -> "GuardedTransport":
+    """A transport that refuses addresses which a server may not lead to."""
+    from maitred.admission.addresses import networks
+    from maitred.admission.guarded_transport import GuardedTransport
+
+    return GuardedTransport(exempted=networks(spec.exempted))
+
+
+def make_access(spec: "ServerSpec", settings: Settings) -> "Access":
+    """What logging in to a server, and out of it, needs."""
+    from maitred.backends.oauth.client import Access
+    from maitred.backends.oauth.vault import Vault
+    from maitred.config.interpolate import resolver
+
+    return Access(
+        spec=spec,
+        resolve=resolver(os.environ),
+        store=Vault(catalog_path(settings), key=os.environ.get("MAITRED_KEY", "")),
+        make_transport=partial(make_guarded, spec),
+    )
+
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.model.servers import Aspect
+
+
+async def look_at_cages(settings: Settings) -> "Sequence[Aspect]":
+    """What works and what does not, tried out; takes a moment."""
+    from anyio import to_thread
+
+    from maitred.backends.base import ConnectError
+    from maitred.backends.isolation.jail import Means, find_means
+    from maitred.backends.isolation.report import of_engine, of_jail, of_scan
+    from maitred.backends.isolation.scan import PROGRAM
+
+    choice = settings.isolation.jail
+    means = Means()
+    if choice != "none":
+        means = await to_thread.run_sync(find_means, f"doctor-{os.getpid()}")
+    try:
+        engine = await open_engine(settings.isolation)
+        engine.close()
+        found = of_engine(engine.info)
+    except ConnectError as error:
+        found = of_engine(error)
+    return [*of_jail(choice, means), found, of_scan(settings.isolation.scan, shutil.which(PROGRAM))]

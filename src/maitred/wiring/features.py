@@ -1,0 +1,334 @@
+"""What decides who gets in, what they may do, and what is written down of it.
+
+What makes tools easier to find and to read, and what runs chains.
+
+Where the catalog is kept.
+"""
+
+import os
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from maitred.config.load import catalog_path
+from maitred.config.settings import Admission, Results, Settings
+from maitred.errors import ConfigError
+from maitred.wiring.exceptions import plainly
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.catalog.stages import Placer
+    from maitred.chains.base import CagedSandbox
+    from maitred.gateway.use_cases import Writer
+    from maitred.mediation.base import Middleware
+    from maitred.mediation.factory import Menders
+    from maitred.mediation.proof import Ranker
+    from maitred.search.base import Embedder
+    from maitred.search.engine import SearchEngine
+    from maitred.visibility.rules import RuleFunction
+    from maitred.visibility.visibility import VisibilityTable
+
+log = structlog.get_logger(__name__)
+
+
+@asynccontextmanager
+async def open_writer(settings: Settings) -> "AsyncIterator[Writer | None]":
+    """The language model that writes use cases, if one is configured."""
+    from maitred.config.interpolate import resolver
+    from maitred.search.use_cases import make_phrase_writer
+
+    writer = make_phrase_writer(settings.use_cases, resolver(os.environ))
+    try:
+        yield writer
+    finally:
+        if writer is not None:
+            await writer.aclose()
+
+
+def make_sandbox(settings: Settings) -> "AbstractAsyncContextManager[CagedSandbox]":
+    """The engine of chains; it is loaded with the first one."""
+    from maitred.chains.monty import MontySandbox
+
+    return MontySandbox(processes=settings.chain.processes, jail=settings.chain.jail)
+
+
+@cache
+def bundled() -> "Embedder":
+    """The embedder that comes with the package; nothing is loaded before its first use."""
+    from maitred.search.bundled import StaticEmbedder
+
+    return StaticEmbedder()
+
+
+def make_placer(settings: Settings) -> "Placer":
+    """What puts tools in categories: by words, by the bundled model, and by what persons chose."""
+    from maitred.config.taxonomy import merged
+    from maitred.disclosure.categories import Classifier
+    from maitred.search.base import documents
+    from maitred.search.tokenize import index_terms
+
+    return Classifier(
+        merged(settings.categories),
+        stems=index_terms,
+        choices=settings.tools,
+        embed_tools=lambda tools, schema: bundled().documents(documents(tools, schema)),
+        embed_texts=lambda texts: bundled().queries(texts),
+    )
+
+
+def make_tables(
+    settings: Settings, *, rules: "Mapping[str, RuleFunction]"
+) -> "Mapping[str, VisibilityTable]":
+    """What servers declare about visibility, with rules in Python from a program and from plug-ins.
+
+    Raises:
+        ConfigError: A declaration has faults; all are listed.
+    """
+    if not any(spec.visibility for spec in settings.servers.values()):
+        return {}
+    from maitred.visibility.declarations import read_tables
+    from maitred.visibility.rules import RuleRegistry
+
+    return read_tables(settings, RuleRegistry({**plugged_rules(), **rules}))
+
+
+def plugged_rules() -> "Mapping[str, RuleFunction]":
+    """The rules of installed packages, which name them as entry points; one that cannot be loaded is told."""
+    from importlib.metadata import entry_points
+
+    found = {}
+    for entry in entry_points(group="maitred.visibility_rules"):
+        try:
+            found[entry.name] = entry.load()
+        except Exception:  # a plug-in may fail in any way
+            log.exception("a visibility rule cannot be loaded", rule=entry.name)
+    return found
+
+
+def make_menders(settings: Settings, middleware: "Middleware | None") -> "Menders":
+    """What makes menders, with the memory of what models answered and of what was proven."""
+    from maitred.mediation.factory import Menders
+    from maitred.mediation.memo_store import SqliteMemos
+
+    def make_ranker() -> "Ranker":
+        from maitred.mediation.search_ranker import SearchRanker
+
+        return SearchRanker(bundled())
+
+    return Menders(SqliteMemos(catalog_path(settings)), make_ranker, middleware=middleware)
+
+
+@asynccontextmanager
+async def open_search(settings: Settings) -> "AsyncIterator[SearchEngine]":
+    """The search engine with the embedder and the reranker that were chosen; connections end with it."""
+    from maitred.config.interpolate import resolver
+    from maitred.search.engine import SearchEngine
+    from maitred.search.vector_store import SqliteVectors
+
+    resolve = resolver(os.environ)
+    async with AsyncExitStack() as stack:
+        ends = stack.enter_context(ExitStack())  # after the engine that uses what is made
+
+        def embedder() -> "Embedder | None":
+            from maitred.search.embedders import OpenAiEmbedder, make_embedder
+
+            made = make_embedder(settings.search, resolve)
+            if isinstance(made, OpenAiEmbedder):
+                ends.callback(made.close)
+            return made
+
+        reranker = None
+        if settings.search.reranker != "none":
+            from maitred.search.llm_reranker import make_reranker
+            from maitred.search.rerank import RerankStage
+
+            model = make_reranker(settings.search, resolve)
+            if model is not None:
+                stack.push_async_callback(model.aclose)
+                reranker = RerankStage(model, timeout_s=settings.search.rerank_timeout_s)
+        cache = SqliteVectors(catalog_path(settings))
+        mode = settings.search.mode
+        engine = SearchEngine(mode=mode, make_embedder=embedder, cache=cache, reranker=reranker)
+        yield await stack.enter_async_context(engine)
+
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from sqlalchemy import Connection
+
+    from maitred.catalog.sqlite import SqliteStore
+    from maitred.catalog.store import SqlStore
+
+
+def open_store(path: Path, *, stands_by: bool = False) -> "SqliteStore":
+    """The catalog's store, which loads SQLAlchemy only to write and Alembic only to migrate.
+
+    With `stands_by` it is in memory as long as there is no file, and none can be made.
+    """
+    from maitred.catalog.sqlite import SqliteStore
+
+    def full(place: str) -> "SqlStore":
+        from maitred.catalog.store import SqlStore
+
+        return SqlStore(place, migrate=_migrate)
+
+    return SqliteStore(path, full, stands_by=stands_by)
+
+
+def _migrate(connection: "Connection", revision: str | None) -> None:
+    from maitred.storage.migrate import migrate
+
+    migrate(connection, revision)
+
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.access.credentials import Credentials, TokenCheck
+    from maitred.access.token_store import Grants
+    from maitred.access.tokens import Tokens
+    from maitred.admission.checks.base import Policy
+    from maitred.admission.judgement import Judging, NameFinding
+    from maitred.audit.service import Auditing
+    from maitred.calls.screening import Screen
+    from maitred.gateway.admission import Front
+    from maitred.visibility.rules import RuleFunction
+
+
+def make_judge(names: "Mapping[str, Collection[str]]") -> "Judging":
+    """What judges definitions; its rules are loaded with the first server that is listed."""
+    from maitred.admission.judge import Judge
+
+    return Judge(names)
+
+
+def make_namesakes(names: "Mapping[str, Collection[str]]") -> "NameFinding":
+    """What finds names that could be taken for others."""
+    from maitred.admission.judge import Namesakes
+
+    return Namesakes(names)
+
+
+def make_front(settings: Settings, *, rules: "Mapping[str, RuleFunction]") -> "Front":
+    """What looks at manifests, by the policy of the settings, with the visibility rules that there are.
+
+    Raises:
+        ConfigError: The policy has faults; all are listed.
+    """
+    from maitred.admission.review import Entrance
+    from maitred.config.taxonomy import merged
+    from maitred.gateway.declarations import Declarations
+    from maitred.visibility.rules import RuleRegistry
+
+    known = RuleRegistry({**plugged_rules(), **rules})
+    declarations = Declarations(known, [category.name for category in merged(settings.categories)])
+    return Entrance(make_policy(settings), declarations.findings)
+
+
+def check_policy(settings: Settings) -> None:
+    """Tell what is wrong with the policy before it is needed; there is none unless the operator wrote one.
+
+    Raises:
+        ConfigError: It has faults; all are listed.
+    """
+    if settings.admission != Admission():
+        make_policy(settings)
+
+
+def make_policy(settings: Settings) -> "Policy":
+    """Who gets in unasked, as the operator decided.
+
+    Raises:
+        ConfigError: It has faults; all are listed.
+    """
+    from maitred.admission.policy_settings import policy_of
+
+    try:
+        return policy_of(settings.admission)
+    except ValueError as error:
+        raise ConfigError(str(settings.source), [f"admission: {error}"]) from error
+
+
+def make_grants(settings: Settings) -> "Grants":
+    """The access tokens beside the catalog; the file is opened with the first."""
+    from maitred.access.token_store import Grants
+
+    return Grants(catalog_path(settings))
+
+
+@asynccontextmanager
+async def open_tokens(settings: Settings) -> "AsyncIterator[Tokens]":
+    """The access tokens of a configuration, for a command that needs no gateway.
+
+    Raises:
+        ConfigError: The catalog, whose file they stand in, cannot be opened.
+    """
+    from maitred.access.tokens import Tokens
+    from maitred.admission.registry import Registry
+    from maitred.config.taxonomy import merged
+
+    async def known() -> tuple[Collection[str], Collection[str]]:
+        _, registered = await Registry(catalog_path(settings)).everything()
+        return {*settings.servers, *registered}, [one.name for one in merged(settings.categories)]
+
+    async with open_auditing(settings) as auditing:
+        yield Tokens(make_grants(settings), auditing, known)
+
+
+def make_credentials(settings: Settings) -> "Credentials":
+    """What tells whose a token is: the tokens that maitred made, and those of an issuer if one is set."""
+    from maitred.access.credentials import Credentials
+
+    def make_check() -> "TokenCheck | None":
+        if settings.http.jwt is None:
+            return None
+        from maitred.access.jwt import verifier_of  # its libraries are slow to load, and hardly needed
+
+        return verifier_of(settings.http.jwt).grant_of
+
+    return Credentials(make_grants(settings), make_check)
+
+
+def make_screen(settings: Results) -> "Screen":
+    """What looks through answers; what finds orders in them is loaded with the first."""
+    from maitred.audit.masking import mask_text
+    from maitred.calls.results import ResultStore
+    from maitred.calls.screening import Screen
+    from maitred.config.redaction import redact
+
+    def scan(text: str) -> list[str]:
+        from maitred.poisoning.scan import scan_text
+
+        return [found.rule for found in scan_text(text)]
+
+    def mask(text: str) -> str:
+        return mask_text(redact(text))
+
+    kept = ResultStore(ttl_s=settings.keep_s, max_bytes=settings.keep_bytes)
+    return Screen(settings.screening, scan=scan, mask=mask if settings.mask_secrets else None, kept=kept)
+
+
+def audit_key() -> bytes:
+    """The key of the audit trail's digests; empty where none is set."""
+    return os.environ.get("MAITRED_AUDIT_KEY", "").encode()
+
+
+@asynccontextmanager
+async def open_auditing(settings: Settings) -> "AsyncIterator[Auditing]":
+    """The audit trail of a configuration, for a command that needs no gateway.
+
+    Raises:
+        ConfigError: The catalog, whose file it stands in, cannot be opened.
+    """
+    async with plainly(), open_store(catalog_path(settings)), open_trail(settings) as auditing:
+        yield auditing
+
+
+@asynccontextmanager
+async def open_trail(settings: Settings) -> "AsyncIterator[Auditing]":
+    """The audit trail; its file is opened with the first thing that is written down."""
+    from maitred.audit.log import AuditLog
+    from maitred.audit.service import Auditing
+
+    async with AuditLog(catalog_path(settings), key=audit_key()) as trail:
+        yield Auditing(trail, settings.audit)

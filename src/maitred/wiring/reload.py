@@ -1,0 +1,100 @@
+"""Take over a configuration that changes while a gateway runs.
+
+Ends a watch of files at once when it is no longer wanted.
+
+`watchfiles` waits in a thread, which a cancelled task has to wait for in turn: five seconds at worst. The
+thread looks at an event every few milliseconds, and so it is that which has to be set first.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import structlog
+
+from maitred.config.load import load
+from maitred.config.settings import Settings
+from maitred.errors import ConfigError, StoreError
+
+
+def watchable(folder: Path) -> bool:
+    """Whether a folder can be watched: the watcher takes no name that is not UTF-8."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        return False
+    return folder.is_dir()
+
+
+@asynccontextmanager
+async def until_cancelled() -> AsyncIterator[anyio.Event]:
+    """An event that is set as soon as the task is cancelled; to be given to `awatch` as its `stop_event`."""
+    cancelled = anyio.Event()
+
+    async def wait() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        yield cancelled
+        tasks.cancel_scope.cancel()
+
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.gateway import Gateway
+
+log = structlog.get_logger(__name__)
+
+
+async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
+    """Reload the configuration whenever its file, or that of overrides, changes; faulty ones are not used.
+
+    The `http` section keeps what the gateway was started with: the address cannot change while it listens.
+    """
+    from watchfiles import awatch
+
+    from maitred.mediation.factory import overrides_path
+
+    source = settings.source.absolute()
+    applied, real = settings, source.resolve()  # a link may lead to where somebody writes, and then elsewhere
+    async with until_cancelled() as stop:
+        while not stop.is_set():
+            while (now := source.resolve()) != real:  # since it was last read, and nothing was watched
+                real = now
+                applied = await _reloaded(gateway, applied, again=False)
+            overrides = overrides_path(applied)
+            folders = {path.parent for path in (source, real, overrides) if path and watchable(path.parent)}
+            if not folders:
+                log.warning("changes of the configuration go unnoticed, since its folder cannot be watched")
+                return
+            async for changes in awatch(*folders, recursive=False, step=100, stop_event=stop):
+                if source.resolve() != real:
+                    break
+                changed = {Path(path) for _, path in changes}
+                if changed & {source, real, overrides}:
+                    applied = await _reloaded(gateway, applied, again=overrides in changed)
+                if overrides_path(applied) != overrides:
+                    break
+
+
+async def _reloaded(gateway: "Gateway", applied: Settings, *, again: bool) -> Settings:
+    """The settings in force after a change; `again` takes over what they refer to even if they are equal."""
+    try:
+        fresh = replace(load(applied.source), http=applied.http)
+        if fresh == applied and not again:
+            return applied
+        await gateway.configure(fresh)
+    except ConfigError as error:
+        log.warning("the changed configuration is not used", reason=str(error))
+    except StoreError as error:
+        log.warning("the changed configuration is taken over only in part", reason=error.reason)
+    else:
+        log.info("configuration reloaded", path=str(applied.source))
+        return fresh
+    return applied
