@@ -24,11 +24,17 @@ from bench.stage import ROOT, Stage
 from bench.values import Size
 from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import keys, raw_tools
-from maitred.evaluation.labelled_queries import LabelledTool, Query, is_held_back, read_queries, read_tools
+from maitred.evaluation.labelled_queries import (
+    LabelledQuery,
+    LabelledTool,
+    is_held_back,
+    read_queries,
+    read_tools,
+)
 from maitred.evaluation.metrics import mean, ndcg, recall
 from maitred.evaluation.paraphrase import paraphrases
 from maitred.evaluation.runner import evaluate
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.results import Mode
 
 MODES: Sequence[Mode] = ("lexical", "dense", "hybrid")
@@ -47,7 +53,7 @@ class LabelledSet:
 
     name: str
     tools: Sequence[LabelledTool]
-    queries: Sequence[Query]
+    queries: Sequence[LabelledQuery]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +166,9 @@ def _generated(stage: Stage) -> LabelledSet:
     ]
     queries = []
     for tool in tools:
-        about = Document(name=tool.name, server=tool.server, description=tool.description)
+        about = ToolDocument(name=tool.name, server=tool.server, description=tool.description)
         told = paraphrases(about)[:1]
-        queries += [Query(id=tool.id, text=phrase, relevant=(tool.id,)) for phrase in told]
+        queries += [LabelledQuery(id=tool.id, text=phrase, relevant=(tool.id,)) for phrase in told]
     return LabelledSet(name="generated", tools=tools, queries=queries)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maitred.search.bundled import Weights, load
+from maitred.search.bundled import EmbeddingWeights, load
 from training.pack import pack
 from training.train import Learned
 
@@ -35,7 +35,7 @@ def blend(labelled: Path, bare: Path, out: Path, share: float = SHARE) -> str:
     return pack(out, first.vocabulary, learned)
 
 
-def _parts(weights: Weights) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+def _parts(weights: EmbeddingWeights) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Unit vectors of the pieces, and how much each counts in queries and in tools, 1 in the median."""
     rows = weights.vectors.astype(np.float32)
     lengths = np.maximum(np.linalg.norm(rows, axis=1), 1e-12)

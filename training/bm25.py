@@ -7,7 +7,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.tokenize import STOP_WORDS, words
 
 _K1 = 1.2
@@ -18,7 +18,7 @@ _WEIGHTS = (3.0, 1.0, 0.5, 0.4)  # name, description, parameters, server
 class Bm25:
     """Scores all tools of one set for a query."""
 
-    def __init__(self, tools: Sequence[Document]) -> None:
+    def __init__(self, tools: Sequence[ToolDocument]) -> None:
         self._stemmer = Stemmer.Stemmer("english")
         self._stems: dict[str, str] = {}
         fields = [[self._terms(text) for text in _fields(tool)] for tool in tools]
@@ -57,6 +57,6 @@ class Bm25:
         return found
 
 
-def _fields(tool: Document) -> tuple[str, str, str, str]:
+def _fields(tool: ToolDocument) -> tuple[str, str, str, str]:
     about = " ".join(f"{name} {text}" for name, text in tool.parameters)
     return tool.name, f"{tool.title} {tool.description}", about, tool.server

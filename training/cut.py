@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.bundled import SEGMENTS, Tokeniser, document_pieces, query_pieces
 from training.clauses import clauses
 
@@ -38,7 +38,7 @@ class Bags:
     offsets: Tensor
 
 
-def cut_tool(tokeniser: Tokeniser, tool: Document) -> ToolPieces:
+def cut_tool(tokeniser: Tokeniser, tool: ToolDocument) -> ToolPieces:
     """The pieces of a tool."""
     return document_pieces(tokeniser, tool)
 

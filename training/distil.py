@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.bundled import Tokeniser, document_pieces
 from training.teacher import Teacher
 
@@ -31,7 +31,10 @@ class Start:
 
 
 def distil(
-    teacher: Teacher, vocabulary: Sequence[str], tools: Sequence[Document], progress: Callable[[int], None]
+    teacher: Teacher,
+    vocabulary: Sequence[str],
+    tools: Sequence[ToolDocument],
+    progress: Callable[[int], None],
 ) -> Start:
     """The teacher's view of each entry alone, on its 256 main axes."""
     full = teacher.embed_tokens([teacher.of_piece(piece) for piece in vocabulary], progress=progress)
@@ -45,7 +48,7 @@ def distil(
     return Start(vectors=full @ axes.T, weights=weights, axes=axes)
 
 
-def _frequencies(tokeniser: Tokeniser, count: int, tools: Sequence[Document]) -> NDArray[np.float64]:
+def _frequencies(tokeniser: Tokeniser, count: int, tools: Sequence[ToolDocument]) -> NDArray[np.float64]:
     found = np.ones(count)
     for tool in tools:
         for part in document_pieces(tokeniser, tool):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from training.split import is_held_back
 
 TRAINING_SETS = ("metatool", "bfcl", "sealtools", "apibench")
@@ -27,7 +27,7 @@ class LabelledSet:
     """The tools of a set with its queries, parted into those to learn from and those held back."""
 
     name: str
-    tools: Sequence[Document]
+    tools: Sequence[ToolDocument]
     train: Sequence[Query]
     held_back: Sequence[Query]
 
@@ -59,7 +59,7 @@ def parameters(schema: Any) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _read(folder: Path) -> tuple[str, list[Document], list[Query]]:
+def _read(folder: Path) -> tuple[str, list[ToolDocument], list[Query]]:
     tools = _lines(folder / "tools.jsonl")
     position = {tool["id"]: number for number, tool in enumerate(tools)}
     queries = []
@@ -70,8 +70,8 @@ def _read(folder: Path) -> tuple[str, list[Document], list[Query]]:
     return folder.name, [_document(tool) for tool in tools], queries
 
 
-def _document(tool: Mapping[str, Any]) -> Document:
-    return Document(
+def _document(tool: Mapping[str, Any]) -> ToolDocument:
+    return ToolDocument(
         name=tool["name"],
         server=tool.get("server") or "",
         description=(tool.get("description") or "")[:2_000],

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.bundled import Tokeniser, query_pieces
 from training.bm25 import Bm25
 from training.cut import Pieces, QueryPieces, ToolPieces, cut_query, cut_tool, without
@@ -69,7 +69,7 @@ class SelfPool:
     groups: Sequence[Sequence[int]]
 
 
-def self_pool(tokeniser: Tokeniser, tools: Sequence[Document], servers: Mapping[str, str]) -> SelfPool:
+def self_pool(tokeniser: Tokeniser, tools: Sequence[ToolDocument], servers: Mapping[str, str]) -> SelfPool:
     """Cut the tools of an origin; those without a description teach nothing."""
     tools = [tool for tool in tools if tool.description]
     said = {server: query_pieces(tokeniser, text[:600]) for server, text in servers.items()}

@@ -20,7 +20,13 @@ from rich.console import Console
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from maitred.evaluation.poison import Labelled, is_unseen, labelled_files, read_labelled, read_recorded
+from maitred.evaluation.poison import (
+    LabelledDefinition,
+    is_unseen,
+    labelled_files,
+    read_labelled,
+    read_recorded,
+)
 from maitred.model.approvals import Severity
 from maitred.poisoning.scan import PoisonScan
 from maitred.poisoning.scorer import (
@@ -106,14 +112,14 @@ def _read(folder: Path, real: Path) -> tuple[list[Read], list[Row]]:
     known: set[str] = set()
     for recorded in read_recorded(real):
         if recorded.server in free and not is_unseen(recorded.server):
-            one = Labelled(id="", pattern="", definition=recorded.definition)
+            one = LabelledDefinition(id="", pattern="", definition=recorded.definition)
             fold = sum(recorded.server.encode()) % FOLDS
             _take(one, False, fold, reads, rows, counted=recorded.sampled, known=known)  # noqa: FBT003
     return reads, rows
 
 
 def _take(
-    one: Labelled,
+    one: LabelledDefinition,
     evil: bool,  # noqa: FBT001
     fold: int,
     reads: list[Read],

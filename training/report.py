@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from training.bm25 import Bm25
 from training.clauses import clauses
 from training.labelled import LabelledSet, Query
@@ -23,7 +23,7 @@ Scores = NDArray[np.float64]
 class Model(Protocol):
     """What is measured: an `Embedder`, or the teacher in its clothes."""
 
-    def documents(self, documents: Sequence[Document]) -> NDArray[np.float32]:
+    def documents(self, documents: Sequence[ToolDocument]) -> NDArray[np.float32]:
         """Vectors of tools, of length 1."""
         ...
 
@@ -38,7 +38,7 @@ class TeacherModel:
     def __init__(self, teacher: Teacher) -> None:
         self._teacher = teacher
 
-    def documents(self, documents: Sequence[Document]) -> NDArray[np.float32]:
+    def documents(self, documents: Sequence[ToolDocument]) -> NDArray[np.float32]:
         """Vectors of tools, of length 1."""
         return self._teacher.embed([document.text for document in documents])
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from training.labelled import parameters
 
 _TAG = re.compile(r"<[^>]+>")
@@ -32,7 +32,7 @@ class Source:
     """
 
     name: str
-    tools: Sequence[Document]
+    tools: Sequence[ToolDocument]
     servers: Mapping[str, str]
     is_prose: bool = True
 
@@ -55,8 +55,8 @@ def _real(path: Path) -> Source:
     return Source(name="real", tools=tools, servers=servers)
 
 
-def _mcp_tool(server: str, tool: Mapping[str, Any]) -> Document:
-    return Document(
+def _mcp_tool(server: str, tool: Mapping[str, Any]) -> ToolDocument:
+    return ToolDocument(
         name=tool["name"],
         server=server,
         title=tool.get("title") or "",
@@ -74,7 +74,7 @@ def _tooluniverse() -> Source:
             if not isinstance(entry, dict) or not entry.get("name") or not entry.get("description"):
                 continue
             tools.append(
-                Document(
+                ToolDocument(
                     name=entry["name"],
                     server=server,
                     description=_clean(str(entry["description"])),
@@ -97,7 +97,7 @@ def _aws() -> Source:
         for name, operation in service["operations"].items():
             shape = shapes.get(operation.get("input", {}).get("shape"), {})
             tools.append(
-                Document(
+                ToolDocument(
                     name=name,
                     server=server,
                     description=_clean(operation.get("documentation", "")),
@@ -124,7 +124,7 @@ def _google() -> Source:
         servers[server] = _clean(api.get("description", ""))
         for name, method in _methods(api.get("resources", {})):
             tools.append(
-                Document(
+                ToolDocument(
                     name=name,
                     server=server,
                     description=_clean(method.get("description", "")),

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.bundled import StaticEmbedder, Tokeniser, query_pieces, segments
 from training.blend import blend
 from training.cut import cut_tool, without
@@ -106,11 +106,11 @@ class Stages:
 
         return self._once("distilled", make)
 
-    def _all_tools(self) -> list[Document]:
+    def _all_tools(self) -> list[ToolDocument]:
         tools = [tool for source in self._sources for tool in source.tools]
         return tools + [tool for one in self._sets for tool in one.tools]
 
-    def _imitated(self) -> list[Document]:
+    def _imitated(self) -> list[ToolDocument]:
         """The tools whose texts the teacher reads: a random part of each origin, all of the labelled sets."""
         random = np.random.default_rng(_SEED)
         found = [tool for one in self._sets for tool in one.tools]
@@ -173,7 +173,7 @@ class _Kept:
         self._model, self._folder = model, folder
         folder.mkdir(exist_ok=True)
 
-    def documents(self, documents: Sequence[Document]) -> Rows:
+    def documents(self, documents: Sequence[ToolDocument]) -> Rows:
         return self._kept([document.text for document in documents], lambda: self._model.documents(documents))
 
     def queries(self, texts: Sequence[str]) -> Rows:
@@ -198,5 +198,5 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _first(tool: Document) -> str:
+def _first(tool: ToolDocument) -> str:
     return segments(tool)[1]

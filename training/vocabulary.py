@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.bundled import runs, words_of_run
 from training.sources import Source
 
@@ -31,7 +31,7 @@ def choose(teacher_pieces: Sequence[str], sources: Sequence[Source]) -> list[str
     return pieces + sorted(added)
 
 
-def _by_server(tools: Iterable[Document]) -> list[list[str]]:
+def _by_server(tools: Iterable[ToolDocument]) -> list[list[str]]:
     groups: dict[str, list[str]] = {}
     for tool in tools:
         text = f"{tool.name} {tool.title} {tool.description} " + " ".join(

@@ -69,7 +69,7 @@ class Reply:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Question:
+class _PendingQuestion:
     model: str
     rules: str
     prompt: str
@@ -83,10 +83,10 @@ class _Vendor:
     package: str
     client: str
     url: str
-    ask: Callable[[Any, _Question], Awaitable[Reply]]
+    ask: Callable[[Any, _PendingQuestion], Awaitable[Reply]]
 
 
-async def _ask_openai(client: Any, question: _Question) -> Reply:
+async def _ask_openai(client: Any, question: _PendingQuestion) -> Reply:
     messages = [{"role": "system", "content": question.rules}, {"role": "user", "content": question.prompt}]
     answer = await client.chat.completions.create(model=question.model, messages=messages)
     choice, usage = answer.choices[0], answer.usage
@@ -99,7 +99,7 @@ async def _ask_openai(client: Any, question: _Question) -> Reply:
     )
 
 
-async def _ask_anthropic(client: Any, question: _Question) -> Reply:
+async def _ask_anthropic(client: Any, question: _PendingQuestion) -> Reply:
     answer = await client.messages.create(
         model=question.model,
         system=question.rules,
@@ -158,7 +158,7 @@ class LanguageModel:
             LlmError: The endpoint cannot be reached, refuses the question, does not answer in time, or
                 answers with something that is no text.
         """
-        question = _Question(model=self.name, rules=rules, prompt=prompt, max_tokens=max_tokens)
+        question = _PendingQuestion(model=self.name, rules=rules, prompt=prompt, max_tokens=max_tokens)
         try:
             with anyio.fail_after(self._patience_s):
                 client = self._client or await to_thread.run_sync(self._connect, abandon_on_cancel=True)

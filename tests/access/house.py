@@ -14,8 +14,8 @@ from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from tests.interaction.harness import Mode, over_http
 
-from maitred.access.tokens import Wanted
-from maitred.config.settings import Access, Catalog, Disclosure, Http, Settings
+from maitred.access.tokens import TokenRequest
+from maitred.config.settings import Catalog, Disclosure, Http, RateLimitSettings, Settings
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER, Role, Scope
 from maitred.model.categories import Category, ToolChoice
@@ -131,7 +131,7 @@ def upstream(name: str) -> Server[Any]:
     )
 
 
-def settings_of(folder: Path, http: Http | None = None, access: Access | None = None) -> Settings:
+def settings_of(folder: Path, http: Http | None = None, access: RateLimitSettings | None = None) -> Settings:
     """Settings of the house: `archive` is a category below `files_text`; all tools are listed."""
     return Settings(
         source=folder / "maitred.yaml",
@@ -144,7 +144,7 @@ def settings_of(folder: Path, http: Http | None = None, access: Access | None = 
             for server, tools in TOOLS.items()
             for tool, (category, _) in tools.items()
         },
-        access=access or Access(),
+        access=access or RateLimitSettings(),
         http=replace(http or Http(), port=0),
     )
 
@@ -182,7 +182,9 @@ async def living(folder: Path, http: Http | None = None) -> AsyncIterator[House]
             await listening.wait()
         tokens = {}
         for name, (role, scope) in TOKENS.items():
-            made = await gateway.access.tokens.make(Wanted(name=name, role=role, scope=scope), LOCAL_USER)
+            made = await gateway.access.tokens.make(
+                TokenRequest(name=name, role=role, scope=scope), LOCAL_USER
+            )
             tokens[name] = made.token
         yield House(gateway=gateway, url=address[0], tokens=tokens)
         stop.set()

@@ -10,7 +10,7 @@ from tests.access.table import CASES, HEAD, REFUSED, ROWS
 from tests.interaction.harness import cli, faulty, over_stdio, write_settings
 from tests.surfaces.cli.rig import Run, runner, write
 
-from maitred.access.tokens import Wanted
+from maitred.access.tokens import TokenRequest
 from maitred.config.load import load
 from maitred.model.access import LEAST, LOCAL_USER, ROLES, Role, Scope
 from maitred.wiring import open_tokens
@@ -48,7 +48,7 @@ def test_on_the_command_line(run: Run, role: Role, tmp_path: Path, monkeypatch: 
 
     async def make() -> str:
         async with open_tokens(load(tmp_path / "maitred.yaml")) as tokens:
-            wanted = Wanted(name="somebody", role=role, scope=Scope())
+            wanted = TokenRequest(name="somebody", role=role, scope=Scope())
             return (await tokens.make(wanted, LOCAL_USER)).token
 
     monkeypatch.setenv("MAITRED_AS_TOKEN", anyio.run(make))

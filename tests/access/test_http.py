@@ -27,7 +27,7 @@ from maitred.access.token_store import Grants
 from maitred.config.sections import check_address
 from maitred.config.settings import Http, Jwt
 from maitred.errors import ConfigError, StoreError
-from maitred.model.access import Grant, Refused, Role, Scope
+from maitred.model.access import Grant, RefusedAccess, Role, Scope
 from maitred.surfaces.http.app import application
 from maitred.surfaces.http.auth import Guard, viewer_of
 
@@ -39,16 +39,16 @@ ISSUED = Jwt(
     jwks_url=f"{issuer.ISSUER}/keys",
     roles={"dev": "agent"},
 )
-KNOWN: dict[str, Grant | Refused] = {
+KNOWN: dict[str, Grant | RefusedAccess] = {
     "good": Grant(principal="ci", role="agent", id="1"),
-    "later": Refused(reason="the keys cannot be had", unavailable=True),
+    "later": RefusedAccess(reason="the keys cannot be had", unavailable=True),
 }
 
 
-async def grant_of(token: str) -> Grant | Refused:
+async def grant_of(token: str) -> Grant | RefusedAccess:
     if token == "broken":
         raise StoreError("c.db", "the disk is gone")
-    return KNOWN.get(token, Refused(reason="this token is not known"))
+    return KNOWN.get(token, RefusedAccess(reason="this token is not known"))
 
 
 async def who(request: Request) -> JSONResponse:
@@ -249,9 +249,9 @@ async def test_a_token_of_the_authorization_server_is_taken_by_its_keys_and_clai
         scope=Scope(servers=frozenset({"files"}), read_only=True),
     )
     assert beside == ours.record.grant
-    assert isinstance(elsewhere, Refused)
+    assert isinstance(elsewhere, RefusedAccess)
     assert "audience" in elsewhere.reason
-    assert isinstance(stranger, Refused)
+    assert isinstance(stranger, RefusedAccess)
     assert "no role" in stranger.reason
 
 
@@ -262,9 +262,9 @@ async def test_a_gateway_whose_issuer_is_away_answers_others(tmp_path: Path) -> 
         waiting = await gateway.access.credentials.grant_of(issuer.token())
         wrong = await gateway.access.credentials.grant_of("maitred_0123456789_" + 20 * "x")
 
-    assert isinstance(waiting, Refused)
+    assert isinstance(waiting, RefusedAccess)
     assert waiting.unavailable
-    assert isinstance(wrong, Refused)
+    assert isinstance(wrong, RefusedAccess)
     assert not wrong.unavailable
 
 

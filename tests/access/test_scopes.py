@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from tests.access.house import FILES, READING, TEXT, House, opened, settings_of
 from tests.interaction.harness import LEGACY, Mode
 
-from maitred.access.tokens import Wanted
+from maitred.access.tokens import TokenRequest
 from maitred.config.settings import Disclosure
 from maitred.model.access import LOCAL_USER, Grant, Scope, Viewer
 from maitred.model.tools import ToolCall
@@ -300,7 +300,7 @@ async def test_what_one_principal_did_opens_nothing_for_another(tmp_path: Path) 
         told_: dict[str, list[Any]] = {}
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             for name in ("ann", "bob"):
-                wanted = Wanted(name=name, role="agent", scope=Scope())
+                wanted = TokenRequest(name=name, role="agent", scope=Scope())
                 made = await gateway.access.tokens.make(wanted, LOCAL_USER)
                 sent = {"Authorization": f"Bearer {made.token}"}
                 if name == "ann":

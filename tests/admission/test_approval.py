@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from maitred.admission.approval import Approval, Assessment, Forbidden, Pinning, assess, replay, step
+from maitred.admission.approval import Approval, Assessment, ForbiddenEvent, Pinning, assess, replay, step
 from maitred.admission.definition import PartKey, define
 from maitred.model.approvals import Binding, Event, EventKind
 from maitred.model.tools import RawTool, ToolKey
@@ -32,7 +32,7 @@ def after(*events: Event) -> Approval:
 
 def refused(state: Approval | None, happened: Event) -> str:
     answer = step(state, happened)
-    assert isinstance(answer, Forbidden)
+    assert isinstance(answer, ForbiddenEvent)
     return answer.reason
 
 
@@ -187,7 +187,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def happen(self, happened: Event) -> None:
         before, following = self.now(), step(self.state, happened)
-        if isinstance(following, Forbidden):
+        if isinstance(following, ForbiddenEvent):
             assert following.reason
             return
         self.state = following

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.admission.approval import Approval, Forbidden, replay, step
+from maitred.admission.approval import Approval, ForbiddenEvent, replay, step
 from maitred.model.approvals import Binding, Event, EventKind, identified, name_and_identity
 
 NAME = "docker.io/acme/tool:1"
@@ -64,7 +64,7 @@ def test_the_policy_does_not_approve_another_image_under_the_same_name() -> None
     """However often its manifest is registered, also after it was withdrawn."""
     changed = after(*STARTED, IS_TWO)
     answer = step(changed, event("auto_approved", changed.seen))
-    assert isinstance(answer, Forbidden)
+    assert isinstance(answer, ForbiddenEvent)
     assert "its image is another one than was approved" in answer.reason
 
     withdrawn = (*STARTED, event("withdrawn"), REGISTERED, event("auto_approved", BOUND))
@@ -108,7 +108,7 @@ def test_no_two_images_are_approved_without_a_person_between(moves: list[str]) -
             "register": REGISTERED,
         }
         following = step(state, event_of[move])
-        if isinstance(following, Forbidden):
+        if isinstance(following, ForbiddenEvent):
             continue
         state = following
         person = person or move == "approve"

@@ -19,12 +19,12 @@ from tests.admission.issuer import (
     token,
 )
 
-from maitred.access.jwt import Claims, JwtPolicy, JwtVerifier, KeySet, KeysUnavailableError, granted
-from maitred.model.access import EVERYTHING, Grant, Refused, Scope
+from maitred.access.jwt import ClaimMapping, JwtPolicy, JwtVerifier, KeySet, KeysUnavailableError, granted
+from maitred.model.access import EVERYTHING, Grant, RefusedAccess, Scope
 
 pytestmark = pytest.mark.anyio
 
-MEANING = Claims(roles={"dev": "agent", "ops": "operator"})
+MEANING = ClaimMapping(roles={"dev": "agent", "ops": "operator"})
 KEYS = key_set(public(rsa_key(), "k1"), public(ec_key(), "ec"), public(ed_key(), "ed"))
 PEM = (
     rsa_key()
@@ -114,7 +114,7 @@ async def test_a_bad_token_is_refused_with_the_reason(bad: str, reason: str) -> 
     """Every part of it can be wrong; nothing of it is trusted before its signature is."""
     answer = await verifier().grant_of(bad)
 
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RefusedAccess)
     assert any(words in answer.reason for words in reason.split("|"))
     assert not answer.unavailable
 
@@ -124,7 +124,7 @@ async def test_a_time_that_is_none_is_no_time(exp: Any) -> None:
     """Signed nonsense is nonsense."""
     answer = await verifier().grant_of(token(exp=exp))
 
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RefusedAccess)
 
 
 @pytest.mark.parametrize("wrong", ["none", "HS256", "RS128"])
@@ -150,20 +150,22 @@ async def test_while_the_keys_cannot_be_had_the_caller_is_told_to_try_again() ->
     policy = JwtPolicy(issuer=ISSUER, audiences=(AUDIENCE,))
     answer = await JwtVerifier(policy, KeySet(down), clock=lambda: NOW).grant_of(token())
 
-    assert answer == Refused(reason="the token cannot be checked now, try again later", unavailable=True)
+    assert answer == RefusedAccess(
+        reason="the token cannot be checked now, try again later", unavailable=True
+    )
 
 
 # --- what claims mean -------------------------------------------------------------------------------------
 
 
-def role(meaning: Claims, **given: Any) -> str:
+def role(meaning: ClaimMapping, **given: Any) -> str:
     grant = granted({"sub": "ann", **given}, meaning)
     return grant.role if isinstance(grant, Grant) else ""
 
 
 def test_the_strongest_of_the_roles_counts() -> None:
     """As a list, as a text, inside another claim, or under a name with dots."""
-    nested = Claims(role="realm.roles", roles=MEANING.roles)
+    nested = ClaimMapping(role="realm.roles", roles=MEANING.roles)
 
     assert role(MEANING, roles=["dev", "ops", "x", 5]) == "operator"
     assert role(MEANING, roles="dev ops") == "operator"
@@ -175,8 +177,8 @@ def test_the_strongest_of_the_roles_counts() -> None:
 
 def test_without_a_known_role_the_default_is_given() -> None:
     """Where the operator set one."""
-    assert role(Claims(default_role="viewer"), roles=["x"]) == "viewer"
-    assert role(Claims(default_role="viewer", roles={"dev": "agent"}), roles=["dev"]) == "agent"
+    assert role(ClaimMapping(default_role="viewer"), roles=["x"]) == "viewer"
+    assert role(ClaimMapping(default_role="viewer", roles={"dev": "agent"}), roles=["dev"]) == "agent"
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_without_a_known_role_the_default_is_given() -> None:
 )
 def test_claims_limit_what_may_be_used(given: dict[str, Any], scope: Scope) -> None:
     """A token that lacks a claim that is asked for gets nothing of it."""
-    meaning = Claims(default_role="agent", servers="servers", categories="areas", read_only="ro")
+    meaning = ClaimMapping(default_role="agent", servers="servers", categories="areas", read_only="ro")
     grant = granted({"sub": "ann", **given}, meaning)
 
     assert isinstance(grant, Grant)

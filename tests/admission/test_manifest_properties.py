@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.admission.layers import FILE, judge
 
-from maitred.admission.checks.base import Reading
+from maitred.admission.checks.base import ManifestReading
 from maitred.admission.manifest import ADAPTER, FITS, Manifest
 from maitred.admission.manifest_reader import read_manifest
 
@@ -70,7 +70,7 @@ def dumped(value: Any) -> str:
     return json.dumps(value)
 
 
-def ends_well(text: str) -> Reading:
+def ends_well(text: str) -> ManifestReading:
     """A manifest is read, or the reader says why not; the layers have something to say of either."""
     reading = read_manifest(FILE, text)
     assert reading.manifest is not None or reading.findings

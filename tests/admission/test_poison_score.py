@@ -11,7 +11,7 @@ from tests.support.cpu import cpu_within
 
 from maitred.admission.definition import define
 from maitred.admission.judge import Judge
-from maitred.admission.judgement import Memory, Rules
+from maitred.admission.judgement import ApprovalRules, ApprovedState
 from maitred.errors import AdmissionError
 from maitred.model.tools import RawTool, ToolKey
 from maitred.poisoning.scan import PoisonScan
@@ -140,10 +140,12 @@ def test_where_the_scan_cannot_look_nothing_is_let_in(tmp_path: Path) -> None:
     live = define(tools)
 
     with pytest.raises(AdmissionError, match=r"cannot be looked through: the weights .* are missing"):
-        judge.judge("here", live, Memory(), Rules(pinning="warn", scan="warn"))
+        judge.judge("here", live, ApprovedState(), ApprovalRules(pinning="warn", scan="warn"))
     with pytest.raises(AdmissionError, match="cannot be looked through"):
-        judge.brought("here", tools, Rules(pinning="warn", scan="block"))
-    assert judge.judge("here", live, Memory(), Rules(pinning="warn", scan="off")).findings == []
+        judge.brought("here", tools, ApprovalRules(pinning="warn", scan="block"))
+    assert (
+        judge.judge("here", live, ApprovedState(), ApprovalRules(pinning="warn", scan="off")).findings == []
+    )
 
 
 @pytest.mark.parametrize(

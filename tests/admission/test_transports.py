@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from tests.admission.layers import CHECKS, POLICY
 
-from maitred.admission.checks.base import Reading, decide
+from maitred.admission.checks.base import ManifestReading, decide
 from maitred.admission.manifest import Manifest
 from maitred.config.load import parse
 from maitred.config.settings import Settings
@@ -26,7 +26,7 @@ def test_every_layer_that_asks_for_the_transport_refuses_what_it_does_not_know(l
         Manifest(name="x", transport="http", url="https://mcp.example.com/mcp"), transport=INVENTED
     )
 
-    decision = decide(Reading(file="x.yml", manifest=manifest), POLICY, CHECKS)
+    decision = decide(ManifestReading(file="x.yml", manifest=manifest), POLICY, CHECKS)
 
     assert decision.outcome == "refused"
     assert (layer, "refuse", "transport") in {(f.layer, f.severity, f.key) for f in decision.findings}

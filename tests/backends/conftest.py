@@ -16,7 +16,7 @@ from tests.support.podman import Podman
 
 from maitred.backends.http import HttpBackend
 from maitred.backends.memory import MemoryBackend
-from maitred.backends.oauth.client import Access
+from maitred.backends.oauth.client import LoginTarget
 from maitred.backends.oauth.vault import Vault
 from maitred.backends.process import Warden
 from maitred.config.settings import Limits
@@ -86,11 +86,11 @@ def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture
-def access(house: OAuthHouse, empty_catalog: bytes, tmp_path: Path) -> Access:
+def access(house: OAuthHouse, empty_catalog: bytes, tmp_path: Path) -> LoginTarget:
     """How the guarded server is got into, with a vault of its own."""
     (tmp_path / "catalog.db").write_bytes(empty_catalog)
     spec = ServerSpec(name=NAME, transport="http", url=house.url, auth=OAuth())
-    return Access(
+    return LoginTarget(
         spec=spec,
         resolve=RESOLVE,
         store=Vault(tmp_path / "catalog.db"),

@@ -12,7 +12,7 @@ import psutil
 from tests.support import probe_server
 from tests.support.jails import require_jail
 
-from maitred.backends.isolation.jail import Jail, Means
+from maitred.backends.isolation.jail import JailMeans, ProgramJail
 from maitred.backends.process import Warden
 from maitred.backends.stdio import StdioBackend
 from maitred.config.interpolate import resolver
@@ -24,24 +24,24 @@ CAGE = Cage(memory=96 * 2**20, pids=24, disk=8 * 2**20)
 SOON_S = 120.0
 
 
-class Found(Jail):
+class Found(ProgramJail):
     """A jail whose means are known, whatever the machine has."""
 
-    def __init__(self, means: Means, **fields: Any) -> None:
+    def __init__(self, means: JailMeans, **fields: Any) -> None:
         super().__init__(**fields)
         self._found = means
 
-    async def means(self) -> Means:
+    async def means(self) -> JailMeans:
         return self._found
 
 
 class JailRig:
     """Makes backends that share a jail and a warden."""
 
-    def __init__(self, means: Means | None = None) -> None:
+    def __init__(self, means: JailMeans | None = None) -> None:
         self.warden = Warden("c0ffee00")
         marks: Mapping[str, Any] = {"mark": self.warden.mark, "marks": self.warden.environment}
-        self.jail = Found(means, **marks) if means else Jail(**marks)
+        self.jail = Found(means, **marks) if means else ProgramJail(**marks)
 
     def backend(self, *mounts: Mount, cage: Mapping[str, Any] | None = None, **fields: Any) -> StdioBackend:
         """The backend of the probe server, unless `fields` say otherwise."""
@@ -54,7 +54,7 @@ class JailRig:
 
 
 @contextmanager
-def jail_rig(means: Means | None = None) -> Iterator[JailRig]:
+def jail_rig(means: JailMeans | None = None) -> Iterator[JailRig]:
     """The test is skipped where there is no jail."""
     require_jail()
     rig = JailRig(means)

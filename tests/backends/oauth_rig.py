@@ -10,8 +10,8 @@ from tests.backends.rig import RESOLVE, call, options, text_of
 from tests.support.oauth_house import person
 
 from maitred.backends.http import HttpBackend
-from maitred.backends.oauth.client import Access
-from maitred.backends.oauth.grants import Grant
+from maitred.backends.oauth.client import LoginTarget
+from maitred.backends.oauth.grants import LoginGrant
 from maitred.backends.oauth.login import log_in
 from maitred.backends.oauth.tokens import OAuthTokens
 from maitred.config.settings import Limits
@@ -23,7 +23,7 @@ NEEDED = f"run `maitred login {NAME}`"
 Whisper = Callable[[], Awaitable[str]]
 
 
-def choosing(access: Access, **choices: Any) -> Access:
+def choosing(access: LoginTarget, **choices: Any) -> LoginTarget:
     """The same with other choices of the operator."""
     return replace(access, spec=replace(access.spec, auth=OAuth(**choices)))
 
@@ -32,13 +32,13 @@ async def browse(page: str) -> None:
     await anyio.to_thread.run_sync(person, page)
 
 
-async def logged_in(access: Access, going: Callable[[str], Awaitable[None]] = browse) -> Grant:
+async def logged_in(access: LoginTarget, going: Callable[[str], Awaitable[None]] = browse) -> LoginGrant:
     with anyio.fail_after(LONG_S):
         return await log_in(access, going, timeout_s=LONG_S)
 
 
 @asynccontextmanager
-async def whispering(access: Access) -> AsyncIterator[Whisper]:
+async def whispering(access: LoginTarget) -> AsyncIterator[Whisper]:
     """Call the one tool over an open session, as a gateway would."""
     tokens = OAuthTokens(access)
     backend = HttpBackend(access.spec, resolve=RESOLVE, limits=Limits(), tokens=tokens)
@@ -52,6 +52,6 @@ async def whispering(access: Access) -> AsyncIterator[Whisper]:
             yield whisper
 
 
-async def whisper_once(access: Access) -> str:
+async def whisper_once(access: LoginTarget) -> str:
     async with whispering(access) as whisper:
         return await whisper()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 from tests.backends.rig import LONG_S, Heard
 
-from maitred.backends.base import Backend, Connection, Supervised
+from maitred.backends.base import Backend, Connection, SupervisionEvent
 from maitred.backends.pool import BackendPool
 from maitred.model.servers import EraChoice
 
@@ -53,7 +53,7 @@ class Subject:
         assert server == self.name
         self.heard(self.pool.health()[server].state)
 
-    def supervised(self, server: str, event: Supervised) -> None:
+    def supervised(self, server: str, event: SupervisionEvent) -> None:
         assert server == self.name
         self.heard(event)
 

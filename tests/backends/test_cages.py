@@ -10,14 +10,14 @@ from tests.backends.container_rig import probing
 from tests.backends.jail_rig import PROBE, SOON_S
 
 from maitred.backends.isolation.cgroups import Tree
-from maitred.backends.isolation.jail import Means
+from maitred.backends.isolation.jail import JailMeans
 from maitred.backends.isolation.report import of_jail
 from maitred.backends.process import Warden
 from maitred.config.settings import Isolation, Settings
 from maitred.model.servers import ServerSpec
 from maitred.wiring.backends import Programs
 
-HERE = Means(bwrap="/usr/bin/bwrap", version="bubblewrap 0.8.0", groups=Tree(folders={}, version=2))
+HERE = JailMeans(bwrap="/usr/bin/bwrap", version="bubblewrap 0.8.0", groups=Tree(folders={}, version=2))
 
 
 def test_a_jail_with_all_limits_is_told() -> None:
@@ -45,7 +45,7 @@ def test_limits_for_each_process_are_told_with_what_they_leave_open(
 
 def test_without_a_jail_it_is_told_what_becomes_of_registered_programs() -> None:
     """They are not started, or the operator chose otherwise."""
-    (missing,) = of_jail("auto", Means(why_not="bubblewrap (bwrap) is not installed"))
+    (missing,) = of_jail("auto", JailMeans(why_not="bubblewrap (bwrap) is not installed"))
     (off,) = of_jail("none", HERE)
 
     assert not missing.works

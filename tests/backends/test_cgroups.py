@@ -13,7 +13,7 @@ from tests.backends.rig import is_gone as has_ended
 from tests.support.jails import means
 
 from maitred.backends.isolation import cgroups
-from maitred.backends.isolation.cgroups import Group, Tree, find_tree, sweep
+from maitred.backends.isolation.cgroups import ControlGroup, Tree, find_tree, sweep
 from maitred.model.servers import Cage
 
 CAGE = Cage(memory=64 * 2**20, nano_cpus=1_500_000_000, cpu_shares=512, pids=7)
@@ -31,7 +31,7 @@ def tree() -> Tree:
 
 
 @pytest.fixture
-def group(tree: Tree) -> Iterator[Group]:
+def group(tree: Tree) -> Iterator[ControlGroup]:
     """A group that was made."""
     made = tree.group(f"{MARK}.1")
     made.make(CAGE)
@@ -39,7 +39,7 @@ def group(tree: Tree) -> Iterator[Group]:
     assert made.remove()
 
 
-def enter(group: Group, *argv: str) -> "subprocess.Popen[str]":
+def enter(group: ControlGroup, *argv: str) -> "subprocess.Popen[str]":
     """A program in a group; it runs when it has written its first line."""
     process = subprocess.Popen(group.entering(argv), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -47,7 +47,7 @@ def enter(group: Group, *argv: str) -> "subprocess.Popen[str]":
     return process
 
 
-def test_who_enters_is_bounded_and_the_kernel_counts(group: Group) -> None:
+def test_who_enters_is_bounded_and_the_kernel_counts(group: ControlGroup) -> None:
     """A program that takes more memory than its group may have is ended, and the group tells."""
     hog = [sys.executable, "-IS", "-c", f"b'x' * {2 * CAGE.memory}"]
 
@@ -69,7 +69,7 @@ def test_a_group_is_removed_with_all_that_runs_in_it(tree: Tree) -> None:
     assert not [name for name in tree.names() if name.startswith(MARK)]
 
 
-def test_groups_of_gateways_that_are_gone_are_swept_and_no_others(group: Group, tree: Tree) -> None:
+def test_groups_of_gateways_that_are_gone_are_swept_and_no_others(group: ControlGroup, tree: Tree) -> None:
     """Each gateway is asked about by its mark; one that runs keeps its groups, and their processes."""
     left = tree.group("c0ffee00-1-2-gone.3")
     left.make(CAGE)

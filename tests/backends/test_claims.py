@@ -7,7 +7,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from maitred.backends.orphans import Claims
+from maitred.backends.orphans import ClaimRegistry
 from maitred.backends.process import Warden
 
 ELSEWHERE = "0123abcd-4194305-1-feed"
@@ -23,8 +23,8 @@ sys.stdin.read()
 """
 
 
-def claims(folder: Path) -> Claims:
-    return Claims(folder / "c.db", "processes")
+def claims(folder: Path) -> ClaimRegistry:
+    return ClaimRegistry(folder / "c.db", "processes")
 
 
 def test_a_gateway_in_another_container_lives_until_it_is_killed(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_gateway_in_another_container_lives_until_it_is_killed(tmp_path: Path)
         assert claims(tmp_path).gone() == []
         gateway.kill()
     assert claims(tmp_path).gone() == [ELSEWHERE]
-    assert Claims(tmp_path / "c.db", "containers").gone() == []
+    assert ClaimRegistry(tmp_path / "c.db", "containers").gone() == []
     claims(tmp_path).forget(ELSEWHERE)
     assert claims(tmp_path).gone() == []
     assert list(tmp_path.iterdir()) == []
@@ -49,7 +49,7 @@ def test_a_catalog_of_the_same_path_elsewhere_and_one_beside_it_are_others(tmp_p
     claims(tmp_path / "one").take(ELSEWHERE).release(left=True)
     assert claims(tmp_path / "one").gone() == [ELSEWHERE]
     assert claims(tmp_path / "other").gone() == []
-    assert Claims(tmp_path / "one" / "c.db2", "processes").gone() == []
+    assert ClaimRegistry(tmp_path / "one" / "c.db2", "processes").gone() == []
 
 
 def test_a_copy_of_a_folder_says_nothing_of_the_gateways_of_the_original(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_copy_of_a_folder_says_nothing_of_the_gateways_of_the_original(tmp_pat
     (tmp_path / "linked.db").symlink_to(tmp_path / "one" / "c.db")
     claim.release(left=True)
     assert claims(tmp_path / "copy").gone() == []
-    assert Claims(tmp_path / "linked.db", "processes").gone() == [ELSEWHERE]
+    assert ClaimRegistry(tmp_path / "linked.db", "processes").gone() == [ELSEWHERE]
 
 
 def test_a_gateway_whose_process_runs_is_not_gone_though_its_lock_is_free(tmp_path: Path) -> None:
@@ -106,4 +106,4 @@ def test_without_a_place_for_claims_servers_are_started_and_it_is_said(tmp_path:
         own.start()
     own.close()
     assert [line["what"] for line in logged] == ["processes"]
-    assert Claims(tmp_path / "missing" / "c.db", "processes").gone() == []
+    assert ClaimRegistry(tmp_path / "missing" / "c.db", "processes").gone() == []

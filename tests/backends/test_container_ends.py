@@ -18,7 +18,7 @@ from tests.support.podman import IMAGE, Podman
 from maitred.backends.base import ConnectError
 from maitred.backends.isolation.container import ContainerBackend
 from maitred.backends.isolation.engine_api import Engine, Engines
-from maitred.backends.orphans import Claims
+from maitred.backends.orphans import ClaimRegistry
 from maitred.config.settings import Isolation
 from maitred.errors import CallTimeoutError
 from maitred.model.tools import ToolCall
@@ -257,7 +257,7 @@ async def test_what_a_gateway_and_its_warden_left_is_removed_by_the_next(
     """Of the same catalog; what others started, and what lives, stays."""
     catalog = tmp_path / "c.db"
     dead, other = (f"c0ffee00-{os.getpid()}-1-{number:08}" for number in range(2))
-    Claims(catalog, "containers").take(dead).release(left=True)
+    ClaimRegistry(catalog, "containers").take(dead).release(left=True)
     await left(rig, "orphan", mark=dead)
     await left(rig, "other-catalog", mark=other)
     await left(rig, "alive", mark=rig.warden.mark)

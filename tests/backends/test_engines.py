@@ -16,20 +16,20 @@ from maitred.backends.isolation.container_spec import wanted
 from maitred.backends.isolation.engine_api import (
     GATEWAY,
     SERVER,
+    ContainerSummary,
     EngineError,
     EngineGoneError,
     EngineInfo,
     Engines,
-    Found,
     ImageInfo,
     candidates,
 )
 from maitred.backends.isolation.report import of_engine, of_scan
-from maitred.backends.orphans import Claims
+from maitred.backends.orphans import ClaimRegistry
 from maitred.backends.warden import is_gone, start_time
 from maitred.config.settings import Isolation
 from maitred.extras import install_command
-from maitred.model.servers import Aspect, Cage, Mount, ServerSpec
+from maitred.model.servers import Cage, MachineAspect, Mount, ServerSpec
 from maitred.wiring.backends import open_engine
 
 pytestmark = pytest.mark.anyio
@@ -181,7 +181,9 @@ def test_folders_of_this_machine_are_not_granted_to_an_engine_elsewhere(tmp_path
 
 def test_the_doctor_tells_which_engine_answers_or_why_none_does() -> None:
     """And what that means."""
-    assert of_engine(LOCAL) == Aspect(name="engine", works=True, told="Docker 1 at unix:///run/engine.sock")
+    assert of_engine(LOCAL) == MachineAspect(
+        name="engine", works=True, told="Docker 1 at unix:///run/engine.sock"
+    )
     assert of_engine(REMOTE).told.endswith("may be on another machine, so no folders can be granted")
     missing = of_engine(ConnectError("no engine answers"))
     assert (missing.works, missing.told) == (
@@ -194,7 +196,7 @@ def test_the_doctor_tells_whether_images_are_looked_at_for_faults() -> None:
     """By what is installed, and by what the operator wants."""
     assert of_scan("off", None).told == "Trivy is not installed; known faults are not looked for"
     assert of_scan("block", None).told == "Trivy is not installed; registered images are not started"
-    assert of_scan("off", "/usr/bin/trivy") == Aspect(
+    assert of_scan("off", "/usr/bin/trivy") == MachineAspect(
         name="scan", works=False, told="Trivy at /usr/bin/trivy; switched off"
     )
     assert of_scan("warn", "/usr/bin/trivy").works
@@ -216,12 +218,12 @@ class OneEngine:
     async def ping(self) -> None:
         """It is there."""
 
-    async def labelled(self, label: str) -> Sequence[Found]:
+    async def labelled(self, label: str) -> Sequence[ContainerSummary]:
         self.asked += 1
         key, _, value = label.partition("=")
         assert key == GATEWAY
         labels = {GATEWAY: value, SERVER: "clock"}
-        return [Found(identity=mark, labels=labels) for mark in self.left if mark == value]
+        return [ContainerSummary(identity=mark, labels=labels) for mark in self.left if mark == value]
 
     async def remove(self, name: str) -> None:
         if fault := self._faults.get(name):
@@ -235,7 +237,7 @@ class OneEngine:
             self.opened += 1
             return self
 
-        return Engines(opened, catalog="c0ffee00", claims=Claims(folder / "catalog.db", "containers"))
+        return Engines(opened, catalog="c0ffee00", claims=ClaimRegistry(folder / "catalog.db", "containers"))
 
 
 ONE, TWO = (f"c0ffee00-{4194305 + number}-1-feed" for number in range(2))
@@ -247,8 +249,8 @@ async def test_of_two_deployments_on_one_engine_none_removes_what_the_other_one_
     for name in ("mine", "other"):
         (tmp_path / name).mkdir()
     engine = OneEngine(ONE, TWO)
-    living = Claims(tmp_path / "other" / "catalog.db", "containers").take(TWO)
-    Claims(tmp_path / "mine" / "catalog.db", "containers").take(ONE).release(left=True)
+    living = ClaimRegistry(tmp_path / "other" / "catalog.db", "containers").take(TWO)
+    ClaimRegistry(tmp_path / "mine" / "catalog.db", "containers").take(ONE).release(left=True)
 
     await engine.seen_by(tmp_path / "mine").engine()
     assert engine.left == [TWO]
@@ -266,7 +268,7 @@ async def test_an_engine_is_asked_for_orphans_only_if_a_gateway_left_some(tmp_pa
     engine = OneEngine(ONE)
     await engine.seen_by(tmp_path).remove_orphans()
     assert engine.opened == 0
-    Claims(tmp_path / "catalog.db", "containers").take(ONE).release(left=True)
+    ClaimRegistry(tmp_path / "catalog.db", "containers").take(ONE).release(left=True)
     for _ in range(2):
         await engine.seen_by(tmp_path).remove_orphans()
     assert (engine.opened, engine.asked, engine.left) == (1, 1, [])
@@ -275,7 +277,7 @@ async def test_an_engine_is_asked_for_orphans_only_if_a_gateway_left_some(tmp_pa
 async def test_an_orphan_that_cannot_be_removed_keeps_no_server_from_starting(tmp_path: Path) -> None:
     """The others are removed, and the next gateway tries again; if the engine goes, so does this one."""
     for mark in (ONE, TWO):
-        Claims(tmp_path / "catalog.db", "containers").take(mark).release(left=True)
+        ClaimRegistry(tmp_path / "catalog.db", "containers").take(mark).release(left=True)
     busy = OneEngine(ONE, TWO, faults={ONE: EngineError("device or resource busy")})
     await busy.seen_by(tmp_path).engine()
     assert busy.left == [ONE]

@@ -10,7 +10,7 @@ from tests.backends import honest_server
 from tests.backends.rig import LONG_S, Heard
 
 from maitred.backends import supervision
-from maitred.backends.base import ConnectError, Connection, ConnectOptions, LoginNeededError, Supervised
+from maitred.backends.base import ConnectError, Connection, ConnectOptions, LoginNeededError, SupervisionEvent
 from maitred.backends.memory import MemoryBackend
 from maitred.backends.pool import BackendPool
 from maitred.errors import ServerUnavailableError
@@ -62,7 +62,7 @@ class Ear:
     def updated(self, server: str, uri: str) -> None:
         self.heard(uri)
 
-    def supervised(self, server: str, event: Supervised) -> None:
+    def supervised(self, server: str, event: SupervisionEvent) -> None:
         self.heard(event)
 
 

@@ -21,7 +21,7 @@ from tests.support.real_servers import Place, RealServer, require
 
 from maitred.backends.base import ConnectError
 from maitred.backends.isolation import jail
-from maitred.backends.isolation.jail import Jail, Means, find_means
+from maitred.backends.isolation.jail import JailMeans, ProgramJail, find_means
 from maitred.backends.stdio import StdioBackend
 from maitred.model.servers import Mount
 from maitred.model.tools import ToolCall
@@ -141,7 +141,7 @@ async def test_a_folder_for_the_socket_of_an_engine_is_not_given(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
     of_environment = await refused(rig.backend(mount))
     monkeypatch.delenv("DOCKER_HOST")
-    rig.jail = Jail(mark=rig.warden.mark, marks={}, sockets=[f"{tmp_path}/below/engine.sock"])
+    rig.jail = ProgramJail(mark=rig.warden.mark, marks={}, sockets=[f"{tmp_path}/below/engine.sock"])
     of_settings = await refused(rig.backend(mount))
 
     assert of_environment == of_settings
@@ -156,7 +156,7 @@ async def test_a_folder_below_one_where_another_server_may_write_is_not_given(
     below.mkdir()
     above = Mount(path=str(tmp_path), at=str(tmp_path), writable=True)
     other, own = (rig.backend(above, name=name).spec for name in ("other", "probe"))
-    rig.jail = Jail(mark=rig.warden.mark, marks={}, others=lambda: [own, other])
+    rig.jail = ProgramJail(mark=rig.warden.mark, marks={}, others=lambda: [own, other])
     told = await refused(rig.backend(Mount(path=str(below), at=str(below))))
 
     assert f"{below}, which it was granted, lies in {tmp_path}, where other may write" in told
@@ -211,7 +211,7 @@ async def test_without_a_network_its_own_name_is_known(rig: JailRig) -> None:
 
 async def test_without_bubblewrap_nothing_is_started_and_it_is_said_what_to_do() -> None:
     """Not even where the program itself is missing: first things first."""
-    rig = JailRig(Means(why_not="bubblewrap (bwrap) is not installed"))
+    rig = JailRig(JailMeans(why_not="bubblewrap (bwrap) is not installed"))
 
     assert await refused(rig.backend(command="no-such-program")) == (
         "it may only run in a jail, and there is none here: bubblewrap (bwrap) is not installed. Install"
@@ -224,7 +224,7 @@ async def test_bubblewrap_that_is_installed_later_is_found(tmp_path: Path) -> No
     """Without another start of the gateway; one that is there is not tried again, one that went is missed."""
     require_jail()
     program = tmp_path / "bwrap"
-    later = Jail(mark=f"later-{os.getpid()}", marks={}, program=str(program))
+    later = ProgramJail(mark=f"later-{os.getpid()}", marks={}, program=str(program))
     before = await later.means()
     program.symlink_to(means().bwrap)
     after, again = await later.means(), await later.means()

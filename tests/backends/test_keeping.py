@@ -12,7 +12,7 @@ from tests.backends.rig import LONG_S, SOON_S, Heard, call
 from tests.backends.scripted import HANDSHAKE, Json, Script, refusal
 
 from maitred.backends import server_task, supervision
-from maitred.backends.base import Connection, ConnectOptions, Ending, Supervised
+from maitred.backends.base import Connection, ConnectOptions, Ending, SupervisionEvent
 from maitred.backends.pool import BackendPool
 from maitred.backends.session import open_session
 from maitred.config.settings import Limits, Supervision
@@ -77,14 +77,14 @@ class Ear:
 
     def __init__(self, pool: BackendPool) -> None:
         self.heard = Heard()
-        self.events: list[Supervised] = []
+        self.events: list[SupervisionEvent] = []
         self._pool = pool
         pool.listener = self
 
     def health_changed(self, server: str) -> None:
         self.heard(self._pool.health()[server].state)
 
-    def supervised(self, server: str, event: Supervised) -> None:
+    def supervised(self, server: str, event: SupervisionEvent) -> None:
         self.events.append(event)
         self.heard(event.kind)
 
@@ -300,7 +300,7 @@ async def test_a_server_that_ended_too_often_is_given_up_until_it_is_configured_
             program.crash()
         await ear.heard.until("suspend")
         why = "it had to be started again 2 times within 300 s and ended once more: it exited with code 3"
-        assert ear.events[-1] == Supervised(kind="suspend", why=why)
+        assert ear.events[-1] == SupervisionEvent(kind="suspend", why=why)
         assert pool.refused()[NAME].state is State.SUSPENDED
         with pytest.raises(ServerUnavailableError, match=why):
             await touch(pool)

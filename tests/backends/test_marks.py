@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from maitred.backends import orphans, warden
-from maitred.backends.orphans import Claims
+from maitred.backends.orphans import ClaimRegistry
 from maitred.backends.process import Warden
 from maitred.surfaces.daemon.discovery import environment_of_gateway
 
@@ -89,7 +89,7 @@ def test_processes_of_a_gateway_that_is_gone_are_ended_and_no_others(
 
     What does not want to end is killed.
     """
-    claims = Claims(tmp_path / "c.db", "processes")
+    claims = ClaimRegistry(tmp_path / "c.db", "processes")
     claims.take(GONE).release(left=True)
     left = [programs.start(GONE), programs.start(GONE, DEAF)]
     others = [Warden(CATALOG, path=tmp_path / "c.db").mark, f"{CATALOG}-4194306-1-feed", ""]

@@ -12,14 +12,14 @@ import pytest
 from tests.backends.oauth_rig import LONG_S, NAME, browse, choosing, logged_in, whisper_once
 from tests.support.oauth_house import DOCUMENT, METADATA, RESOURCE, OAuthHouse, Page
 
-from maitred.backends.oauth.client import Access
+from maitred.backends.oauth.client import LoginTarget
 from maitred.backends.oauth.login import log_in
 from maitred.errors import LoginError
 
 pytestmark = pytest.mark.anyio
 
 
-async def why_not(access: Access, going: Callable[[str], Awaitable[None]] = browse) -> str:
+async def why_not(access: LoginTarget, going: Callable[[str], Awaitable[None]] = browse) -> str:
     """Why a login fails."""
     with pytest.raises(LoginError) as caught:
         await logged_in(access, going)
@@ -30,7 +30,7 @@ async def why_not(access: Access, going: Callable[[str], Awaitable[None]] = brow
 
 
 async def test_a_login_sends_a_verifier_and_the_resource_and_opens_the_server(
-    house: OAuthHouse, access: Access
+    house: OAuthHouse, access: LoginTarget
 ) -> None:
     """PKCE (S256) and RFC 8707; the server checks the audience. Source: issue "Admission"."""
     grant = await logged_in(access)
@@ -45,7 +45,7 @@ async def test_a_login_sends_a_verifier_and_the_resource_and_opens_the_server(
     assert await whisper_once(access) == "psst: hello"
 
 
-async def test_a_person_is_sent_to_one_page_only(access: Access) -> None:
+async def test_a_person_is_sent_to_one_page_only(access: LoginTarget) -> None:
     """One browser tab. Source: notes on other gateways."""
     pages: list[str] = []
 
@@ -59,7 +59,7 @@ async def test_a_person_is_sent_to_one_page_only(access: Access) -> None:
     assert urlsplit(parse_qs(urlsplit(pages[0]).query)["redirect_uri"][0]).hostname == "127.0.0.1"
 
 
-async def test_without_a_client_of_ones_own_one_is_registered(house: OAuthHouse, access: Access) -> None:
+async def test_without_a_client_of_ones_own_one_is_registered(house: OAuthHouse, access: LoginTarget) -> None:
     """Dynamic registration. Source: issue "Admission"."""
     await logged_in(access)
 
@@ -69,7 +69,7 @@ async def test_without_a_client_of_ones_own_one_is_registered(house: OAuthHouse,
 
 
 async def test_a_document_of_the_client_is_used_where_the_server_reads_such(
-    house: OAuthHouse, access: Access
+    house: OAuthHouse, access: LoginTarget
 ) -> None:
     """Client-id metadata documents come before registration. Source: issue "Admission"."""
     await anyio.to_thread.run_sync(house.knows_documents)
@@ -80,7 +80,7 @@ async def test_a_document_of_the_client_is_used_where_the_server_reads_such(
 
 
 async def test_with_a_document_that_the_server_does_not_read_a_client_is_registered(
-    house: OAuthHouse, access: Access
+    house: OAuthHouse, access: LoginTarget
 ) -> None:
     """Dynamic registration is the fallback. Source: issue "Admission"."""
     await logged_in(choosing(access, client_metadata_url=DOCUMENT))
@@ -90,7 +90,7 @@ async def test_with_a_document_that_the_server_does_not_read_a_client_is_registe
 
 
 async def test_a_client_that_the_operator_registered_is_used_and_its_secret_not_kept(
-    house: OAuthHouse, access: Access, monkeypatch: pytest.MonkeyPatch, free_port: int
+    house: OAuthHouse, access: LoginTarget, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
     """The secret is a reference, which is resolved each time. Source: docs/oauth.md."""
     monkeypatch.setenv("GUARDED_SECRET", "s3cret")
@@ -123,7 +123,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-async def test_scopes_of_the_configuration_are_asked_for(house: OAuthHouse, access: Access) -> None:
+async def test_scopes_of_the_configuration_are_asked_for(house: OAuthHouse, access: LoginTarget) -> None:
     """Instead of those that the server lists. Source: docs/oauth.md."""
     await anyio.to_thread.run_sync(house.knows_documents)
     house.clients[DOCUMENT].scope = "use more"
@@ -137,7 +137,7 @@ async def test_scopes_of_the_configuration_are_asked_for(house: OAuthHouse, acce
 
 
 async def test_an_answer_with_another_state_is_refused_and_the_right_one_counts(
-    house: OAuthHouse, access: Access
+    house: OAuthHouse, access: LoginTarget
 ) -> None:
     """Somebody else's page cannot slip in a code of theirs. Source: RFC 9700."""
     statuses: list[int] = []
@@ -158,7 +158,7 @@ async def test_an_answer_with_another_state_is_refused_and_the_right_one_counts(
     assert [post.body["code"] for post in house.sent("/token")] != ["theirs"]
 
 
-async def test_a_person_who_says_no_is_told_so(house: OAuthHouse, access: Access) -> None:
+async def test_a_person_who_says_no_is_told_so(house: OAuthHouse, access: LoginTarget) -> None:
     """With the words of the authorization server. Source: maitred."""
     house.refuses = True
 
@@ -166,7 +166,7 @@ async def test_a_person_who_says_no_is_told_so(house: OAuthHouse, access: Access
     assert await access.store.load(NAME) is None
 
 
-async def test_a_person_who_does_not_come_back_is_not_waited_for_for_ever(access: Access) -> None:
+async def test_a_person_who_does_not_come_back_is_not_waited_for_for_ever(access: LoginTarget) -> None:
     """Source: maitred."""
 
     async def nowhere(_: str) -> None:
@@ -176,7 +176,9 @@ async def test_a_person_who_does_not_come_back_is_not_waited_for_for_ever(access
         await log_in(access, nowhere, timeout_s=0.05)
 
 
-async def test_an_authorization_server_without_pkce_is_refused(house: OAuthHouse, access: Access) -> None:
+async def test_an_authorization_server_without_pkce_is_refused(
+    house: OAuthHouse, access: LoginTarget
+) -> None:
     """The protocol wants that. Source: MCP 2025-11-25, authorization."""
     metadata = await anyio.to_thread.run_sync(house.metadata)
     del metadata["code_challenge_methods_supported"]
@@ -187,7 +189,7 @@ async def test_an_authorization_server_without_pkce_is_refused(house: OAuthHouse
 
 
 async def test_metadata_that_lead_into_the_private_network_are_not_followed(
-    house: OAuthHouse, access: Access
+    house: OAuthHouse, access: LoginTarget
 ) -> None:
     """A server may name any authorization server; only its own host may be a private one. Source: peers."""
     for elsewhere, why in (
@@ -199,14 +201,16 @@ async def test_metadata_that_lead_into_the_private_network_are_not_followed(
         assert why in await why_not(access)
 
 
-async def test_an_issuer_that_the_operator_did_not_name_is_refused(house: OAuthHouse, access: Access) -> None:
+async def test_an_issuer_that_the_operator_did_not_name_is_refused(
+    house: OAuthHouse, access: LoginTarget
+) -> None:
     """`auth.issuer` pins the authorization server. Source: docs/oauth.md."""
     told = await why_not(choosing(access, issuer="https://login.example.com"))
     assert told == f"it sends to {house.origin}, and `auth.issuer` names another server"
     assert (await logged_in(choosing(access, issuer=f"{house.origin}/"))).access_token
 
 
-async def test_what_a_token_endpoint_answers_is_not_repeated(house: OAuthHouse, access: Access) -> None:
+async def test_what_a_token_endpoint_answers_is_not_repeated(house: OAuthHouse, access: LoginTarget) -> None:
     """It may hold tokens. Source: issue "Admission"."""
     for page in (
         Page({"access_token": "t0ken", "token_type": "Strange", "refresh_token": "t0ken"}),
@@ -216,7 +220,7 @@ async def test_what_a_token_endpoint_answers_is_not_repeated(house: OAuthHouse, 
         assert "t0ken" not in await why_not(access)
 
 
-async def test_a_server_that_wants_no_login_is_told_as_such(house: OAuthHouse, access: Access) -> None:
+async def test_a_server_that_wants_no_login_is_told_as_such(house: OAuthHouse, access: LoginTarget) -> None:
     """Source: maitred."""
     elsewhere = replace(access, spec=replace(access.spec, url=f"{house.origin}/nothing"))
 

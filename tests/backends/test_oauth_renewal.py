@@ -13,8 +13,8 @@ from tests.backends.oauth_rig import NAME, NEEDED, Whisper, logged_in, whisper_o
 from tests.support.oauth_house import OAuthHouse, Page
 
 from maitred.backends.base import ConnectError, LoginNeededError
-from maitred.backends.oauth.client import Access
-from maitred.backends.oauth.grants import Grant
+from maitred.backends.oauth.client import LoginTarget
+from maitred.backends.oauth.grants import LoginGrant
 from maitred.backends.oauth.login import log_out
 from maitred.backends.oauth.vault import Vault
 from maitred.errors import ServerUnavailableError
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_token_whose_time_is_over_is_renewed_before_it_is_sent(
-    house: OAuthHouse, access: Access
+    house: OAuthHouse, access: LoginTarget
 ) -> None:
     """The refresh token rotates, and the new one is kept. Source: issue "Admission"."""
     house.lifetime_s = 1
@@ -44,7 +44,7 @@ async def test_a_token_whose_time_is_over_is_renewed_before_it_is_sent(
     assert len(house.sent("/token", "refresh_token")) == 2
 
 
-async def test_calls_at_the_same_time_renew_once(house: OAuthHouse, access: Access) -> None:
+async def test_calls_at_the_same_time_renew_once(house: OAuthHouse, access: LoginTarget) -> None:
     """A rotating refresh token is good for one use. Source: issue "Admission"."""
     await logged_in(access)
     said: list[str] = []
@@ -63,7 +63,7 @@ async def test_calls_at_the_same_time_renew_once(house: OAuthHouse, access: Acce
 
 
 async def test_two_gateways_at_the_same_time_renew_once(
-    house: OAuthHouse, access: Access, tmp_path: Path
+    house: OAuthHouse, access: LoginTarget, tmp_path: Path
 ) -> None:
     """They share the catalog, and nothing else. Source: issue "Admission"."""
     await logged_in(access)
@@ -82,7 +82,7 @@ async def test_two_gateways_at_the_same_time_renew_once(
 
 
 async def test_a_login_that_ended_is_told_with_what_to_run_and_a_new_one_is_taken_up(
-    house: OAuthHouse, access: Access
+    house: OAuthHouse, access: LoginTarget
 ) -> None:
     """In the open session, without a restart; nobody opens a browser. Source: issue "Admission"."""
     await logged_in(access)
@@ -99,7 +99,7 @@ async def test_a_login_that_ended_is_told_with_what_to_run_and_a_new_one_is_take
 
 
 async def test_an_authorization_server_that_is_ill_costs_nobody_the_login(
-    house: OAuthHouse, access: Access
+    house: OAuthHouse, access: LoginTarget
 ) -> None:
     """It is told as such, and the login is good when the server is well again. Source: maitred."""
     await logged_in(access)
@@ -122,7 +122,7 @@ async def test_an_authorization_server_that_is_ill_costs_nobody_the_login(
     ],
 )
 async def test_the_tokens_of_a_login_go_to_no_other_server(
-    house: OAuthHouse, access: Access, change: dict[str, Any], why: str
+    house: OAuthHouse, access: LoginTarget, change: dict[str, Any], why: str
 ) -> None:
     """Whoever changes the address in the configuration has to log in there. Source: maitred."""
     await logged_in(access)
@@ -132,7 +132,9 @@ async def test_the_tokens_of_a_login_go_to_no_other_server(
     assert str(caught.value) == f"{why}: {NEEDED}"
 
 
-async def test_a_login_that_may_too_little_is_told_with_the_scope(house: OAuthHouse, access: Access) -> None:
+async def test_a_login_that_may_too_little_is_told_with_the_scope(
+    house: OAuthHouse, access: LoginTarget
+) -> None:
     """Source: RFC 6750."""
     await logged_in(access)
     challenge = 'Bearer error="insufficient_scope", scope="more"'
@@ -147,7 +149,7 @@ async def test_a_login_that_may_too_little_is_told_with_the_scope(house: OAuthHo
 
 
 async def test_no_token_can_be_read_in_a_file_or_in_what_is_printed(
-    house: OAuthHouse, access: Access, tmp_path: Path
+    house: OAuthHouse, access: LoginTarget, tmp_path: Path
 ) -> None:
     """Encrypted at rest; the key can be read by its owner only. Source: issue "Admission"."""
     grant = await logged_in(access)
@@ -170,7 +172,7 @@ def contents(folder: Path, names: set[str]) -> list[bytes]:
 
 
 async def test_no_token_is_logged(
-    house: OAuthHouse, access: Access, caplog: pytest.LogCaptureFixture
+    house: OAuthHouse, access: LoginTarget, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At a login, a call and a renewal, however much is logged. Source: issue "Admission"."""
     caplog.set_level(logging.DEBUG)
@@ -179,7 +181,7 @@ async def test_no_token_is_logged(
     assert await whisper_once(access) == "psst: hello"
     kept = await access.store.load(NAME)
     assert kept is not None
-    grants.append(Grant.from_bytes(kept.body))
+    grants.append(LoginGrant.from_bytes(kept.body))
 
     secret = [one for grant in grants for one in (grant.access_token, grant.refresh_token)]
     assert len(set(secret)) == 4
@@ -187,7 +189,9 @@ async def test_no_token_is_logged(
     assert [one for one in secret if one in caplog.text] == []
 
 
-async def test_a_logout_forgets_the_tokens_and_ends_them_there(house: OAuthHouse, access: Access) -> None:
+async def test_a_logout_forgets_the_tokens_and_ends_them_there(
+    house: OAuthHouse, access: LoginTarget
+) -> None:
     """Revocation (RFC 7009) where the server offers it. Source: issue "Admission"."""
     grant = await logged_in(access)
 
@@ -202,7 +206,7 @@ async def test_a_logout_forgets_the_tokens_and_ends_them_there(house: OAuthHouse
     assert await log_out(access) is None
 
 
-async def test_a_logout_says_when_the_tokens_stay_good(house: OAuthHouse, access: Access) -> None:
+async def test_a_logout_says_when_the_tokens_stay_good(house: OAuthHouse, access: LoginTarget) -> None:
     """They are forgotten here all the same. Source: maitred."""
     await logged_in(access)
     house.pages["/revoke"] = Page({}, status=503)

@@ -7,7 +7,7 @@ import pytest
 from mcp_types import METHOD_NOT_FOUND
 from tests.backends.scripted import DISCOVERED, HANDSHAKE, Answer, Json, Script, refusal
 
-from maitred.backends.base import Connection, Offers
+from maitred.backends.base import Connection, ServerOffers
 from maitred.backends.listing import LISTS, read_offers
 from maitred.config.settings import Limits
 from maitred.errors import CallTimeoutError, ProtocolError
@@ -29,12 +29,12 @@ def declaring(capabilities: Json, **answers: Answer) -> Script:
     return script
 
 
-async def offers(script: Script, **fields: Any) -> Offers:
+async def offers(script: Script, **fields: Any) -> ServerOffers:
     async with script.open("handshake", **fields) as connection:
         return await connection.list_offers()
 
 
-def keys(found: Offers) -> list[tuple[str, str]]:
+def keys(found: ServerOffers) -> list[tuple[str, str]]:
     return [(offer.key.kind, offer.key.key) for offer in found.offers]
 
 
@@ -70,7 +70,7 @@ async def test_a_list_that_the_server_did_not_declare_is_not_asked_for(era: str)
     """Servers answer such a request in ways of their own, some by ending."""
     script = Script(initialize=HANDSHAKE, server_discover=DISCOVERED)
     async with script.open("handshake" if era == "handshake" else "stateless") as connection:
-        assert await connection.list_offers() == Offers(offers=[])
+        assert await connection.list_offers() == ServerOffers(offers=[])
         assert not connection.completes
         assert not connection.subscribes
     assert not [method for method in script.methods if method.endswith("/list")]

@@ -159,13 +159,13 @@ async def test_a_pool_whose_task_is_cancelled_starts_nothing_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is closed before the pool may take its time; servers would be begun all the while."""
-    begun, begin = Heard(), server_task.Owner.begin
+    begun, begin = Heard(), server_task.ServerTask.begin
 
-    def counted(self: server_task.Owner, slots: anyio.Semaphore) -> None:
+    def counted(self: server_task.ServerTask, slots: anyio.Semaphore) -> None:
         begun("begin")
         begin(self, slots)
 
-    monkeypatch.setattr(server_task.Owner, "begin", counted)
+    monkeypatch.setattr(server_task.ServerTask, "begin", counted)
     with anyio.fail_after(LONG_S), anyio.CancelScope() as scope:
         async with keeping(Program(honest()), Supervision(), replace(SPEC, start="always")) as (_, ear):
             await ear.heard.until("started")

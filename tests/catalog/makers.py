@@ -13,9 +13,9 @@ from maitred.backends.listing import read_tools
 from maitred.catalog.names import publish
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.sqlite import SqliteStore
-from maitred.catalog.stages import Published, Withheld
+from maitred.catalog.stages import PublishedDefinition, WithheldParts
 from maitred.catalog.store import SqlStore
-from maitred.catalog.sync import Discovery, plan
+from maitred.catalog.sync import DiscoveredServer, plan
 from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
 from maitred.model.tools import RawTool, Tool, ToolKey, canonical, content_hash
 from maitred.storage.migrate import migrate
@@ -33,19 +33,19 @@ def spec(name: str, command: str = "run") -> ServerSpec:
     return ServerSpec(name=name, command=command)
 
 
-def found(server: str, *tools: RawTool, **fields: Any) -> Discovery:
+def found(server: str, *tools: RawTool, **fields: Any) -> DiscoveredServer:
     """What a discovery of a server found."""
-    return replace(Discovery(spec=spec(server), facts=FACTS, tools=tools), **fields)
+    return replace(DiscoveredServer(spec=spec(server), facts=FACTS, tools=tools), **fields)
 
 
 class LetsAllIn:
     """Judges nothing."""
 
-    async def admit(self, spec: ServerSpec, published: Published) -> Withheld:
+    async def admit(self, spec: ServerSpec, published: PublishedDefinition) -> WithheldParts:
         """Withhold nothing."""
-        return Withheld()
+        return WithheldParts()
 
-    async def holds(self, spec: ServerSpec, withheld: Withheld) -> bool:
+    async def holds(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
         """Nobody decides anything."""
         return True
 
@@ -61,7 +61,7 @@ class Counter:
         return [len(text) // 4 for text in texts]
 
 
-async def after(snapshot: Snapshot, *discoveries: Discovery) -> Snapshot:
+async def after(snapshot: Snapshot, *discoveries: DiscoveredServer) -> Snapshot:
     """The snapshot that discoveries lead to, one after the other."""
     for discovery in discoveries:
         change = await plan(snapshot, discovery, Counter())

@@ -19,13 +19,13 @@ from tests.backends.rig import eventually
 from tests.catalog.databases import execute, new_catalog
 
 from maitred.audit import log
-from maitred.audit.log import Act, AuditLog
+from maitred.audit.log import AuditEntry, AuditLog
 from maitred.errors import StoreError
 
 pytestmark = pytest.mark.anyio
 
 NEVER_S = 3_600.0
-CALL = Act(
+CALL = AuditEntry(
     who="ann", action="call", server="github", tool="create issue", arguments={"title": "t", "token": "hush"},
     outcome="failed", detail="no such repository", request_id="r1", chain_id="c1",
 )  # fmt: skip
@@ -68,7 +68,7 @@ async def test_arguments_can_be_kept_in_full_with_their_secrets_masked(path: Pat
     """What is too long for that is kept as a hash."""
     async with AuditLog(path, arguments="full") as trail:
         await trail.record(CALL)
-        await trail.record(Act(who="a", action="call", arguments=["x" * 30_000]))
+        await trail.record(AuditEntry(who="a", action="call", arguments=["x" * 30_000]))
         short, long = await read(trail)
 
     assert short["arguments"] == {"title": "t", "token": "***"}
@@ -89,7 +89,7 @@ async def test_arguments_that_have_no_hash_are_told_as_such(path: Path) -> None:
     for _ in range(100_000):
         deep = [deep]
     async with AuditLog(path) as trail:
-        await trail.record(Act(who="a", action="call", arguments=deep))
+        await trail.record(AuditEntry(who="a", action="call", arguments=deep))
         assert (await read(trail))[0]["arguments_hash"] == "nested too deep"
 
 
@@ -107,7 +107,7 @@ async def test_with_a_key_the_same_arguments_have_another_hash(path: Path) -> No
 async def test_a_recorded_act_is_in_the_file_when_the_call_returns(path: Path) -> None:
     """With everything that was noted before it, in that order."""
     async with AuditLog(path, flush_every_s=NEVER_S) as trail:
-        trail.note(Act(who="a", action="search"))
+        trail.note(AuditEntry(who="a", action="search"))
         assert execute(path, "SELECT count(*) FROM audit") == [(0,)]
         await trail.record(CALL)
         rows = execute(path, "SELECT body FROM audit ORDER BY seq")
@@ -131,7 +131,7 @@ async def test_acts_that_are_recorded_at_once_share_transactions_and_are_all_the
     async with AuditLog(path) as trail:
         async with anyio.create_task_group() as tasks:
             for number in range(200):
-                tasks.start_soon(trail.record, Act(who=str(number), action="call"))
+                tasks.start_soon(trail.record, AuditEntry(who=str(number), action="call"))
         lines = await read(trail)
         found = await trail.verify()
 
@@ -143,15 +143,15 @@ async def test_while_the_file_cannot_be_written_nothing_is_lost_and_the_caller_i
     """It is tried again, and the log says so once."""
     away = path.with_suffix(".away")
     async with AuditLog(path, flush_every_s=0.01) as trail:
-        await trail.record(Act(who="0", action="a"))
+        await trail.record(AuditEntry(who="0", action="a"))
         shutil.move(path, away)
         with capture_logs() as logged:
             with pytest.raises(StoreError):
-                await trail.record(Act(who="1", action="a"))
-            trail.note(Act(who="2", action="a"))
+                await trail.record(AuditEntry(who="1", action="a"))
+            trail.note(AuditEntry(who="2", action="a"))
             await eventually(lambda: bool(logged))
         shutil.move(away, path)
-        await trail.record(Act(who="3", action="a"))
+        await trail.record(AuditEntry(who="3", action="a"))
         lines = await read(trail)
 
     assert [line["who"] for line in lines] == ["0", "1", "2", "3"]
@@ -165,8 +165,8 @@ async def test_what_is_too_much_to_keep_in_memory_is_counted(
     monkeypatch.setattr(log, "_MAX_WAITING", 3)
     async with AuditLog(path, flush_every_s=NEVER_S) as trail:
         for number in range(5):
-            trail.note(Act(who=str(number), action="a"))
-        await trail.record(Act(who="5", action="a"))
+            trail.note(AuditEntry(who=str(number), action="a"))
+        await trail.record(AuditEntry(who="5", action="a"))
         lines = await read(trail)
 
     assert [line["who"] for line in lines] == ["maitred", "3", "4", "5"]
@@ -178,7 +178,7 @@ async def test_an_act_whose_caller_gives_up_is_written_once(path: Path) -> None:
     async with AuditLog(path, flush_every_s=0.01) as trail:
         for steps in range(30):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(trail.record, Act(who=str(steps), action="a"))
+                tasks.start_soon(trail.record, AuditEntry(who=str(steps), action="a"))
                 for _ in range(steps):
                     await anyio.lowlevel.checkpoint()
                 tasks.cancel_scope.cancel()
@@ -195,7 +195,7 @@ async def test_old_lines_are_dropped_and_the_rest_can_still_be_verified(path: Pa
     async with AuditLog(path, clock=clock) as trail:
         for day in range(10):
             clock.now += timedelta(days=1)
-            await trail.record(Act(who=str(day), action="a"))
+            await trail.record(AuditEntry(who=str(day), action="a"))
 
         assert await trail.prune(3, who="ann") == 6
         assert await trail.prune(3, who="ann") == 0
@@ -214,7 +214,7 @@ async def test_a_long_trail_is_exported_whole(path: Path) -> None:
     """More lines than are read at once; and only those after a number, if wanted."""
     async with AuditLog(path, flush_every_s=NEVER_S) as trail:
         for number in range(2_500):
-            trail.note(Act(who=str(number), action="é"))
+            trail.note(AuditEntry(who=str(number), action="é"))
         await trail.record(CALL)
         lines = await read(trail)
         assert len(await read(trail, after=2_400)) == 101

@@ -10,7 +10,7 @@ from tests.catalog.databases import execute, new_catalog
 from maitred.access import token_store as module
 from maitred.access.token_store import RESERVED, Grants
 from maitred.errors import StoreError
-from maitred.model.access import EVERYTHING, Grant, Refused, Role, Scope
+from maitred.model.access import EVERYTHING, Grant, RefusedAccess, Role, Scope
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ def opened(path: Path, clocks: Clocks) -> Grants:
 
 async def reason(grants: Grants, token: str) -> str:
     answer = await grants.grant_of(token)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RefusedAccess)
     assert not answer.unavailable
     return answer.reason
 

@@ -10,7 +10,7 @@ from tests.catalog.makers import Counter, found, open_store, raw
 
 from maitred.catalog.live import CheckedStore, LiveCatalog, Planner
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.sync import Discovery, failure, plan
+from maitred.catalog.sync import DiscoveredServer, failure, plan
 from maitred.errors import StoreError
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ async def opened(path: Path) -> AsyncIterator[LiveCatalog]:
         yield catalog
 
 
-def finds(discovery: Discovery) -> Planner:
+def finds(discovery: DiscoveredServer) -> Planner:
     """A planner that brings in what was found."""
 
     async def planned(snapshot: Snapshot) -> Change:

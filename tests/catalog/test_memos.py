@@ -6,12 +6,12 @@ import pytest
 from tests.catalog.makers import open_store
 
 from maitred.errors import StoreError
-from maitred.mediation.memo import Memory, MemoStore
+from maitred.mediation.memo import MemoEntry, MemoStore
 from maitred.mediation.memo_store import SqliteMemos
 
 pytestmark = pytest.mark.anyio
 
-OLD, NEW = Memory(answer=b"null", at=100.0), Memory(answer=b'{"name":"caf\xc3\xa9"}', at=200.5)
+OLD, NEW = MemoEntry(answer=b"null", at=100.0), MemoEntry(answer=b'{"name":"caf\xc3\xa9"}', at=200.5)
 
 
 async def catalog(folder: Path) -> Path:

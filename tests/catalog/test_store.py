@@ -23,7 +23,7 @@ from maitred.catalog.rows import HEAD
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.sqlite import SqliteStore
 from maitred.catalog.store import SqlStore
-from maitred.catalog.sync import Discovery, failure, plan, removal
+from maitred.catalog.sync import DiscoveredServer, failure, plan, removal
 from maitred.errors import ConfigError, StoreError
 from maitred.storage.migrate import migrate
 from maitred.storage.tables import metadata
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"pattern": "é\ud83d"}}}
 
 
-async def write(store: Store, *discoveries: Discovery) -> Snapshot:
+async def write(store: Store, *discoveries: DiscoveredServer) -> Snapshot:
     """Write discoveries one after the other, each planned on what the store holds; what it holds then."""
     for discovery in discoveries:
         known = await store.load()

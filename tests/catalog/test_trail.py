@@ -8,7 +8,7 @@ import pytest
 from tests.catalog.databases import execute, new_catalog
 
 from maitred.audit.hash_chain import Mark, Verification, digest_of
-from maitred.audit.log import Act, AuditLog
+from maitred.audit.log import AuditEntry, AuditLog
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ async def path(tmp_path: Path) -> Path:
     path = new_catalog(tmp_path)
     async with AuditLog(path) as trail:
         for number in range(1, 11):
-            await trail.record(Act(who=f"w{number}", action="call"))
+            await trail.record(AuditEntry(who=f"w{number}", action="call"))
     return path
 
 
@@ -116,7 +116,7 @@ async def test_with_a_key_nobody_can_forge_the_chain_from_the_file_alone(tmp_pat
     path = new_catalog(tmp_path)
     async with AuditLog(path, key=b"secret") as trail:
         for number in range(1, 4):
-            await trail.record(Act(who=f"w{number}", action="call"))
+            await trail.record(AuditEntry(who=f"w{number}", action="call"))
         assert (await trail.verify()).faults == ()
     forge(path)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.catalog.databases import execute, new_catalog
 
-from maitred.audit.hash_chain import Mark, Wanted, verify_export
-from maitred.audit.log import Act, AuditLog
+from maitred.audit.hash_chain import AuditFilter, Mark, verify_export
+from maitred.audit.log import AuditEntry, AuditLog
 from maitred.errors import StoreError
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ async def written(path: Path, key: bytes = b"") -> list[str]:
     """An export of ten lines."""
     async with AuditLog(path, key=key) as trail:
         for number in TEN:
-            await trail.record(Act(who=f"w{number}", action="call", detail='é "digest"'))
+            await trail.record(AuditEntry(who=f"w{number}", action="call", detail='é "digest"'))
         return [line async for line in trail.lines()]
 
 
@@ -86,12 +86,14 @@ async def test_the_newest_lines_come_first_in_pages_and_may_be_chosen(path: Path
     async with AuditLog(path) as trail:
         for number in TEN:
             who, tool = ("ann", "add") if number % 2 else ("bob", "list")
-            await trail.record(Act(who=who, action="call", server="s", tool=tool, published=f"s__{tool}"))
-        first = await trail.latest(Wanted(), limit=6)
-        second = await trail.latest(Wanted(), before=first.before, limit=6)
+            await trail.record(
+                AuditEntry(who=who, action="call", server="s", tool=tool, published=f"s__{tool}")
+            )
+        first = await trail.latest(AuditFilter(), limit=6)
+        second = await trail.latest(AuditFilter(), before=first.before, limit=6)
 
         async def chosen(**wanted: str) -> list[Any]:
-            return [line["seq"] for line in (await trail.latest(Wanted(**wanted))).lines]
+            return [line["seq"] for line in (await trail.latest(AuditFilter(**wanted))).lines]
 
         assert [line["seq"] for line in first.lines] == [10, 9, 8, 7, 6, 5]
         assert ([line["seq"] for line in second.lines], second.before) == ([4, 3, 2, 1], 0)
@@ -104,12 +106,12 @@ async def test_the_newest_lines_come_first_in_pages_and_may_be_chosen(path: Path
 async def test_what_began_and_ended_is_one_line_and_what_never_ended_is_seen(path: Path) -> None:
     """Also where a page ends between the two."""
     async with AuditLog(path) as trail:
-        lost = await trail.record(Act(who="a", action="call", outcome="begun"))
-        begun = await trail.record(Act(who="a", action="call", outcome="begun"))
-        await trail.record(Act(who="a", action="call", outcome="ok", begun=begun))
-        whole = await trail.latest(Wanted())
-        first = await trail.latest(Wanted(), limit=1)
-        second = await trail.latest(Wanted(), before=first.before)
+        lost = await trail.record(AuditEntry(who="a", action="call", outcome="begun"))
+        begun = await trail.record(AuditEntry(who="a", action="call", outcome="begun"))
+        await trail.record(AuditEntry(who="a", action="call", outcome="ok", begun=begun))
+        whole = await trail.latest(AuditFilter())
+        first = await trail.latest(AuditFilter(), limit=1)
+        second = await trail.latest(AuditFilter(), before=first.before)
 
     assert [line["seq"] for line in whole.lines] == [3, lost]
     assert [line["seq"] for line in (*first.lines, *second.lines)] == [3, lost]
@@ -119,7 +121,7 @@ async def test_a_line_that_cannot_be_read_is_shown_as_such(path: Path) -> None:
     """Rather than the others not at all."""
     await written(path)
     execute(path, "UPDATE audit SET body = '[' WHERE seq = 10")
-    found = await AuditLog(path).latest(Wanted(), limit=2)
+    found = await AuditLog(path).latest(AuditFilter(), limit=2)
 
     assert [line["outcome"] for line in found.lines] == ["cannot be read", "ok"]
 
@@ -128,11 +130,11 @@ async def test_an_act_that_is_not_to_be_kept_is_gone_if_it_cannot_be_written(pat
     """What waited before it stays, and goes first once the file can be written again."""
     async with AuditLog(path, flush_every_s=3_600) as trail:
         execute(path, "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(FAIL, 'full'); END")
-        trail.note(Act(who="noted", action="a"))
+        trail.note(AuditEntry(who="noted", action="a"))
         with pytest.raises(StoreError, match="full"):
-            await trail.record(Act(who="given up", action="a"), keep=False)
+            await trail.record(AuditEntry(who="given up", action="a"), keep=False)
         execute(path, "DROP TRIGGER full")
-        assert await trail.record(Act(who="later", action="a")) == 2
+        assert await trail.record(AuditEntry(who="later", action="a")) == 2
         lines = [json.loads(line)["who"] async for line in trail.lines()]
 
     assert lines == ["noted", "later"]

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from cryptography.fernet import Fernet
 
-from maitred.backends.oauth.grants import Kept
+from maitred.backends.oauth.grants import KeptGrant
 from maitred.backends.oauth.vault import Vault
 from maitred.errors import StoreError, VaultError
 from maitred.storage.tables import logins
@@ -38,7 +38,7 @@ def files(folder: Path) -> list[str]:
     return sorted(one.name for one in folder.iterdir())
 
 
-async def kept(vault: Vault) -> Kept:
+async def kept(vault: Vault) -> KeptGrant:
     found = await vault.load("a")
     assert found is not None
     return found

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.config.homes import Look
 
-from maitred.config.clients import Discovery, discover
+from maitred.config.clients import ImportedServers, discover
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def cwd(tmp_path: Path) -> Path:
 def look(home: Path, cwd: Path) -> Look:
     def discovered(
         platform: str = "linux", environ: dict[str, str] | None = None, **options: Any
-    ) -> Discovery:
+    ) -> ImportedServers:
         return discover(home=home, cwd=cwd, environ=environ or {}, platform=platform, **options)
 
     return discovered

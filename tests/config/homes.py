@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maitred.config.clients import Discovery, Found
+from maitred.config.clients import ClientServer, ImportedServers
 
-Look = Callable[..., Discovery]
+Look = Callable[..., ImportedServers]
 TIME = {"command": "uvx", "args": ["mcp-server-time"]}
 
 
@@ -17,7 +17,7 @@ def put(path: Path, content: Any) -> Path:
     return path
 
 
-def only(discovery: Discovery) -> Found:
+def only(discovery: ImportedServers) -> ClientServer:
     assert discovery.problems == ()
     (found,) = discovery.found
     return found

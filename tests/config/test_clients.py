@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.config.homes import TIME, Look, only, put
 
-from maitred.config.clients import CLIENTS, Found, discover
+from maitred.config.clients import CLIENTS, ClientServer, discover
 from maitred.config.edit import add_servers
 from maitred.config.load import load
 from maitred.errors import ConfigError
@@ -43,7 +43,7 @@ def test_the_servers_of_a_client_are_found_where_it_keeps_them(
 ) -> None:
     path = put(home / place, {"mcpServers": {"time": TIME}, "theme": "dark"})
     environ = {key: value.format(home=home) for key, value in environ.items()}
-    assert only(look(platform, environ)) == Found(client=client, path=path, name="time", entry=TIME)
+    assert only(look(platform, environ)) == ClientServer(client=client, path=path, name="time", entry=TIME)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maitred.config.load import load, parse
-from maitred.config.settings import Mediation
+from maitred.config.settings import MediationSettings
 from maitred.errors import ConfigError
 from maitred.model.tools import ToolKey
 
@@ -13,7 +13,7 @@ YAML = Path("maitred.yaml")
 SUM = "a1" * 32
 
 
-def section(text: str) -> Mediation:
+def section(text: str) -> MediationSettings:
     return parse(YAML, f"servers: {{a: {{command: x}}}}\nmediation: {text}\n").mediation
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from maitred.errors import DaemonError
 from maitred.surfaces.daemon.client_relay import Relay
-from maitred.surfaces.daemon.handshake import Talk, packed
+from maitred.surfaces.daemon.handshake import GatewayConnection, packed
 
 SOON_S = 120.0
 LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -64,7 +64,7 @@ class Rig:
         self._theirs = theirs
         self._gateways: list[Lines] = []
         self._made: list[Lines] = []
-        self._talks: list[Talk] = []
+        self._talks: list[GatewayConnection] = []
         self._there = threading.Condition()
         self._relay = Relay(self._reach, theirs.fileno(), theirs.fileno(), self._end)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -77,12 +77,12 @@ class Rig:
         self.codes.append(code)
         self.ended.set()
 
-    def _reach(self) -> Talk:
+    def _reach(self) -> GatewayConnection:
         if self.faults:
             fault = self.faults.pop()
             raise DaemonError(fault) if isinstance(fault, str) else fault
         ours, theirs = socket.socketpair()
-        talk = Talk.__new__(Talk)
+        talk = GatewayConnection.__new__(GatewayConnection)
         talk.socket, talk.rest = theirs, b""
         self._talks.append(talk)
         with self._there:

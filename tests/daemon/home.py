@@ -15,7 +15,7 @@ from tests.daemon.gateways import MODERN
 from tests.faults.client import Client
 
 from maitred.surfaces.daemon.control import gateways, stopped
-from maitred.surfaces.daemon.sockets import Seat, address_of
+from maitred.surfaces.daemon.sockets import GatewayEndpoint, address_of
 
 SPY = Path(__file__).parents[1] / "faults" / "spy_server.py"
 WAIT_S = 120.0
@@ -93,7 +93,7 @@ class Home:
     def errors(self) -> str:
         return self._errors.read_text()
 
-    def seats(self) -> list[Seat]:
+    def seats(self) -> list[GatewayEndpoint]:
         """The gateways that live."""
         return [seat for seat in address_of(self.config).seats() if seat.lives()]
 

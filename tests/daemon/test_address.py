@@ -11,7 +11,7 @@ import pytest
 
 from maitred.errors import DaemonError
 from maitred.surfaces.daemon.discovery import opened_log
-from maitred.surfaces.daemon.sockets import Address, Held, address_of, is_ours, run_folder
+from maitred.surfaces.daemon.sockets import Address, EndpointLock, address_of, is_ours, run_folder
 
 CONFIG = Path("/somewhere/maitred.yaml")
 
@@ -35,13 +35,13 @@ def address(environ: dict[str, str]) -> Address:
 
 
 @pytest.fixture
-def held(address: Address) -> Iterator[Held]:
-    made = Held(address, "daemon")
+def held(address: Address) -> Iterator[EndpointLock]:
+    made = EndpointLock(address, "daemon")
     yield made
     made.leave()
 
 
-def test_only_the_user_can_reach_what_is_in_the_folder(address: Address, held: Held) -> None:
+def test_only_the_user_can_reach_what_is_in_the_folder(address: Address, held: EndpointLock) -> None:
     """The folder, the socket and the lock are the owner's alone."""
     with held.listen():
         modes = [path.stat().st_mode & 0o777 for path in (address.folder, held.seat.socket, held.seat.lock)]
@@ -90,7 +90,7 @@ def test_a_path_too_long_for_a_socket_gives_way_to_a_short_one_of_the_same_user(
     assert run_folder({"XDG_STATE_HOME": "/s"}) == Path("/s/maitred/run")
 
 
-def test_each_configuration_has_gateways_of_its_own(environ: dict[str, str], held: Held) -> None:
+def test_each_configuration_has_gateways_of_its_own(environ: dict[str, str], held: EndpointLock) -> None:
     """Another file, and another installation, are never confused with it; paths are made absolute."""
     address = address_of(CONFIG, environ)
     assert address.seats(of_build=True) == [held.seat]
@@ -102,7 +102,9 @@ def test_each_configuration_has_gateways_of_its_own(environ: dict[str, str], hel
     assert address_of(here, environ).config.is_absolute()
 
 
-def test_what_a_killed_gateway_left_is_told_from_what_lives_and_removed(address: Address, held: Held) -> None:
+def test_what_a_killed_gateway_left_is_told_from_what_lives_and_removed(
+    address: Address, held: EndpointLock
+) -> None:
     """By its lock, which dies with it."""
     held.listen().close()
     assert held.seat.lives()
@@ -117,7 +119,7 @@ def test_what_a_killed_gateway_left_is_told_from_what_lives_and_removed(address:
 
 
 def test_a_gateway_that_leaves_is_found_no_more(address: Address) -> None:
-    held = Held(address, "http")
+    held = EndpointLock(address, "http")
     held.listen().close()
     assert not held.seat.is_daemon
     held.hide()

@@ -11,7 +11,7 @@ from tests.daemon.visitors import Place, place_of, stateless
 from tests.gateway.debugging import debugging, gateway_of
 from tests.support.debugger_server import DebuggerServer
 
-from maitred.access.tokens import Wanted
+from maitred.access.tokens import TokenRequest
 from maitred.config.settings import Disclosure
 from maitred.model.access import LOCAL_USER, Role, Scope
 from maitred.surfaces.daemon.handshake import HERE, PLACE, packed
@@ -37,7 +37,7 @@ async def place(
 
 
 async def token_of(place: Place, role: Role, servers: frozenset[str] | None = None) -> str:
-    wanted = Wanted(name=f"{role}-{len(servers or ())}", role=role, scope=Scope(servers=servers))
+    wanted = TokenRequest(name=f"{role}-{len(servers or ())}", role=role, scope=Scope(servers=servers))
     return (await place.gateway.access.tokens.make(wanted, LOCAL_USER)).token
 
 
@@ -105,7 +105,7 @@ async def test_a_client_whose_token_is_revoked_is_sent_away_and_told_so_if_it_co
 ) -> None:
     """Nothing that it sends is answered any more; who came without a token, or with another, stays."""
     made = await place.gateway.access.tokens.make(
-        Wanted(name="leaver", role="agent", scope=Scope()), LOCAL_USER
+        TokenRequest(name="leaver", role="agent", scope=Scope()), LOCAL_USER
     )
     other = await token_of(place, "agent")
     async with place.client(token=made.token) as leaver, place.client(token=other) as client:

@@ -7,7 +7,7 @@ from tests.daemon.gateways import MODERN, SOON_S, call, request, rig, shake_hand
 
 from maitred.errors import DaemonError
 from maitred.surfaces.daemon.discovery import AloneError, RefusalError
-from maitred.surfaces.daemon.handshake import Talk
+from maitred.surfaces.daemon.handshake import GatewayConnection
 from maitred.surfaces.daemon.session_replay import LOST
 
 LISTS = [f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")]
@@ -85,9 +85,9 @@ def test_a_process_that_has_to_serve_alone_ends_so_that_the_client_starts_it_aga
 def test_a_gateway_that_hangs_is_ended_and_its_calls_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """One from which nobody waits for anything is left in peace meanwhile."""
     hangs = threading.Event()
-    ends: list[Talk] = []
+    ends: list[GatewayConnection] = []
 
-    def end(talk: Talk) -> None:
+    def end(talk: GatewayConnection) -> None:
         ends.append(talk)
         hangs.clear()
 

@@ -18,7 +18,7 @@ from tests.faults.client import Client
 from tests.interaction.harness import cli, faulty, opened, text_of
 
 from maitred.config.paths import state_folder
-from maitred.surfaces.daemon.handshake import Talk
+from maitred.surfaces.daemon.handshake import GatewayConnection
 from maitred.surfaces.daemon.liveness import answers, ended
 from maitred.surfaces.daemon.session_replay import LOST
 from maitred.surfaces.daemon.sockets import address_of
@@ -228,7 +228,7 @@ async def test_a_broken_configuration_is_named_until_it_is_mended_and_a_gateway_
 
         monkeypatch.setattr("maitred.surfaces.daemon.liveness._ANSWER_S", 0.3)
         [seat] = home.seats()
-        talk = Talk(seat.socket, WAIT_S)
+        talk = GatewayConnection(seat.socket, WAIT_S)
         arguments = {"name": "slow__wait", "arguments": {"seconds": 1000}}
         await client.send("tools/call", name="call_tool", arguments=arguments)
         await home.running("slow")

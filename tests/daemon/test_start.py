@@ -20,11 +20,11 @@ from maitred.config.settings import Settings
 from maitred.errors import DaemonError
 from maitred.surfaces.daemon import client_entry as entry
 from maitred.surfaces.daemon.control import gateways, stopped
-from maitred.surfaces.daemon.discovery import Wanted, found_now
-from maitred.surfaces.daemon.environment import Sameness, runs_here
-from maitred.surfaces.daemon.handshake import HERE, PLACE, Talk, unpacked, values
+from maitred.surfaces.daemon.discovery import EndpointQuery, found_now
+from maitred.surfaces.daemon.environment import EnvironmentMatch, runs_here
+from maitred.surfaces.daemon.handshake import HERE, PLACE, GatewayConnection, unpacked, values
 from maitred.surfaces.daemon.session_replay import Replay
-from maitred.surfaces.daemon.sockets import Held, address_of
+from maitred.surfaces.daemon.sockets import EndpointLock, address_of
 
 _INTERRUPTIBLE = (
     "import runpy, signal;"
@@ -111,10 +111,10 @@ async def test_a_gateway_by_hand_is_refused_where_one_runs(home: Home) -> None:
 def test_a_gateway_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds its place; another one is not started beside it."""
     monkeypatch.setattr("maitred.surfaces.daemon.discovery._ANSWER_S", 0.05)
-    held = Held(address_of(tmp_path / "maitred.yaml"), "daemon")
+    held = EndpointLock(address_of(tmp_path / "maitred.yaml"), "daemon")
     try:
         with held.listen(), pytest.raises(DaemonError, match=rf"process {held.seat.pid()}\) does not answer"):
-            found_now(Wanted(address_of(tmp_path / "maitred.yaml"), {}))
+            found_now(EndpointQuery(address_of(tmp_path / "maitred.yaml"), {}))
     finally:
         held.leave()
 
@@ -129,8 +129,8 @@ def test_a_gateway_to_which_many_come_at_once_is_waited_for(tmp_path: Path) -> N
                 one = crowd.enter_context(socket.socket(socket.AF_UNIX))
                 one.setblocking(False)
                 one.connect(str(tmp_path / "s"))
-        talks: list[Talk] = []
-        coming = threading.Thread(target=lambda: talks.append(Talk(tmp_path / "s", WAIT_S)))
+        talks: list[GatewayConnection] = []
+        coming = threading.Thread(target=lambda: talks.append(GatewayConnection(tmp_path / "s", WAIT_S)))
         coming.start()
         crowd.enter_context(listening.accept()[0])
         coming.join(WAIT_S)
@@ -213,9 +213,9 @@ def settings(text: str) -> Settings:
 def test_a_variable_matters_wherever_the_configuration_refers_to_it(text: str) -> None:
     own = values({"TOKEN": "a", "TERM": "a"})
     other = values({"TOKEN": "b", "TERM": "b"})
-    assert Sameness(own).differing(other, settings(text)) == ["TOKEN"]
-    assert Sameness(own).differing(values({"TERM": "b"}), settings(text)) == ["TOKEN"]
-    assert Sameness(own).differing(other, settings("servers: {}")) == []
+    assert EnvironmentMatch(own).differing(other, settings(text)) == ["TOKEN"]
+    assert EnvironmentMatch(own).differing(values({"TERM": "b"}), settings(text)) == ["TOKEN"]
+    assert EnvironmentMatch(own).differing(other, settings("servers: {}")) == []
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_the_folder_matters_where_a_server_is_started_by_it(entry: str, *, matte
     found = settings(f"servers: {{a: {entry}}}")
     assert runs_here(found) is matters
     own, other = values(), {**values(), HERE: "other"}
-    assert Sameness(own).differing(other, found) == ([HERE] if matters else [])
+    assert EnvironmentMatch(own).differing(other, found) == ([HERE] if matters else [])
 
 
 @pytest.mark.parametrize("line", [b"", b"no", b"\xff", b"[]", b'{"maitred": 1}', b"[" * 200_000], ids=len)

@@ -13,8 +13,8 @@ from tests.daemon.gateways import LEGACY, MODERN, Json, request
 from maitred.gateway import Gateway
 from maitred.surfaces.daemon.handshake import packed, values
 from maitred.surfaces.daemon.serve import answering
-from maitred.surfaces.daemon.server import Door
-from maitred.surfaces.daemon.sockets import Held, address_of
+from maitred.surfaces.daemon.server import SocketServer
+from maitred.surfaces.daemon.sockets import EndpointLock, address_of
 from maitred.surfaces.mcp.server import McpSurface
 
 _MOST = 64 * 1024 * 1024
@@ -69,7 +69,7 @@ class Visitor:
 class Place:
     """Where visitors come."""
 
-    def __init__(self, gateway: Gateway, held: Held, door: Door, stop: anyio.Event) -> None:
+    def __init__(self, gateway: Gateway, held: EndpointLock, door: SocketServer, stop: anyio.Event) -> None:
         self.gateway = gateway
         self.held = held
         self.door = door
@@ -93,7 +93,7 @@ class Place:
 @asynccontextmanager
 async def place_of(gateway: Gateway) -> AsyncIterator[Place]:
     """Open the socket of a gateway."""
-    held, stop = Held(address_of(gateway.settings.source), "daemon"), anyio.Event()
+    held, stop = EndpointLock(address_of(gateway.settings.source), "daemon"), anyio.Event()
     surface = McpSurface(gateway)
     try:
         async with (

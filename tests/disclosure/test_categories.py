@@ -13,7 +13,7 @@ from maitred.config.taxonomy import CATEGORIES, MOST_TAGS, merged, normalise_tag
 from maitred.disclosure.categories import Classifier, Vectors
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.tools import Tool, ToolKey
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.bundled import StaticEmbedder
 from maitred.search.tokenize import index_terms
 
@@ -35,7 +35,7 @@ def schema(digest: str) -> Any:
 
 def embed_tools(tools: Sequence[Tool], _schema: Any) -> Vectors:
     return EMBEDDER.documents(
-        [Document(name=t.key.name, server=t.server, description=t.description) for t in tools]
+        [ToolDocument(name=t.key.name, server=t.server, description=t.description) for t in tools]
     )
 
 

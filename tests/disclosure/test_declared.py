@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from maitred.config.document import read_document
 from maitred.errors import ConfigError
 from maitred.visibility.declarations import MAX_FACTS, located, parse, read
-from maitred.visibility.facts import Add, Fact, Put, Read, Reset
+from maitred.visibility.facts import Add, Fact, ReadFact, ResetFact, SetFact
 from maitred.visibility.rules import RuleRegistry
 from maitred.visibility.visibility import VisibilityTable
 
@@ -88,9 +88,13 @@ def test_a_section_declares_facts_effects_and_rules() -> None:
         Fact(name="level", kind="int", initial=2),
     ]
     assert declared.on_success == {
-        "connect": {"connections": Add(by=1), "mode": Put(value="busy"), "open": Put(value=("a", "7"))},
-        "pause": {"debugger.paused": Read(path="$.state[0].paused"), "level": Put(value=4)},
-        "leave_*": {"connections": Reset(), "mode": Read(path="$arguments.mode")},
+        "connect": {
+            "connections": Add(by=1),
+            "mode": SetFact(value="busy"),
+            "open": SetFact(value=("a", "7")),
+        },
+        "pause": {"debugger.paused": ReadFact(path="$.state[0].paused"), "level": SetFact(value=4)},
+        "leave_*": {"connections": ResetFact(), "mode": ReadFact(path="$arguments.mode")},
     }
     begun = declared.initial()
     assert table.visible_set(["leave_one", "step_on", "deploy", "never", "other"], begun) == {

@@ -15,14 +15,14 @@ from maitred.visibility.facts import (
     MAX_ITEMS,
     MAX_TEXT,
     Add,
-    Declared,
+    DeclaredFacts,
     Effect,
     Fact,
     Facts,
     Kind,
-    Put,
-    Read,
-    Reset,
+    ReadFact,
+    ResetFact,
+    SetFact,
     after_call,
     built_in,
     misfit,
@@ -41,7 +41,7 @@ FACTS = {
 def after(
     effects: dict[str, Effect], result: dict[str, Any], facts: Facts | None = None, **arguments: Any
 ) -> Facts:
-    declared = Declared(facts=FACTS, on_success={"tool": effects})
+    declared = DeclaredFacts(facts=FACTS, on_success={"tool": effects})
     return after_call(facts or declared.initial(), declared, "tool", arguments, result)
 
 
@@ -54,7 +54,12 @@ def test_a_successful_call_puts_reads_adds_and_resets() -> None:
     begun = Facts(values={"on": False, "count": 3, "mode": "busy", "open": ("a",)})
 
     now = after(
-        {"on": Put(value=True), "count": Add(by=2), "mode": Reset(), "open": Read(path="$.pages")},
+        {
+            "on": SetFact(value=True),
+            "count": Add(by=2),
+            "mode": ResetFact(),
+            "open": ReadFact(path="$.pages"),
+        },
         structured(pages=["x", 7, True]),
         begun,
     )
@@ -65,14 +70,14 @@ def test_a_successful_call_puts_reads_adds_and_resets() -> None:
 
 def test_a_call_that_failed_changes_nothing() -> None:
     """`on_success` says it. Source: issue."""
-    effects: dict[str, Effect] = {"on": Put(value=True), "count": Add(by=1)}
+    effects: dict[str, Effect] = {"on": SetFact(value=True), "count": Add(by=1)}
 
-    assert after(effects, {"content": [], "isError": True}) == Declared(facts=FACTS).initial()
+    assert after(effects, {"content": [], "isError": True}) == DeclaredFacts(facts=FACTS).initial()
 
 
 def test_a_tool_without_effects_leaves_the_very_same_facts() -> None:
     """Who keeps them can tell by identity that nothing has to be told to clients."""
-    declared = Declared(facts=FACTS, on_success={"tool": {"on": Put(value=False)}})
+    declared = DeclaredFacts(facts=FACTS, on_success={"tool": {"on": SetFact(value=False)}})
     facts = declared.initial()
 
     assert after_call(facts, declared, "other", {}, {}) is facts
@@ -101,7 +106,7 @@ def test_a_path_leads_into_the_result_or_the_arguments(path: str, expected: str)
         "page": {"title": "one"}, "pages": [{"title": "two"}, {"title": "three"}], "odd.name": ["four"],
     }  # fmt: skip
 
-    assert after({"mode": Read(path=path)}, structured(**content), name="five").values["mode"] == expected
+    assert after({"mode": ReadFact(path=path)}, structured(**content), name="five").values["mode"] == expected
 
 
 def test_the_text_of_an_answer_is_read_where_there_is_no_structured_content() -> None:
@@ -112,23 +117,23 @@ def test_the_text_of_an_answer_is_read_where_there_is_no_structured_content() ->
         {"type": "text", "text": "9"},
     ]
 
-    assert after({"count": Read(path="$.n")}, {"content": blocks}).values["count"] == 4
+    assert after({"count": ReadFact(path="$.n")}, {"content": blocks}).values["count"] == 4
 
 
 @pytest.mark.parametrize(
     ("effects", "content", "fault"),
     [
-        ({"count": Read(path="$.n")}, {}, "nothing"),
-        ({"count": Read(path="$.n[0]")}, {"n": "text"}, "nothing"),
-        ({"count": Read(path="$.n[3]")}, {"n": [1]}, "nothing"),
-        ({"count": Read(path="$.n")}, {"n": True}, "what is not a whole number"),
-        ({"count": Read(path="$.n")}, {"n": 1.5}, "what is not a whole number"),
-        ({"count": Read(path="$.n")}, {"n": 2**60}, "a number too large"),
-        ({"on": Read(path="$.n")}, {"n": 1}, "what is not true or false"),
-        ({"mode": Read(path="$.n")}, {"n": "a" * 257}, "a text of more than 256 characters"),
-        ({"mode": Read(path="$.n")}, {"n": "\ud800"}, "a text with half of a character"),
-        ({"open": Read(path="$.n")}, {"n": ["a"] * 101}, "more than 100 items"),
-        ({"open": Read(path="$.n")}, {"n": [None]}, "a list with what is not a text"),
+        ({"count": ReadFact(path="$.n")}, {}, "nothing"),
+        ({"count": ReadFact(path="$.n[0]")}, {"n": "text"}, "nothing"),
+        ({"count": ReadFact(path="$.n[3]")}, {"n": [1]}, "nothing"),
+        ({"count": ReadFact(path="$.n")}, {"n": True}, "what is not a whole number"),
+        ({"count": ReadFact(path="$.n")}, {"n": 1.5}, "what is not a whole number"),
+        ({"count": ReadFact(path="$.n")}, {"n": 2**60}, "a number too large"),
+        ({"on": ReadFact(path="$.n")}, {"n": 1}, "what is not true or false"),
+        ({"mode": ReadFact(path="$.n")}, {"n": "a" * 257}, "a text of more than 256 characters"),
+        ({"mode": ReadFact(path="$.n")}, {"n": "\ud800"}, "a text with half of a character"),
+        ({"open": ReadFact(path="$.n")}, {"n": ["a"] * 101}, "more than 100 items"),
+        ({"open": ReadFact(path="$.n")}, {"n": [None]}, "a list with what is not a text"),
     ],
 )
 def test_what_cannot_be_read_leaves_the_fact_and_is_told(
@@ -136,14 +141,14 @@ def test_what_cannot_be_read_leaves_the_fact_and_is_told(
 ) -> None:
     """The old value may be wrong now, so that a reason for hiding a tool says so."""
     [(name, effect)] = effects.items()
-    begun = Declared(facts=FACTS).initial()
+    begun = DeclaredFacts(facts=FACTS).initial()
 
     now = after(effects, structured(**content))
 
     assert now.values == begun.values
-    assert isinstance(effect, Read)
+    assert isinstance(effect, ReadFact)
     assert now.doubts == {name: f"the answer of tool had {fault} at {effect.path}"}
-    assert after({name: Reset()}, {}, now).doubts == {}
+    assert after({name: ResetFact()}, {}, now).doubts == {}
 
 
 def test_the_built_in_facts_are_all_there_in_their_types() -> None:
@@ -215,15 +220,15 @@ JSON = st.recursive(
     max_leaves=12,
 )
 PATHS = st.sampled_from(["$", "$.a", "$.a.b", "$.a[0]", "$[-1]", "$arguments.a", "$arguments"]).map(
-    lambda path: Read(path=path)
+    lambda path: ReadFact(path=path)
 )
 EFFECTS = st.fixed_dictionaries(
     {},
     optional={
-        "on": st.just(Put(value=True)) | st.just(Reset()) | PATHS,
-        "count": st.integers(-5, 5).map(lambda n: Add(by=n)) | st.just(Reset()) | PATHS,
-        "mode": st.just(Put(value="busy")) | PATHS,
-        "open": st.just(Put(value=("a",))) | PATHS,
+        "on": st.just(SetFact(value=True)) | st.just(ResetFact()) | PATHS,
+        "count": st.integers(-5, 5).map(lambda n: Add(by=n)) | st.just(ResetFact()) | PATHS,
+        "mode": st.just(SetFact(value="busy")) | PATHS,
+        "open": st.just(SetFact(value=("a",))) | PATHS,
     },
 )
 RESULTS = st.fixed_dictionaries(
@@ -240,9 +245,9 @@ RESULTS = st.fixed_dictionaries(
 @given(st.lists(st.tuples(EFFECTS, RESULTS, JSON), max_size=12))
 def test_walks_over_any_effects_keep_facts_in_their_types(walk: list[Any]) -> None:
     """Whatever servers answer: types, sizes and names stay, counts stay at 0 or above; nothing raises."""
-    facts = Declared(facts=FACTS).initial()
+    facts = DeclaredFacts(facts=FACTS).initial()
     for effects, result, argument in walk:
-        declared = Declared(facts=FACTS, on_success={"tool": effects})
+        declared = DeclaredFacts(facts=FACTS, on_success={"tool": effects})
         told = after_call(facts, declared, "tool", {"a": argument}, result)
         assert surely_after(facts, declared, "tool").values.keys() == FACTS.keys()
         assert not result.get("isError") or told is facts

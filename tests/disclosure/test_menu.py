@@ -22,7 +22,7 @@ from maitred.disclosure.budget import within
 from maitred.disclosure.pages import CUMULATIVE, INDEX_TOKENS, OVERVIEW_TOKENS, CategoryLine, index, start_of
 from maitred.model.categories import Category, Placement
 from maitred.model.tools import RawTool
-from maitred.model.usage import Standing, Usage
+from maitred.model.usage import ToolStanding, Usage
 
 SEEDS = range(16)
 SIZES = (1, 7, 50, 100)
@@ -98,7 +98,7 @@ def catalog(seed: int) -> tuple[Snapshot, dict[str, Category]]:
     used = rng.choice([0, 3, len(placed)])
     usage = Usage(calls=123_456, errors=7, mean_ms=1_234.5, p95_ms=2_000, calls_7d=5, calls_30d=10)
     standings = {
-        tool.key: Standing(score=n / len(placed), usage=usage) for n, tool in enumerate(placed[:used])
+        tool.key: ToolStanding(score=n / len(placed), usage=usage) for n, tool in enumerate(placed[:used])
     }
     return replace(snapshot, tools=placed, standings=standings), own
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from maitred.visibility.facts import MAX_ITEMS, MAX_TEXT, Facts, Kind
-from maitred.visibility.rules import MAX_SOURCE, Compiler, Expression, Named, RuleRegistry
+from maitred.visibility.rules import MAX_SOURCE, Compiler, Expression, NamedRule, RuleRegistry
 
 KINDS: dict[str, Kind] = {
     "debugger.enabled": "bool", "debugger.paused": "bool", "connections": "int", "mode": "str",
@@ -298,7 +298,7 @@ def test_the_library_is_imported_only_when_there_is_an_expression() -> None:
 
 def asked(answer: Any) -> tuple[bool, str]:
     moment = Compiler(KINDS).moment(NOW)
-    rule = Named(name="mine", function=lambda *_: answer)
+    rule = NamedRule(name="mine", function=lambda *_: answer)
     return moment.holds(rule, "tool"), moment.reason(rule, "tool")
 
 
@@ -337,7 +337,7 @@ def test_a_rule_in_python_that_raises_hides_the_tool_and_is_logged_once() -> Non
         raise KeyError("x")
 
     moment = Compiler(KINDS).moment(NOW)
-    rule = Named(name="broken", function=broken)
+    rule = NamedRule(name="broken", function=broken)
     with capture_logs() as logs:
         shown = [moment.holds(rule, f"tool{n}") for n in range(5)]
 

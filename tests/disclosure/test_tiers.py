@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from maitred.disclosure.tiers import hot_list, level, standings, tier_score
 from maitred.model.categories import Placement
 from maitred.model.tools import Tool, ToolKey
-from maitred.model.usage import Standing, Usage
+from maitred.model.usage import ToolStanding, Usage
 
 
 def tool(server: str, name: str, category: str = "", **fields: object) -> Tool:
@@ -58,14 +58,14 @@ def usages(draw: st.DrawFn) -> Usage:
 
 
 @st.composite
-def screens(draw: st.DrawFn) -> tuple[list[Tool], dict[ToolKey, Standing], set[ToolKey]]:
+def screens(draw: st.DrawFn) -> tuple[list[Tool], dict[ToolKey, ToolStanding], set[ToolKey]]:
     """Tools, with a history and pins for some of them."""
     tools = draw(TOOLS)
     scores = draw(st.lists(st.floats(0, 1), min_size=len(tools), max_size=len(tools)))
     used = draw(st.lists(st.integers(0, 2), min_size=len(tools), max_size=len(tools)))
     pinned = draw(st.lists(st.integers(0, 3), min_size=len(tools), max_size=len(tools)))
     known = {
-        each.key: Standing(score=score, usage=Usage(calls=calls))
+        each.key: ToolStanding(score=score, usage=Usage(calls=calls))
         for each, score, calls in zip(tools, scores, used, strict=True)
     }
     return tools, known, {each.key for each, pin in zip(tools, pinned, strict=True) if pin == 0}
@@ -130,7 +130,7 @@ def test_a_bound_belongs_to_the_tier_above_it() -> None:
 
 @given(screens(), st.randoms(use_true_random=False))
 def test_the_first_screen_does_not_depend_on_the_order_of_the_tools(
-    screen: tuple[list[Tool], dict[ToolKey, Standing], set[ToolKey]], chance: random.Random
+    screen: tuple[list[Tool], dict[ToolKey, ToolStanding], set[ToolKey]], chance: random.Random
 ) -> None:
     """A restart, or another process, shows the same."""
     tools, known, pinned = screen
@@ -141,7 +141,7 @@ def test_the_first_screen_does_not_depend_on_the_order_of_the_tools(
 
 @given(screens())
 def test_the_first_screen_has_pinned_tools_by_name_then_used_ones_by_score_and_nothing_twice(
-    screen: tuple[list[Tool], dict[ToolKey, Standing], set[ToolKey]],
+    screen: tuple[list[Tool], dict[ToolKey, ToolStanding], set[ToolKey]],
 ) -> None:
     """At least 10 where there are as many, and at most 15."""
     tools, known, pinned = screen

@@ -18,7 +18,7 @@ from maitred.disclosure.pages import FULL_TOKENS
 from maitred.disclosure.signature import parameters
 from maitred.disclosure.views import brief, compact_schema, first_sentence, full, line
 from maitred.model.categories import Placement
-from maitred.model.usage import Standing, Usage
+from maitred.model.usage import ToolStanding, Usage
 
 STR = {"type": "string"}
 ISSUE = {
@@ -247,7 +247,7 @@ def test_the_full_detail_says_where_a_tool_stands_how_it_did_and_what_for() -> N
     place = Placement(category="data", confidence=0.8, by="rules", tags=("function:read",))
     tool = replace(tool, placement=place, use_cases=("I want to report a bug",))
     usage = Usage(calls=1_200, errors=12, mean_ms=47.2, p95_ms=80.0)
-    snapshot = replace(snapshot, standings={tool.key: Standing(score=0.7, level="warm", usage=usage)})
+    snapshot = replace(snapshot, standings={tool.key: ToolStanding(score=0.7, level="warm", usage=usage)})
 
     assert full(snapshot, tool, FULL_TOKENS).splitlines()[1:] == [
         "category: data, function:read",

@@ -17,9 +17,9 @@ from tests.support.debugger_server import ALWAYS, TOOLS, DebuggerServer
 
 from maitred.model.servers import State
 from maitred.visibility.declarations import parse, read
-from maitred.visibility.facts import Declared, Facts, after_call, built_in
+from maitred.visibility.facts import DeclaredFacts, Facts, after_call, built_in
 from maitred.visibility.rules import RuleRegistry
-from maitred.visibility.visibility import Hidden, VisibilityTable, became_visible
+from maitred.visibility.visibility import HiddenReason, VisibilityTable, became_visible
 
 MANIFEST = Path(__file__).parents[1] / "data" / "visibility" / "debugger.yaml"
 TABLE = parse(MANIFEST, MANIFEST.read_text(), RuleRegistry())
@@ -266,7 +266,7 @@ def test_a_rule_may_read_who_asks_how_the_server_does_and_what_time_it_is() -> N
     facts = made.declared.initial().given(now)
 
     assert made.visible("t", facts)
-    assert made.why_hidden("t", facts.given({"roles": ()})) == Hidden(
+    assert made.why_hidden("t", facts.given({"roles": ()})) == HiddenReason(
         reason="needs `'ops' in roles` (roles is [])"
     )
 
@@ -283,7 +283,7 @@ def test_advice_names_calls_whose_answers_may_help_where_no_call_surely_does() -
 
     hidden = made.why_hidden("t", made.declared.initial())
 
-    assert hidden == Hidden(
+    assert hidden == HiddenReason(
         reason="needs `mode == 'busy'` (mode is \"idle\")", do="call refresh, which may change mode"
     )
 
@@ -298,7 +298,7 @@ def test_advice_names_no_call_that_is_hidden_itself() -> None:
         }
     )
 
-    assert made.why_hidden("t", made.declared.initial()) == Hidden(reason="needs `on` (on is false)")
+    assert made.why_hidden("t", made.declared.initial()) == HiddenReason(reason="needs `on` (on is false)")
 
 
 def test_a_rule_in_python_gets_advice_too() -> None:
@@ -314,10 +314,10 @@ def test_a_rule_in_python_gets_advice_too() -> None:
     )
     begun = made.declared.initial()
 
-    assert made.why_hidden("t", begun) == Hidden(
+    assert made.why_hidden("t", begun) == HiddenReason(
         reason="has seen too little", do="call count, then count, then count"
     )
-    assert made.why_hidden("u", begun) == Hidden(
+    assert made.why_hidden("u", begun) == HiddenReason(
         reason="is hidden by the rule lots", do="call read, which may change n"
     )
 
@@ -333,7 +333,7 @@ def test_advice_takes_no_time_where_many_calls_change_many_facts() -> None:
         }
     )
 
-    assert made.why_hidden("t", made.declared.initial()) == Hidden(reason="needs `n > 5` (n is 0)")
+    assert made.why_hidden("t", made.declared.initial()) == HiddenReason(reason="needs `n > 5` (n is 0)")
 
 
 @settings(max_examples=200)
@@ -361,4 +361,4 @@ def test_answers_are_the_same_whether_they_were_asked_before_or_not() -> None:
 
     assert forth == back[::-1]
     assert fresh[0].declared == fresh[1].declared == TABLE.declared
-    assert isinstance(TABLE.declared, Declared)
+    assert isinstance(TABLE.declared, DeclaredFacts)

@@ -9,7 +9,7 @@ from tests.surfaces.cli.rig import Run, runner, write
 
 from maitred.access.jwt import granted, verifier_of
 from maitred.config.load import parse
-from maitred.config.settings import Access, Http
+from maitred.config.settings import Http, RateLimitSettings
 from maitred.model.access import LEAST, Grant, Scope
 
 PAGE = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
@@ -53,5 +53,5 @@ def test_the_settings_of_the_page_are_read() -> None:
     assert granted(claims, verifier_of(jwt).policy.claims) == Grant(
         principal="oauth:ann", role="agent", scope=Scope(servers=frozenset({"github"}), read_only=True)
     )
-    assert limits.access == Access(calls_per_minute=120, burst=20, calls_at_once=8)
+    assert limits.access == RateLimitSettings(calls_per_minute=120, burst=20, calls_at_once=8)
     assert f"`http.anonymous`: `{Http().anonymous}`" in PAGE

@@ -12,7 +12,7 @@ from tests.catalog.databases import new_catalog
 from tests.surfaces.cli.rig import runner, write
 
 from maitred.audit import log, service
-from maitred.audit.log import Act, AuditLog
+from maitred.audit.log import AuditEntry, AuditLog
 from maitred.audit.masking import mask_text
 from maitred.calls import screening
 from maitred.config.settings import Audit, Results
@@ -25,8 +25,8 @@ ANSWERS = (DOCS / "answers.md").read_text(encoding="utf-8")
 SHELL = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 (SHOWN,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ACTS = (
-    Act(who="ann", client="editor", action="call", server="notes", tool="add", outcome="begun"),
-    Act(who="ann", client="editor", action="call", server="notes", tool="add", begun=1,
+    AuditEntry(who="ann", client="editor", action="call", server="notes", tool="add", outcome="begun"),
+    AuditEntry(who="ann", client="editor", action="call", server="notes", tool="add", begun=1,
         request_id="0f3c2a9b51d7e486"),
 )  # fmt: skip
 
@@ -51,7 +51,7 @@ def test_the_table_names_every_field_of_a_line_and_no_other() -> None:
     table = PAGE.partition("## What a line says")[2].partition("What is empty")[0]
     kept = {"seq", "prev", "at", "arguments_hash", "arguments_bytes"}
 
-    assert named(table) == kept | {field.name for field in fields(Act)}
+    assert named(table) == kept | {field.name for field in fields(AuditEntry)}
 
 
 def test_the_commands_print_what_is_shown(

@@ -27,7 +27,7 @@ from tests.support.mediation_page import (
 )
 from tests.support.openai_server import OpenAiServer, openai_server
 
-from maitred.config.settings import Mediation
+from maitred.config.settings import MediationSettings
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.mediation import (
     LlmTransformer,
@@ -36,8 +36,8 @@ from maitred.mediation import (
     MemoryStore,
     Middleware,
     OverrideTransformer,
-    RawTool,
     RuleTransformer,
+    SourceTool,
     ToolContext,
     ToolOverride,
     load_overrides,
@@ -214,7 +214,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 async def test_rules_read_names_as_the_page_says(name: str, title: str) -> None:
     """Written out in the title; the name stays."""
     context = ToolContext(source="backoffice", source_type="api")
-    [answer] = await RuleTransformer().transform([RawTool(name=name)], context) or [None]
+    [answer] = await RuleTransformer().transform([SourceTool(name=name)], context) or [None]
 
     assert answer is not None
     assert (answer.name, answer.title.lower()) == (name, title)
@@ -270,7 +270,7 @@ async def test_in_the_mode_lazy_nobody_is_asked_before_tools_are_looked_at(
 
 def test_the_limits_on_the_page_are_the_real_ones() -> None:
     """A changed figure cannot stay."""
-    told, own = " ".join(section("A language model").split()), Mediation()
+    told, own = " ".join(section("A language model").split()), MediationSettings()
     parameters = inspect.signature(LlmTransformer).parameters
 
     assert f"more than `grouping_threshold` tools ({own.grouping_threshold})" in told

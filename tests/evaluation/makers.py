@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from maitred.evaluation.labelled_queries import LabelledTool, Query
+from maitred.evaluation.labelled_queries import LabelledQuery, LabelledTool
 
 Json = dict[str, Any]
 
@@ -73,5 +73,5 @@ def tool(id_: str, server: str = "", name: str = "", description: str = "") -> L
     return LabelledTool(id=id_, server=server, name=name or id_, description=description)
 
 
-def query(id_: str, text: str, *relevant: str) -> Query:
-    return Query(id=id_, text=text, relevant=relevant)
+def query(id_: str, text: str, *relevant: str) -> LabelledQuery:
+    return LabelledQuery(id=id_, text=text, relevant=relevant)

@@ -9,7 +9,7 @@ from tests.support import corpus
 from maitred.backends.listing import read_tools
 from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Search
-from maitred.evaluation.budget import Measured, measure
+from maitred.evaluation.budget import AnswerCost, measure
 from maitred.evaluation.fixture_gateway import stocked
 from maitred.model.tools import RawTool, ToolKey
 from maitred.surfaces.mcp.metatools import definitions
@@ -38,7 +38,7 @@ LIMITS = {
 }
 
 
-async def measured(tools: Sequence[RawTool]) -> dict[str, Measured]:
+async def measured(tools: Sequence[RawTool]) -> dict[str, AnswerCost]:
     with anyio.fail_after(850):
         async with stocked(tools, WORDS) as gateway:
             assert await gateway.settled(600)
@@ -90,7 +90,7 @@ async def test_an_empty_catalog_can_be_measured() -> None:
 
 def test_a_figure_over_its_limit_says_so() -> None:
     """The limit itself is allowed."""
-    assert Measured(name="menu", tokens=500, limit=500).ok
-    assert Measured(name="menu", tokens=501, limit=500).to_json() == {
+    assert AnswerCost(name="menu", tokens=500, limit=500).ok
+    assert AnswerCost(name="menu", tokens=501, limit=500).to_json() == {
         "name": "menu", "tokens": 501, "limit": 500, "detail": "", "ok": False,
     }  # fmt: skip

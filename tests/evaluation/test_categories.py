@@ -12,10 +12,10 @@ from tests.support import corpus
 
 from maitred.backends.listing import read_tools
 from maitred.catalog.snapshot import Snapshot
-from maitred.catalog.sync import Discovery, plan
+from maitred.catalog.sync import DiscoveredServer, plan
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
-from maitred.evaluation.categories import Label, Verdict, judge, read_labels
+from maitred.evaluation.categories import Label, PlacementAgreement, judge, read_labels
 from maitred.model.categories import Placement
 from maitred.model.servers import ServerFacts, ServerSpec
 from maitred.model.tools import ToolKey
@@ -30,7 +30,7 @@ def key(name: str) -> ToolKey:
     return ToolKey(server="s", name=name)
 
 
-def judged(rows: Sequence[tuple[str, str, str, float]]) -> Verdict:
+def judged(rows: Sequence[tuple[str, str, str, float]]) -> PlacementAgreement:
     """Each row: label, alternative, where it was placed, and how surely."""
     labels = [Label(key=key(str(n)), category=row[0], alternative=row[1]) for n, row in enumerate(rows)]
     placements = {
@@ -150,7 +150,7 @@ async def discovered(record: Mapping[str, Any]) -> Snapshot:
         instructions=record["instructions"] or "",
     )
     tools, _ = read_tools(name, record["tools"])
-    found = Discovery(spec=ServerSpec(name=name, command="none"), facts=facts, tools=tools)
+    found = DiscoveredServer(spec=ServerSpec(name=name, command="none"), facts=facts, tools=tools)
     change = await plan(Snapshot(), found, uncounted)
     return Snapshot().after(change, 1)
 
@@ -159,7 +159,7 @@ async def uncounted(texts: Sequence[str]) -> Sequence[int]:
     return [0] * len(texts)
 
 
-def figures(found: Verdict) -> Iterator[str]:
+def figures(found: PlacementAgreement) -> Iterator[str]:
     yield f"\n{found.tools} tools: {found.strict_share:.1%} strictly, {found.lenient_share:.1%} leniently"
     for one in found.categories:
         shares = [f"{share:.0%}" if share is not None else "-" for share in (one.precision, one.recall)]

@@ -14,7 +14,7 @@ from maitred.errors import ConfigError
 from maitred.evaluation.mediation import (
     ALLOWED_LOSS,
     WANTED_GAIN,
-    OfServer,
+    ServerFigures,
     evaluate,
     losses,
     read_queries,
@@ -46,7 +46,7 @@ def tools_of(entries: Sequence[dict[str, Any]]) -> list[RawTool]:
     return [tool for entry in entries for tool in read_tools(entry["server"], entry["tools"])[0]]
 
 
-def assert_none_loses(found: Sequence[OfServer]) -> None:
+def assert_none_loses(found: Sequence[ServerFigures]) -> None:
     assert [(one.server, one.compared.points) for one in found if not one.passes] == []
     assert all(one.compared.points >= -ALLOWED_LOSS for one in found)
 

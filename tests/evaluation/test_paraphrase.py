@@ -4,13 +4,15 @@ import pytest
 
 from maitred.evaluation.paraphrase import paraphrases
 from maitred.evaluation.selfcheck import advise
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 
 DESCRIBED = "Creates an issue in a tracker. Labels and assignees can be set at once."
 
 
-def document(name: str, description: str = "", server: str = "s", **parameters: str) -> Document:
-    return Document(name=name, server=server, description=description, parameters=tuple(parameters.items()))
+def document(name: str, description: str = "", server: str = "s", **parameters: str) -> ToolDocument:
+    return ToolDocument(
+        name=name, server=server, description=description, parameters=tuple(parameters.items())
+    )
 
 
 def test_a_phrase_has_neither_the_name_nor_the_server_nor_stop_words() -> None:
@@ -63,7 +65,7 @@ def test_a_long_sentence_is_cut() -> None:
         (document("sum_numbers", "Adds two numbers or many of them."), "sets it apart"),
     ],
 )
-def test_advice_names_what_is_wrong(tool: Document, says: str) -> None:
+def test_advice_names_what_is_wrong(tool: ToolDocument, says: str) -> None:
     """Each rule has its own sentence, and there is always one."""
     assert any(says in advice for advice in advise(tool)), advise(tool)
 

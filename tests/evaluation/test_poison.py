@@ -16,9 +16,9 @@ from maitred.evaluation.poison import (
     OF_A_SERVER,
     UNSEEN,
     Corpus,
-    Labelled,
+    LabelledDefinition,
     PoisonResult,
-    Recorded,
+    RecordedTool,
     evaluate,
     is_unseen,
     read_corpora,
@@ -117,8 +117,8 @@ def test_the_unseen_half_is_told_apart_as_was_wanted(measured: PoisonResult) -> 
 def test_what_went_wrong_is_named_for_the_development_half_only() -> None:
     """Nobody tunes by accident on what the figures are to be honest about. Source: issue 7."""
     half = Corpus(
-        evil=[Labelled(id="a", pattern="p", definition=HONEST)],
-        honest=[Labelled(id="b", pattern="q", definition=EVIL)],
+        evil=[LabelledDefinition(id="a", pattern="p", definition=HONEST)],
+        honest=[LabelledDefinition(id="b", pattern="q", definition=EVIL)],
     )
 
     found = evaluate(half, half)
@@ -132,9 +132,9 @@ def test_what_went_wrong_is_named_for_the_development_half_only() -> None:
 def test_recorded_tools_count_as_honest_in_the_half_of_their_server() -> None:
     """A server repeats its sentences, so all of it is in one half. Source: issue 7."""
     tools = [
-        Recorded(server=FIRST, definition=EVIL, sampled=True),
-        Recorded(server=FIRST, definition=HONEST),
-        Recorded(server=SECOND, definition=HONEST, sampled=True),
+        RecordedTool(server=FIRST, definition=EVIL, sampled=True),
+        RecordedTool(server=FIRST, definition=HONEST),
+        RecordedTool(server=SECOND, definition=HONEST, sampled=True),
     ]
 
     found = evaluate(EMPTY, EMPTY, tools)

@@ -6,8 +6,8 @@ from tests.evaluation.makers import QUERIES, TOOLS, query, tool
 
 from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import NO_SERVER, keys, raw_tools, stocked
-from maitred.evaluation.labelled_queries import LabelledTool, Query
-from maitred.evaluation.runner import Asked, ask, evaluate, orphans, quality, silence
+from maitred.evaluation.labelled_queries import LabelledQuery, LabelledTool
+from maitred.evaluation.runner import QueryResult, ask, evaluate, orphans, quality, silence
 from maitred.model.tools import ToolKey
 
 pytestmark = pytest.mark.anyio
@@ -24,11 +24,11 @@ SMALL = [
     )
     for one in TOOLS
 ]
-ASKED = [Query(id=one["id"], text=one["query"], relevant=tuple(one["relevant"])) for one in QUERIES]
+ASKED = [LabelledQuery(id=one["id"], text=one["query"], relevant=tuple(one["relevant"])) for one in QUERIES]
 
 
-def asked(one: Query, *ranking: str, silent: bool = False) -> Asked:
-    return Asked(query=one, ranking=ranking, ms=1.0, text="", is_silent=silent)
+def asked(one: LabelledQuery, *ranking: str, silent: bool = False) -> QueryResult:
+    return QueryResult(query=one, ranking=ranking, ms=1.0, text="", is_silent=silent)
 
 
 async def test_a_small_set_is_found_as_its_words_say() -> None:

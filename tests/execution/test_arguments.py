@@ -13,7 +13,7 @@ from tests.support.cpu import cpu_within
 from typing_extensions import override
 
 from maitred.calls.arguments import ArgumentChecker
-from maitred.calls.schema_work import Work
+from maitred.calls.schema_work import SchemaWork
 from maitred.model.tools import canonical, content_hash
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -264,4 +264,4 @@ def test_what_real_servers_publish_is_checked() -> None:
         pytest.skip("the recorded definitions of real servers are not here")
     schemas = [tool["inputSchema"] for record in corpus.read(path) for tool in record["tools"]]
 
-    assert [s for s in schemas if isinstance(s, dict) and Work(s).of(200, 6) > 2_000_000] == []
+    assert [s for s in schemas if isinstance(s, dict) and SchemaWork(s).of(200, 6) > 2_000_000] == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.access.rate_limit import Busy, Limiter, Limits, Pass
+from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits
 
 
 class Clock:
@@ -17,19 +17,19 @@ class Clock:
         return self.now
 
 
-def admitted(entry: Pass | Busy) -> bool:
-    return isinstance(entry, Pass)
+def admitted(entry: CallPermit | LimitReached) -> bool:
+    return isinstance(entry, CallPermit)
 
 
-def refused(entry: Pass | Busy) -> Busy:
-    assert isinstance(entry, Busy)
+def refused(entry: CallPermit | LimitReached) -> LimitReached:
+    assert isinstance(entry, LimitReached)
     return entry
 
 
 def test_a_principal_may_call_so_often_and_is_told_when_to_come_back() -> None:
     """After the burst one call every two seconds; the advice is exact."""
     clock = Clock()
-    limiter = Limiter(Limits(per_minute=30, burst=3), clock=clock)
+    limiter = Limiter(RateLimits(per_minute=30, burst=3), clock=clock)
 
     assert [admitted(limiter.enter("a")) for _ in range(4)] == [True, True, True, False]
     busy = refused(limiter.enter("a"))
@@ -41,7 +41,7 @@ def test_a_principal_may_call_so_often_and_is_told_when_to_come_back() -> None:
 
 def test_one_principal_does_not_use_up_what_is_anothers() -> None:
     """Each has a bucket and a gate of its own."""
-    limiter = Limiter(Limits(per_minute=6, burst=1, at_once=1), clock=Clock())
+    limiter = Limiter(RateLimits(per_minute=6, burst=1, at_once=1), clock=Clock())
 
     assert admitted(limiter.enter("a"))
     assert not admitted(limiter.enter("a"))
@@ -50,10 +50,10 @@ def test_one_principal_does_not_use_up_what_is_anothers() -> None:
 
 def test_only_so_many_calls_run_at_once() -> None:
     """A call that has ended, however it ended, makes room for another."""
-    limiter = Limiter(Limits(at_once=2), clock=Clock())
+    limiter = Limiter(RateLimits(at_once=2), clock=Clock())
     first, second = limiter.enter("a"), limiter.enter("a")
-    assert isinstance(first, Pass)
-    assert isinstance(second, Pass)
+    assert isinstance(first, CallPermit)
+    assert isinstance(second, CallPermit)
 
     busy = refused(limiter.enter("a"))
     assert "2 of 2 calls of 'a' are running; wait until one of them has ended" in busy.reason
@@ -65,9 +65,9 @@ def test_only_so_many_calls_run_at_once() -> None:
 
 def test_a_call_that_is_refused_for_running_too_many_takes_nothing_from_the_bucket() -> None:
     """Waiting calls that try again do not use up the rate."""
-    limiter = Limiter(Limits(per_minute=1, burst=2, at_once=1), clock=Clock())
+    limiter = Limiter(RateLimits(per_minute=1, burst=2, at_once=1), clock=Clock())
     entry = limiter.enter("a")
-    assert isinstance(entry, Pass)
+    assert isinstance(entry, CallPermit)
     with entry:
         assert not any(admitted(limiter.enter("a")) for _ in range(5))
 
@@ -76,21 +76,21 @@ def test_a_call_that_is_refused_for_running_too_many_takes_nothing_from_the_buck
 
 def test_a_principal_can_have_limits_of_its_own() -> None:
     """And none at all costs no memory."""
-    limiter = Limiter(Limits(at_once=1), clock=Clock())
+    limiter = Limiter(RateLimits(at_once=1), clock=Clock())
 
-    assert all(admitted(limiter.enter("free", Limits())) for _ in range(100))
+    assert all(admitted(limiter.enter("free", RateLimits())) for _ in range(100))
     assert len(limiter) == 0
-    assert all(admitted(limiter.enter("big", Limits(at_once=5))) for _ in range(5))
-    assert not admitted(limiter.enter("big", Limits(at_once=5)))
+    assert all(admitted(limiter.enter("big", RateLimits(at_once=5))) for _ in range(5))
+    assert not admitted(limiter.enter("big", RateLimits(at_once=5)))
 
 
 def test_no_crowd_of_principals_fills_the_memory_or_frees_who_is_calling() -> None:
     """The eldest are forgotten; somebody whose call runs stays counted."""
-    limiter = Limiter(Limits(at_once=1), clock=Clock(), max_principals=10)
+    limiter = Limiter(RateLimits(at_once=1), clock=Clock(), max_principals=10)
     assert admitted(limiter.enter("busy"))
     for number in range(1_000):
         entry = limiter.enter(f"p{number}")
-        assert isinstance(entry, Pass)
+        assert isinstance(entry, CallPermit)
         with entry:
             pass
 
@@ -101,7 +101,7 @@ def test_no_crowd_of_principals_fills_the_memory_or_frees_who_is_calling() -> No
 def test_a_clock_that_goes_back_gives_nothing_and_takes_nothing() -> None:
     """Time that did not pass fills no bucket."""
     clock = Clock()
-    limiter = Limiter(Limits(per_minute=60, burst=1), clock=clock)
+    limiter = Limiter(RateLimits(per_minute=60, burst=1), clock=clock)
     assert admitted(limiter.enter("a"))
     clock.now -= 500
 
@@ -120,12 +120,12 @@ def test_in_no_stretch_of_time_more_calls_get_in_than_burst_and_rate_allow(
 ) -> None:
     """Over every window, from every call to every later one."""
     clock = Clock()
-    limiter = Limiter(Limits(per_minute=rate, burst=burst), clock=clock)
+    limiter = Limiter(RateLimits(per_minute=rate, burst=burst), clock=clock)
     times: dict[str, list[float]] = defaultdict(list)
     for principal, pause in steps:
         clock.now += pause
         entry = limiter.enter(principal)
-        if isinstance(entry, Pass):
+        if isinstance(entry, CallPermit):
             times[principal].append(clock.now)
         else:
             assert 0 < entry.retry_after_s <= 60 / rate + 1e-6

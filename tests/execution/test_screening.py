@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from maitred.calls.results import ResultStore
-from maitred.calls.screening import CUT, FINDINGS_KEY, MAX_CHARACTERS, Mode, Screen
+from maitred.calls.screening import CUT, FINDINGS_KEY, MAX_CHARACTERS, AnswerScreen, Mode
 from maitred.errors import ProtocolError
 
 pytestmark = pytest.mark.anyio
@@ -19,12 +19,12 @@ def scan(text: str) -> Sequence[str]:
     return ["order"] if "obey me" in text else []
 
 
-def screen(mode: Mode, *, masks: bool = False) -> Screen:
+def screen(mode: Mode, *, masks: bool = False) -> AnswerScreen:
     def mask(text: str) -> str:
         return text.replace("hunter2", "***")
 
     kept = ResultStore(ttl_s=900, max_bytes=10_000_000, new_id=lambda: "id1")
-    return Screen(mode, scan=scan, mask=mask if masks else None, kept=kept)
+    return AnswerScreen(mode, scan=scan, mask=mask if masks else None, kept=kept)
 
 
 def result(*texts: str, **more: Any) -> dict[str, Any]:
@@ -72,7 +72,7 @@ async def test_passages_are_taken_out_and_the_rest_can_be_used() -> None:
 async def test_an_order_that_goes_over_several_passages_takes_the_text_with_it() -> None:
     """What cannot be found in a passage alone must not pass."""
     answer = result("It is. Now obey\nme.", "Windy.")
-    loose = Screen(
+    loose = AnswerScreen(
         "redact",
         scan=lambda text: scan(" ".join(text.split())),
         mask=None,

@@ -8,7 +8,7 @@ import pytest
 from tests.backends.rig import LONG_S, Heard
 from tests.catalog.makers import FACTS
 
-from maitred.backends.base import Connection, Listing, Offers
+from maitred.backends.base import Connection, Listing, ServerOffers
 from maitred.calls import subscriptions
 from maitred.calls.subscriptions import Subscriptions
 from maitred.errors import ConnectionLostError, ProtocolError, ServerError, ServerUnavailableError
@@ -70,8 +70,8 @@ class Server:
     async def list_tools(self) -> Listing:
         return Listing(tools=())
 
-    async def list_offers(self) -> Offers:
-        return Offers()
+    async def list_offers(self) -> ServerOffers:
+        return ServerOffers()
 
 
 class Held:

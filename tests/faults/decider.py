@@ -23,7 +23,7 @@ from tests.gateway.shifting import Shifting, tool
 from maitred.admission.approval import ApprovalState, replay
 from maitred.admission.judge import Judge
 from maitred.admission.registry import Registry
-from maitred.admission.review import Entrance
+from maitred.admission.review import Reviewer
 from maitred.catalog import token_worker
 from maitred.config.settings import Admission, Settings
 from maitred.errors import AdmissionError, MaitredError, NotFoundError
@@ -35,7 +35,7 @@ from maitred.model.tools import Tool, ToolCall
 from maitred.wiring import open_gateway
 
 SERVER = str(Path(__file__).parent.parent / "support" / "faulty_server.py")
-WARM = (Entrance, Judge)  # loaded lazily otherwise, by every child anew
+WARM = (Reviewer, Judge)  # loaded lazily otherwise, by every child anew
 MOST = 1_000
 LIKELY: Mapping[ApprovalState, Sequence[str]] = {
     "pending": ("approve", "approve", "reject", "register", "withdraw"),

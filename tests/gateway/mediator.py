@@ -12,7 +12,7 @@ from tests.gateway.rig import settings_of
 from tests.support.corpus import replay_command
 from tests.support.openai_server import OpenAiServer, Request
 
-from maitred.config.settings import Mediation, Settings
+from maitred.config.settings import MediationSettings, Settings
 from maitred.gateway import Gateway
 
 POOR = {"gt_usr": "gets user", "del_ord": "", "weather": "Tell the weather of a place."}
@@ -20,7 +20,7 @@ POOR = {"gt_usr": "gets user", "del_ord": "", "weather": "Tell the weather of a 
 
 def poor(folder: Path, **mediation: Any) -> Settings:
     """Settings for the poor server."""
-    return settings_of(folder, "poor", mediation=Mediation(**mediation))
+    return settings_of(folder, "poor", mediation=MediationSettings(**mediation))
 
 
 def asking(model: OpenAiServer, **mediation: Any) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from tests.catalog.makers import Counter, LetsAllIn, open_store
 
 from maitred.backends.base import Backend
 from maitred.backends.pool import BackendPool
-from maitred.catalog.discovery import Keeper
+from maitred.catalog.discovery import Discoverer
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway
 from maitred.gateway.menu import Menu
-from maitred.gateway.state import Context as GatewayContext
+from maitred.gateway.state import GatewayState as GatewayContext
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
@@ -172,7 +172,7 @@ class Shown:
         self.catalog = LiveCatalog(open_store("never-opened.db"))
         self.show(snapshot)
         pool = BackendPool(_unneeded, max_starting=1, on_close=_nothing)
-        keeper = Keeper(self.catalog, pool, Counter(), LetsAllIn())
+        keeper = Discoverer(self.catalog, pool, Counter(), LetsAllIn())
         self.context = GatewayContext(self.settings, catalog=self.catalog, pool=pool, keeper=keeper)
         self.menu = Menu(self.context, lambda _, __: [])
 

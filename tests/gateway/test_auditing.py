@@ -15,7 +15,7 @@ from tests.catalog.databases import execute
 from tests.gateway.rig import SCHEMA, Upstream, opened, settings_of
 from tests.support.viewers import agent
 
-from maitred.audit.log import Act
+from maitred.audit.log import AuditEntry
 from maitred.audit.service import UNWRITTEN
 from maitred.chains.saved import parse_saved
 from maitred.config.sections import saved_spec
@@ -86,7 +86,7 @@ async def call(gateway: Gateway, tool: str, viewer: Viewer = ANN, **more: Any) -
 
 async def lines(gateway: Gateway) -> list[dict[str, Any]]:
     """All lines, oldest first, without what differs from run to run; what waits is written first."""
-    await gateway.auditing.trail.record(Act(who="test", action="now"))
+    await gateway.auditing.trail.record(AuditEntry(who="test", action="now"))
     read = [json.loads(line) async for line in gateway.auditing.lines()]
     varying = ("prev", "digest", "at", "ms", "arguments_hash", "arguments_bytes")
     return [{k: v for k, v in line.items() if k not in varying} for line in read[:-1]]
@@ -339,7 +339,7 @@ async def test_acts_of_persons_and_what_they_may_not_do_are_written_down(tmp_pat
 async def asked(gateway: Gateway, meta_tool: str, request_id: str, **arguments: Any) -> dict[str, Any]:
     """The `_meta` of the answer of a meta-tool."""
     call = ToolCall(name=meta_tool, arguments=arguments, meta={"maitred/request": request_id})
-    request = metatools.Request(arguments=arguments, viewer=ANN, call=call)
+    request = metatools.MetaToolRequest(arguments=arguments, viewer=ANN, call=call)
     found: dict[str, Any] = (await metatools.answer(gateway, meta_tool, request))["_meta"]
     return found
 

@@ -10,7 +10,7 @@ from tests.gateway.mediator import POOR, asked_about, asking, by, described, hea
 from tests.gateway.rig import SOON_S, Upstream, call, opened, until
 from tests.support.openai_server import OpenAiServer, free_port, openai_server
 
-from maitred.config.settings import Mediation
+from maitred.config.settings import MediationSettings
 from maitred.gateway import Gateway
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
@@ -239,7 +239,7 @@ async def test_a_gateway_that_ends_at_once_asks_nobody(model: OpenAiServer, tmp_
 async def test_without_auto_enhance_nobody_is_asked(model: OpenAiServer, tmp_path: Path) -> None:
     """It is the switch for all of it; what was answered goes with it, and comes back."""
     settings = poor(tmp_path, **asking(model))
-    off = replace(settings, mediation=Mediation(**asking(model, auto_enhance=False)))
+    off = replace(settings, mediation=MediationSettings(**asking(model, auto_enhance=False)))
     async with opened(settings, Upstream("poor", POOR)) as gateway:
         await until(gateway, lambda: by(gateway) == ALL)
         await gateway.configure(off)

@@ -8,7 +8,7 @@ from tests.gateway.rig import Upstream, call, opened, settings_of, until
 
 from maitred.backends import supervision
 from maitred.backends.pool import BackendPool
-from maitred.catalog.discovery import Keeper
+from maitred.catalog.discovery import Discoverer
 from maitred.catalog.live import LiveCatalog
 from maitred.errors import ServerUnavailableError
 from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, Events
@@ -45,7 +45,7 @@ class Rig:
         nothing = BackendPool(
             lambda _: pytest.fail("nothing is started"), max_starting=1, on_close=lambda: None
         )
-        keeper = Keeper(LiveCatalog(open_store(folder / "c.db")), nothing, Counter(), LetsAllIn())
+        keeper = Discoverer(LiveCatalog(open_store(folder / "c.db")), nothing, Counter(), LetsAllIn())
         self.events = Events(keeper, lambda: self.refused)
         self.ears = Ear(), Ear()
         for ear in self.ears:

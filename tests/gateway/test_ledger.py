@@ -21,7 +21,7 @@ TOOLS = {"read": "Read a file from the disk.", "write": "Write a file to the dis
 async def ask(gateway: Gateway, name: str, principal: str = LOCAL, /, **arguments: Any) -> dict[str, Any]:
     """Call a meta-tool as the MCP surface does."""
     inner = ToolCall(name=name, arguments=arguments)
-    request = metatools.Request(arguments=arguments, viewer=agent(principal), call=inner)
+    request = metatools.MetaToolRequest(arguments=arguments, viewer=agent(principal), call=inner)
     return await metatools.answer(gateway, name, request)
 
 

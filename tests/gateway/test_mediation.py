@@ -10,7 +10,7 @@ from tests.gateway.mediator import POOR, asked_about, asking, by, described, pla
 from tests.gateway.rig import SOON_S, Upstream, opened, settings_of, until
 from tests.support.openai_server import OpenAiServer, openai_server
 
-from maitred.config.settings import Mediation, Settings
+from maitred.config.settings import MediationSettings, Settings
 from maitred.errors import ConfigError, PathNotFoundError
 from maitred.gateway import Gateway
 from maitred.gateway.mediation import ToolDiff
@@ -46,7 +46,7 @@ def two(folder: Path, model: OpenAiServer, choice: MendingChoice = "", **more: A
     return settings_of(
         folder,
         *("thief", "victim"),
-        mediation=Mediation(**{**asking(model, proof=True, rules=False), **more}),
+        mediation=MediationSettings(**{**asking(model, proof=True, rules=False), **more}),
         tools={key: ToolChoice(mending=choice)} if choice else {},
     )
 
@@ -71,7 +71,7 @@ async def test_a_proposal_that_harms_a_neighbour_is_not_used(model: OpenAiServer
         assert "dir" in {harm["tool"] for harm in told["harmed"]}
         assert all(0 < harm["before"] != harm["after"] for harm in told["harmed"])
     async with opened(
-        replace(two(tmp_path, model), mediation=Mediation(**asking(model))), *upstreams
+        replace(two(tmp_path, model), mediation=MediationSettings(**asking(model))), *upstreams
     ) as open_:
         await until(open_, lambda: described(open_)["thief__weather"] == LIE)  # without proof it is used
 
@@ -179,7 +179,7 @@ async def test_what_a_server_says_is_always_shown(tmp_path: Path) -> None:
 async def test_a_change_of_one_tool_does_not_take_what_was_proven_of_others(tmp_path: Path) -> None:
     """They stay as they are while all are proven anew, so that no name goes away and comes back."""
     server = Upstream("poor", POOR)
-    settings = settings_of(tmp_path, "poor", mediation=Mediation(auto_enhance=True))
+    settings = settings_of(tmp_path, "poor", mediation=MediationSettings(auto_enhance=True))
     async with opened(settings, server) as gateway:
         assert await gateway.settled(SOON_S)
         assert by(gateway)["gt_usr"] == "rules"

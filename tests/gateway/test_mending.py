@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.gateway.rig import Upstream, opened, settings_of, until
 
-from maitred.config.settings import Mediation, Settings
+from maitred.config.settings import MediationSettings, Settings
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
@@ -26,7 +26,7 @@ overrides:
 
 
 def poor(folder: Path, **mediation: object) -> Settings:
-    return settings_of(folder, "poor", mediation=Mediation(**mediation))  # type: ignore[arg-type]
+    return settings_of(folder, "poor", mediation=MediationSettings(**mediation))  # type: ignore[arg-type]
 
 
 def described(gateway: Gateway) -> dict[str, str]:
@@ -74,7 +74,7 @@ async def test_what_the_server_says_is_kept_and_comes_back(tmp_path: Path) -> No
         mended = described(gateway)
         plain = {f"poor__{name}": text for name, text in POOR.items()}
         assert mended != plain
-        await gateway.configure(replace(settings, mediation=Mediation()))
+        await gateway.configure(replace(settings, mediation=MediationSettings()))
         await until(gateway, lambda: described(gateway) == plain)
     async with opened(settings, server) as gateway:
         await until(gateway, lambda: described(gateway) == mended)

@@ -10,7 +10,7 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.errors import CursorError, PathNotFoundError
 from maitred.model.categories import Category, Placement, ToolChoice
 from maitred.model.tools import ToolKey
-from maitred.model.usage import Standing, Usage
+from maitred.model.usage import ToolStanding, Usage
 
 ODD = ["my server", "team/notes", "会議 😀", "a:b", "it's", "100%", "server", "categories", 'back\\slash"']
 PLACES = ("data", "security", "data", "ai", "below")
@@ -34,7 +34,7 @@ def catalog(count: int = 40, *servers: str) -> Snapshot:
 def used(snapshot: Snapshot, **scores: float) -> Snapshot:
     """The next generation, in which some tools were used, better or worse."""
     by_name = {tool.key.name: tool.key for tool in snapshot.tools}
-    standings = {by_name[name]: Standing(score=s, usage=Usage(calls=9)) for name, s in scores.items()}
+    standings = {by_name[name]: ToolStanding(score=s, usage=Usage(calls=9)) for name, s in scores.items()}
     return replace(snapshot, generation=snapshot.generation + 1, standings=standings)
 
 

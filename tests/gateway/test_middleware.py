@@ -11,12 +11,12 @@ import pytest
 from tests.gateway.mediator import POOR, by, described, poor
 from tests.gateway.rig import SOON_S, Upstream, call
 
-from maitred.mediation import EnhancedTool, Mediator, RawTool, RuleTransformer, ToolContext, middleware
+from maitred.mediation import EnhancedTool, Mediator, RuleTransformer, SourceTool, ToolContext, middleware
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
-Hook = Callable[[Sequence[RawTool]], Awaitable[Sequence[RawTool]]]
+Hook = Callable[[Sequence[SourceTool]], Awaitable[Sequence[SourceTool]]]
 PLAIN = {f"poor__{name}": text for name, text in POOR.items()}
 
 
@@ -31,7 +31,7 @@ async def hooked(folder: Path, hook: Hook | None, **mediation: Any) -> Any:
             yield gateway
 
 
-async def loud(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+async def loud(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
     """Every description in capitals."""
     return [replace(tool, description=tool.description.upper()) for tool in tools]
 
@@ -69,23 +69,23 @@ async def test_a_mediator_is_such_a_hook(tmp_path: Path) -> None:
         assert (await call(gateway, "poor__get_user"))["content"][0]["text"] == "poor/gt_usr"
 
 
-async def fewer(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+async def fewer(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
     return list(tools)[1:]
 
 
-async def reordered(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+async def reordered(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
     return list(tools)[::-1]
 
 
-async def renamed(tools: Sequence[RawTool]) -> Sequence[RawTool]:
-    return [RawTool(name=f"{tool.name}_2") for tool in tools]
+async def renamed(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
+    return [SourceTool(name=f"{tool.name}_2") for tool in tools]
 
 
-async def strange(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+async def strange(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
     return [{"name": tool.name} for tool in tools]  # type: ignore[misc]  # as a program without types might
 
 
-async def failing(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+async def failing(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
     raise RuntimeError(f"no idea about {len(tools)} tools")
 
 
@@ -99,9 +99,9 @@ async def test_a_hook_that_cannot_be_trusted_changes_nothing(tmp_path: Path, hoo
 async def test_a_hook_may_answer_in_plain_tools(tmp_path: Path) -> None:
     """What a mediator knows beyond them stays, such as a category."""
 
-    async def plain(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+    async def plain(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
         return [
-            RawTool(name=tool.name, description="Short.", input_schema=tool.input_schema) for tool in tools
+            SourceTool(name=tool.name, description="Short.", input_schema=tool.input_schema) for tool in tools
         ]
 
     (tmp_path / "o.yaml").write_text("overrides: {poor: {gt_usr: {category: security}}}\n")
@@ -113,7 +113,7 @@ async def test_a_hook_may_answer_in_plain_tools(tmp_path: Path) -> None:
 async def test_two_tools_do_not_get_one_name(tmp_path: Path) -> None:
     """The names that they had stay."""
 
-    async def same(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+    async def same(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
         return [EnhancedTool(name="same", original_name=tool.name) for tool in tools]
 
     async with hooked(tmp_path, same) as gateway:

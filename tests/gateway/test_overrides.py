@@ -14,7 +14,7 @@ from tests.gateway.mediator import POOR, by, described, hearing, poor, replayed
 from tests.gateway.rig import SOON_S, Upstream, opened, until
 
 from maitred.config.load import load
-from maitred.config.settings import Mediation
+from maitred.config.settings import MediationSettings
 from maitred.errors import ConfigError
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
@@ -114,7 +114,9 @@ async def test_what_is_missing_is_tried_again_by_itself(web: Web, tmp_path: Path
     settings = poor(tmp_path, **web.settings())
     servers = {"poor": Upstream("poor", POOR).sdk()}
     with anyio.fail_after(2 * SOON_S):
-        async with open_gateway(replace(settings, mediation=Mediation()), in_process=servers) as gateway:
+        async with open_gateway(
+            replace(settings, mediation=MediationSettings()), in_process=servers
+        ) as gateway:
             assert await gateway.settled(SOON_S)
             gateway.mediation.enhancing.pauses_s = (0.01, 0.01)
             web.text = OWN

@@ -10,13 +10,13 @@ import pytest
 from tests.catalog.makers import raw, snapshot_of
 from tests.support import corpus
 
-from maitred.mediation import EnhancedTool, RawTool, RuleTransformer, ToolContext
+from maitred.mediation import EnhancedTool, RuleTransformer, SourceTool, ToolContext
 from maitred.mediation.proof import DEPTH, probes, prove
 from maitred.mediation.search_ranker import SearchRanker
-from maitred.search.base import Document, Vectors
+from maitred.search.base import ToolDocument, Vectors
 from maitred.search.bundled import StaticEmbedder
 from maitred.search.index import HybridIndex
-from maitred.search.results import Filter, Query
+from maitred.search.results import EmbeddedQuery, Filter
 
 pytestmark = pytest.mark.anyio
 
@@ -30,10 +30,10 @@ def embedder() -> StaticEmbedder:
     return StaticEmbedder()
 
 
-def generated(count: int) -> list[RawTool]:
+def generated(count: int) -> list[SourceTool]:
     """Tools with the sizes of real ones, their names made unique."""
     found = [
-        RawTool(
+        SourceTool(
             name=f"{tool['name']}_{number}",
             description=tool.get("description") or "",
             input_schema=schema if isinstance(schema := tool.get("inputSchema"), dict) else None,
@@ -62,7 +62,7 @@ async def test_tools_are_ranked_as_a_search_ranks_them(embedder: StaticEmbedder)
 
     everything = Filter(visible=frozenset({"s"}))
     for query, ranking in zip(queries, found, strict=True):
-        phrase = Query(phrase=query, vectors=embedder.queries([query]))
+        phrase = EmbeddedQuery(phrase=query, vectors=embedder.queries([query]))
         first = index.search([phrase], everything, 1).hits[0].tool.key.name
         assert first in [tools[at].name for at in ranking[:2]], query
         assert len(ranking) == len(set(ranking)) <= DEPTH
@@ -70,11 +70,11 @@ async def test_tools_are_ranked_as_a_search_ranks_them(embedder: StaticEmbedder)
 
 async def test_a_mended_tool_is_found_by_its_own_words_and_by_the_new_ones(embedder: StaticEmbedder) -> None:
     """Its raw name, its new name, both descriptions and its use cases."""
-    before = RawTool(name="gt_usr", description="fetches persons")
+    before = SourceTool(name="gt_usr", description="fetches persons")
     after = EnhancedTool(
         name="get_member", original_name="gt_usr", description="Look up an account.", use_cases=("who is it",)
     )
-    others = [RawTool(name="send_mail", description="Send a letter."), RawTool(name="list_files")]
+    others = [SourceTool(name="send_mail", description="Send a letter."), SourceTool(name="list_files")]
     queries = ["gt usr", "get member", "fetches persons", "look up an account", "who is it"]
 
     found = await SearchRanker(embedder).rankings([*others, after], [*others, before], queries)
@@ -86,13 +86,13 @@ async def test_nothing_is_ranked_where_nothing_is_asked(embedder: StaticEmbedder
     ranker = SearchRanker(embedder)
 
     assert await ranker.rankings([], [], ["a"]) == [[]]
-    assert await ranker.rankings([RawTool(name="a")], [RawTool(name="a")], []) == []
+    assert await ranker.rankings([SourceTool(name="a")], [SourceTool(name="a")], []) == []
 
 
 async def test_a_theft_is_taken_back_and_what_helps_is_kept(embedder: StaticEmbedder) -> None:
     """By the real search: a description that claims what a neighbour does, beside one that is mended well."""
-    letter = RawTool(name="send_letter", description="Send a letter to a customer by mail.")
-    before = [RawTool(name="ping"), RawTool(name="rst_pwd")]
+    letter = SourceTool(name="send_letter", description="Send a letter to a customer by mail.")
+    before = [SourceTool(name="ping"), SourceTool(name="rst_pwd")]
     text = "Send a letter to a customer by mail. Letter, mail, customer, send_letter."
     after = [
         EnhancedTool(name="send_letter_mail", original_name="ping", title="Send letter", description=text),
@@ -115,7 +115,7 @@ class Counting(StaticEmbedder):
         super().__init__()
         self.embedded = 0
 
-    def documents(self, documents: Sequence[Document]) -> Vectors:
+    def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
         self.embedded += len(documents)
         return super().documents(documents)
 
@@ -124,7 +124,7 @@ async def test_a_large_server_is_proven_in_a_moment() -> None:
     """100 tools beside 200 neighbours; every text is embedded once, however often it is ranked."""
     tools = generated(MANY + NEAR)
     before, near = tools[:MANY], tools[MANY:]
-    short = [RawTool(name=tool.name, input_schema=tool.input_schema) for tool in before]
+    short = [SourceTool(name=tool.name, input_schema=tool.input_schema) for tool in before]
     answers = await RuleTransformer().transform(short, CONTEXT)
     assert answers is not None
     after = [answer or _same(tool) for tool, answer in zip(short, answers, strict=True)]
@@ -144,14 +144,14 @@ async def test_an_embedder_that_knows_no_word_leaves_words_alone() -> None:
         def queries(self, texts: Sequence[str]) -> Any:
             return np.zeros_like(super().queries(texts))
 
-    tools = [RawTool(name="list_files"), RawTool(name="send_mail", description="Send a letter.")]
+    tools = [SourceTool(name="list_files"), SourceTool(name="send_mail", description="Send a letter.")]
 
     assert await SearchRanker(Blank()).rankings(tools, tools, ["a letter"]) == [[1]]
 
 
-def _same(tool: RawTool) -> EnhancedTool:
+def _same(tool: SourceTool) -> EnhancedTool:
     return EnhancedTool(name=tool.name, description=tool.description, input_schema=tool.input_schema)
 
 
-def _text(tool: RawTool) -> str:
+def _text(tool: SourceTool) -> str:
     return f"{tool.name} {tool.title} {tool.description} {tool.input_schema}"

@@ -13,7 +13,7 @@ from tests.gateway.shifting import Shifting, tool
 from maitred.admission.gatekeeper import Gatekeeper
 from maitred.admission.judge import Judge
 from maitred.admission.judgement import Judgement
-from maitred.catalog.stages import Published, Withheld
+from maitred.catalog.stages import PublishedDefinition, WithheldParts
 from maitred.config.settings import Admission, Settings
 from maitred.errors import AdmissionError, PromptNotFoundError, ToolWithheldError
 from maitred.gateway import Gateway
@@ -251,7 +251,7 @@ async def test_a_decision_that_falls_into_a_judgement_counts(
         described(server)
         judged = Gatekeeper.admit
 
-        async def slowly(self: Gatekeeper, spec: ServerSpec, published: Published) -> Withheld:
+        async def slowly(self: Gatekeeper, spec: ServerSpec, published: PublishedDefinition) -> WithheldParts:
             withheld = await judged(self, spec, published)
             monkeypatch.setattr(Gatekeeper, "admit", judged)
             await gateway.admission.decide("notes", "approve", viewer=LOCAL_USER)
@@ -295,7 +295,9 @@ async def test_a_server_whose_log_is_altered_while_it_is_judged_stays_as_it_was(
     async with opened(strict(tmp_path), server) as gateway:  # type: ignore[arg-type]
         admit = Gatekeeper.admit
 
-        async def altered(self: Gatekeeper, spec: ServerSpec, published: Published) -> Withheld:
+        async def altered(
+            self: Gatekeeper, spec: ServerSpec, published: PublishedDefinition
+        ) -> WithheldParts:
             withheld = await admit(self, spec, published)
             execute(tmp_path / "c.db", "DELETE FROM approvals WHERE turn = 1")
             execute(tmp_path / "c.db", "INSERT INTO approvals SELECT server, 9, kind, manifest, image,"

@@ -15,7 +15,7 @@ from tests.support.jails import isolation
 import maitred
 from maitred.admission.gatekeeper import Gatekeeper
 from maitred.config.settings import Admission as Section
-from maitred.config.settings import Mediation, Settings
+from maitred.config.settings import MediationSettings, Settings
 from maitred.errors import ConfigError, ServerNotFoundError, StoreError, ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
@@ -197,7 +197,7 @@ async def test_a_decision_that_cannot_be_taken_over_now_stands_and_is_taken_over
     monkeypatch.setattr("maitred.gateway.admission._POLL_S", 0.01)
     overrides = tmp_path / "overrides.yaml"
     overrides.write_text("overrides: {}\n")
-    settings = settings_of(tmp_path, "notes", mediation=Mediation(overrides=str(overrides)))
+    settings = settings_of(tmp_path, "notes", mediation=MediationSettings(overrides=str(overrides)))
     async with opened(settings, Upstream("notes", {"read": "Read."})) as gateway:
         overrides.write_text("overrides: [\n")
         with capture_logs() as logs:

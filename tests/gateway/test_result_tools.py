@@ -13,7 +13,7 @@ from tests.support.viewers import agent
 
 from maitred.backends.listing import TOOLS_KEY
 from maitred.backends.model_context import ModelContext, ToolDefinition
-from maitred.catalog.discovery import MOST_TOOLS, BroughtTools
+from maitred.catalog.discovery import MOST_TOOLS, ResultToolStore
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL, Viewer
@@ -125,7 +125,7 @@ async def test_what_is_no_list_of_tools_is_taken_out(tmp_path: Path) -> None:
 
 def test_there_is_a_limit_to_what_results_bring() -> None:
     """In number and in size; what was taken before stays. Source: DESIGN 5, rule 6."""
-    brought = BroughtTools()
+    brought = ResultToolStore()
     many = [{"name": f"t{n}", "inputSchema": ANY} for n in range(MOST_TOOLS)]
     assert brought.take("s", many) == ([ToolKey(server="s", name=f"t{n}") for n in range(MOST_TOOLS)], True)
     assert brought.take("s", [{"name": "late"}]) == ([], False)

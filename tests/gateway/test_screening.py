@@ -63,7 +63,7 @@ async def test_orders_are_taken_out_of_answers_resources_prompts_and_chains(tmp_
     async with opened(settings_of(tmp_path, "blog", results=results), Blog()) as gateway:
         offers = gateway.offers(ANN)
         call = ToolCall(name="call_tool_chain", arguments={"code": code})
-        request = metatools.Request(arguments=call.arguments, viewer=ANN, call=call)
+        request = metatools.MetaToolRequest(arguments=call.arguments, viewer=ANN, call=call)
         found = {
             "answer": await read(gateway),
             "resource": await offers.read("maitred://resource/blog/blog://1", None, ANN),

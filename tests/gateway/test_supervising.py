@@ -15,7 +15,7 @@ from maitred.backends import supervision
 from maitred.config.settings import Settings, Supervision
 from maitred.errors import ConfigError, ConnectionLostError, StoreError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.gateway.configure import Configuring
+from maitred.gateway.configure import Configuration
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec, State
 from maitred.model.tools import ToolCall
@@ -98,15 +98,15 @@ async def test_a_server_that_was_suspended_and_resumed_before_anybody_looked_run
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several gateways may give up the same server; one resumption is one for all of them."""
-    settings, take, broken = dying(tmp_path), Configuring._take, True
+    settings, take, broken = dying(tmp_path), Configuration._take, True
 
-    async def taken(self: Configuring, written: Settings) -> None:
+    async def taken(self: Configuration, written: Settings) -> None:
         if broken and self is gateway._configuring:
             raise ConfigError("overrides.yaml", ["line 1: broken"])
         await take(self, written)
 
     async with serving(settings) as gateway:
-        monkeypatch.setattr(Configuring, "_take", taken)
+        monkeypatch.setattr(Configuration, "_take", taken)
         for _ in range(2):
             with pytest.raises(ConnectionLostError):
                 await call(gateway, "fault")

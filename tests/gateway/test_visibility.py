@@ -16,7 +16,7 @@ from tests.gateway.rig import SOON_S, Upstream, opened
 from tests.support.debugger_server import TOOLS, DebuggerServer
 from tests.support.viewers import agent
 
-from maitred.config.settings import Mediation
+from maitred.config.settings import MediationSettings
 from maitred.errors import ConfigError, ToolWithheldError
 from maitred.gateway import Detail
 from maitred.model.access import LOCAL_USER
@@ -232,7 +232,7 @@ async def test_details_of_a_hidden_tool_have_the_whole_way_to_it(tmp_path: Path,
 async def test_what_an_override_hides_is_not_named_as_available(tmp_path: Path) -> None:
     """Whoever reads of it would call it, and be refused."""
     (tmp_path / "o.yaml").write_text("overrides: {debugger: {navigate: {hide: true}}}\n")
-    settings = debugging(tmp_path, mediation=Mediation(overrides="o.yaml"))
+    settings = debugging(tmp_path, mediation=MediationSettings(overrides="o.yaml"))
     async with gateway_of(settings, DebuggerServer()) as gateway:
         answer = await call(gateway, "chrome_connect")
 

@@ -23,7 +23,7 @@ from tests.gateway.debugging import (
 from tests.gateway.rig import SOON_S, Upstream, opened
 from tests.support.debugger_server import TOOLS, DebuggerServer
 
-from maitred.config.settings import Visibility
+from maitred.config.settings import VisibilitySettings
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
 from maitred.surfaces.mcp.server import McpSurface
@@ -92,7 +92,7 @@ async def _follow(rider: Rider, *, task_status: anyio.abc.TaskStatus[None]) -> N
 
 @asynccontextmanager
 async def surface_of(
-    folder: Path, server: DebuggerServer, visibility: Visibility
+    folder: Path, server: DebuggerServer, visibility: VisibilitySettings
 ) -> AsyncIterator[tuple[Gateway, McpSurface]]:
     settings = debugging(folder, visibility=visibility)
     settings = replace(settings, disclosure=replace(settings.disclosure, mode="all"))
@@ -126,7 +126,7 @@ async def test_a_thousand_walks_lose_and_double_no_notice_in_the_handshake_era(t
     server = DebuggerServer()
     chance = random.Random(20_261_122)
     async with (
-        surface_of(tmp_path, server, Visibility(debounce_ms=0)) as (_, surface),
+        surface_of(tmp_path, server, VisibilitySettings(debounce_ms=0)) as (_, surface),
         riding(surface, "legacy") as rider,
     ):
         seen = await rider.listed()
@@ -141,7 +141,7 @@ async def test_many_changes_at_once_are_told_as_one(tmp_path: Path) -> None:
     """Within the pause of the setting; a change that is undone is not told at all."""
     server = DebuggerServer()
     async with (
-        surface_of(tmp_path, server, Visibility(debounce_ms=300)) as (_, surface),
+        surface_of(tmp_path, server, VisibilitySettings(debounce_ms=300)) as (_, surface),
         riding(surface, "legacy") as rider,
     ):
         await rider.listed()
@@ -161,7 +161,7 @@ async def test_connections_of_the_handshake_era_do_not_see_each_others_state(tmp
     """Nor are they told of it."""
     server = DebuggerServer()
     async with (
-        surface_of(tmp_path, server, Visibility(debounce_ms=0)) as (_, surface),
+        surface_of(tmp_path, server, VisibilitySettings(debounce_ms=0)) as (_, surface),
         riding(surface, "legacy") as one,
         riding(surface, "legacy") as other,
     ):
@@ -179,7 +179,7 @@ async def test_a_list_of_the_stateless_era_is_the_same_whatever_is_called(tmp_pa
     server = DebuggerServer()
     chance = random.Random(20_261_122)
     async with (
-        surface_of(tmp_path, server, Visibility(debounce_ms=0)) as (_, surface),
+        surface_of(tmp_path, server, VisibilitySettings(debounce_ms=0)) as (_, surface),
         riding(surface, "auto") as rider,
     ):
         before = (await rider.client.list_tools()).model_dump_json()
@@ -198,7 +198,7 @@ async def test_a_list_of_the_stateless_era_is_the_same_whatever_is_called(tmp_pa
 async def test_with_mode_all_everything_is_listed_and_a_call_still_says_why(tmp_path: Path) -> None:
     server = DebuggerServer()
     async with (
-        surface_of(tmp_path, server, Visibility(mode="all")) as (_, surface),
+        surface_of(tmp_path, server, VisibilitySettings(mode="all")) as (_, surface),
         riding(surface, "legacy") as rider,
     ):
         assert await rider.listed() == set(TOOLS)

@@ -13,7 +13,7 @@ from tests.gateway.rig import SOON_S, Upstream
 from tests.gateway.test_visibility_lists import Rider, riding, surface_of
 from tests.support.debugger_server import TOOLS, DebuggerServer
 
-from maitred.config.settings import Visibility
+from maitred.config.settings import VisibilitySettings
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import Timeouts
@@ -86,7 +86,7 @@ async def test_resources_and_prompts_tell_a_client_of_its_own_state(tmp_path: Pa
     """A page read as a resource marks the tools as `list_tools_meta` does for the same client."""
     server = DebuggerServer()
     async with (
-        surface_of(tmp_path, server, Visibility(debounce_ms=0)) as (_, surface),
+        surface_of(tmp_path, server, VisibilitySettings(debounce_ms=0)) as (_, surface),
         riding(surface, era) as one,
         riding(surface, "legacy") as other,
     ):

@@ -13,7 +13,7 @@ from tests.gateway.rig import SOON_S, call, opened, settings_of
 from maitred.config.settings import Admission
 from maitred.errors import ToolNotFoundError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.mediation import RawTool
+from maitred.mediation import SourceTool
 from maitred.model.access import LOCAL_USER
 from maitred.wiring import open_gateway
 
@@ -73,7 +73,7 @@ async def test_a_withheld_tool_is_given_to_no_hook_until_it_is_approved(tmp_path
     """Nor to anything else that mends: a hook may be a language model. Once approved it is mended."""
     seen: list[set[str]] = []
 
-    async def loud(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+    async def loud(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
         seen.append({tool.name for tool in tools})
         return [replace(tool, description=tool.description.upper()) for tool in tools]
 

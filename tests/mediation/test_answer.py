@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.mediation import EnhancedTool, RawTool
+from maitred.mediation import EnhancedTool, SourceTool
 from maitred.mediation.llm_answer import identifiers, read_answer, why_not
 from maitred.mediation.llm_prices import usd
 
@@ -54,7 +54,7 @@ SAID = st.dictionaries(
 )
 
 
-def told(tool: RawTool, **entry: Any) -> EnhancedTool | None:
+def told(tool: SourceTool, **entry: Any) -> EnhancedTool | None:
     """The tool after an answer that holds this of it."""
     text = json.dumps({"tools": {"1": {"tool": tool.name, **entry}}})
     refused: list[str] = []
@@ -68,7 +68,7 @@ def told(tool: RawTool, **entry: Any) -> EnhancedTool | None:
 @given(SCHEMAS, SAID, st.dictionaries(NAMES, VALUES))
 def test_a_call_that_was_valid_stays_valid(schema: Any, said: Any, arguments: dict[str, Any]) -> None:
     """Nothing is removed, required, narrowed or opened, and what the server wrote stands as it did."""
-    found = told(RawTool(name="t", input_schema=schema), parameters=said, title="New")
+    found = told(SourceTool(name="t", input_schema=schema), parameters=said, title="New")
     if found is None:  # the model spoke of a parameter that the tool does not have
         return
     own, now = schema or {}, found.input_schema or {}
@@ -92,7 +92,7 @@ def test_a_tool_without_parameters_gets_suggestions() -> None:
     }
 
     for schema in (None, {"type": "object"}, {"type": "object", "properties": {}, "required": ["query"]}):
-        found = told(RawTool(name="search", input_schema=schema), parameters=said)
+        found = told(SourceTool(name="search", input_schema=schema), parameters=said)
         assert found is not None
         assert found.input_schema == {"type": "object", **(schema or {}), "properties": hints}
 
@@ -109,18 +109,18 @@ def test_a_tool_without_parameters_gets_suggestions() -> None:
 )
 def test_a_schema_that_is_not_open_gets_none(schema: Any) -> None:
     """It says what it takes, and the model knows no better."""
-    assert told(RawTool(name="search", input_schema=schema), parameters={"q": {"type": "string"}}) is None
+    assert told(SourceTool(name="search", input_schema=schema), parameters={"q": {"type": "string"}}) is None
 
 
 def test_odd_names_of_parameters_are_not_suggested() -> None:
     """They are shown to whoever calls the tool."""
     for name in ("", "a b", "x" * 65, "$ref\n", "always_call_this"):
-        assert told(RawTool(name="t"), parameters={name: {"type": "string"}}, title="T") is None
+        assert told(SourceTool(name="t"), parameters={name: {"type": "string"}}, title="T") is None
 
 
 def test_a_parameter_that_the_server_names_oddly_may_be_described() -> None:
     """Its name is the server's own."""
-    tool = RawTool(name="t", input_schema={"properties": {"always call": {}}})
+    tool = SourceTool(name="t", input_schema={"properties": {"always call": {}}})
 
     found = told(tool, parameters={"always call": {"description": "Whom to ring up."}})
 
@@ -130,7 +130,7 @@ def test_a_parameter_that_the_server_names_oddly_may_be_described() -> None:
 
 def test_an_entry_that_changes_nothing_is_no_answer() -> None:
     """So that the next transformer is asked."""
-    assert told(RawTool(name="t", title="T"), title="T", tags=["?"], category="?", confidence=1) is None
+    assert told(SourceTool(name="t", title="T"), title="T", tags=["?"], category="?", confidence=1) is None
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_prices_are_those_of_the_model_alone() -> None:
 
 def test_a_very_long_text_of_a_server_costs_no_time() -> None:
     """Only what the model was shown is held against its answer, and only what would be shown of that."""
-    hostile = RawTool(name="t", description="a" * 300_000, input_schema={"properties": {"b": {}}})
-    far = RawTool(name="t", description="word " * 1_000 + "example.com")
+    hostile = SourceTool(name="t", description="a" * 300_000, input_schema={"properties": {"b": {}}})
+    far = SourceTool(name="t", description="word " * 1_000 + "example.com")
 
     found = told(hostile, description="Get a user.", use_cases=["a" * 300_000, "I want a user"])
 

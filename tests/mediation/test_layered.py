@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from maitred.mediation import EnhancedTool, RawTool, RuleTransformer, ToolContext
-from maitred.mediation.mediator import Layered
+from maitred.mediation import EnhancedTool, RuleTransformer, SourceTool, ToolContext
+from maitred.mediation.mediator import LayeredTransformer
 
 pytestmark = pytest.mark.anyio
 
 CONTEXT = ToolContext(source="shop", source_type="api")
-TOOLS = [RawTool(name="upd_prf", description="upd"), RawTool(name="lst_ord"), RawTool(name="xq7")]
+TOOLS = [SourceTool(name="upd_prf", description="upd"), SourceTool(name="lst_ord"), SourceTool(name="xq7")]
 
 
 class Says:
@@ -24,12 +24,12 @@ class Says:
         self._answers = answers
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         return None if self._answers is None else [self._answers.get(tool.name) for tool in tools]
 
 
-def grouped(tool: RawTool, **more: str) -> EnhancedTool:
+def grouped(tool: SourceTool, **more: str) -> EnhancedTool:
     described = more.get("description", tool.description)
     return EnhancedTool(
         name=tool.name, description=described, original_name=tool.name, category="profile", confidence=0.8
@@ -37,7 +37,7 @@ def grouped(tool: RawTool, **more: str) -> EnhancedTool:
 
 
 async def layered(answers: Mapping[str, EnhancedTool] | None) -> Sequence[EnhancedTool | None] | None:
-    return await Layered(Says(answers), RuleTransformer()).transform(TOOLS, CONTEXT)
+    return await LayeredTransformer(Says(answers), RuleTransformer()).transform(TOOLS, CONTEXT)
 
 
 async def test_an_answer_with_a_group_alone_leaves_the_texts_to_the_rules() -> None:

@@ -6,14 +6,14 @@ import pytest
 from tests.support.openai_server import Request, openai_server
 
 from maitred.llm import Endpoint, LanguageModel
-from maitred.mediation import LlmTransformer, Memo, MemoryStore, RawTool, ToolContext
+from maitred.mediation import LlmTransformer, Memo, MemoryStore, SourceTool, ToolContext
 from maitred.mediation.base import PartlyAnsweredError
 
 pytest.importorskip("openai", reason="the extra `llm` is not installed")
 pytestmark = pytest.mark.anyio
 
 CONTEXT = ToolContext(source="shop", source_type="api")
-TOOLS = [RawTool(name=f"tool_{number}") for number in range(3)]
+TOOLS = [SourceTool(name=f"tool_{number}") for number in range(3)]
 
 
 def answer(request: Request) -> str:

@@ -19,8 +19,8 @@ from maitred.mediation import (
     EnhancedTool,
     Mediator,
     OverrideTransformer,
-    RawTool,
     RuleTransformer,
+    SourceTool,
     ToolContext,
     load_overrides,
     middleware,
@@ -29,7 +29,7 @@ from maitred.mediation import (
 pytestmark = pytest.mark.anyio
 
 CONTEXT = ToolContext(source="example.com", source_type="web", time=datetime(2026, 5, 1, tzinfo=UTC))
-A, B, C = RawTool(name="a"), RawTool(name="b"), RawTool(name="c")
+A, B, C = SourceTool(name="a"), SourceTool(name="b"), SourceTool(name="c")
 
 Answers = Sequence[EnhancedTool | None] | None
 
@@ -38,20 +38,20 @@ Answers = Sequence[EnhancedTool | None] | None
 class Fake:
     """A transformer that answers with what a function makes of the tools, and remembers what it was asked."""
 
-    answer: Callable[[Sequence[RawTool]], Any]
+    answer: Callable[[Sequence[SourceTool]], Any]
     name: str = "fake"
     priority: int = 50
 
     def __post_init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    async def transform(self, tools: Sequence[RawTool], context: ToolContext) -> Answers:
+    async def transform(self, tools: Sequence[SourceTool], context: ToolContext) -> Answers:
         self.asked.append([tool.name for tool in tools])
         found: Answers = self.answer(tools)
         return found
 
 
-def better(tool: RawTool, **fields: Any) -> EnhancedTool:
+def better(tool: SourceTool, **fields: Any) -> EnhancedTool:
     return EnhancedTool(**{"name": tool.name, "description": "Better.", "confidence": 0.9, **fields})
 
 
@@ -67,7 +67,7 @@ def mediator_of(*transformers: Any) -> Mediator:
     return mediator
 
 
-async def by(mediator: Mediator, *tools: RawTool) -> list[str]:
+async def by(mediator: Mediator, *tools: SourceTool) -> list[str]:
     """Who enhanced each tool."""
     enhanced = await mediator.enhance(tools, CONTEXT)
     assert [tool.original_name for tool in enhanced] == [tool.name for tool in tools]
@@ -83,7 +83,7 @@ class Remembered:
         self.name = f"cached-{inner.name}"
         self.priority = inner.priority + 10
 
-    async def transform(self, tools: Sequence[RawTool], context: ToolContext) -> Answers:
+    async def transform(self, tools: Sequence[SourceTool], context: ToolContext) -> Answers:
         key = json.dumps([context.source, *(tool.name for tool in tools)])
         if key not in self._answers:
             self._answers[key] = await self._inner.transform(tools, context)
@@ -112,10 +112,10 @@ async def test_the_example_of_the_design_document_works(tmp_path: Path) -> None:
     model = only("zzz", name="llm")
     mediator = mediator_of(OverrideTransformer(load_overrides(file)), Remembered(model), RuleTransformer())
     raw = [
-        RawTool(name="gt_usr", description="gets user", input_schema={"type": "object"}),
-        RawTool(name="upd_prf", description="update profile"),
-        RawTool(name="zzz"),
-        RawTool(name="yyy"),
+        SourceTool(name="gt_usr", description="gets user", input_schema={"type": "object"}),
+        SourceTool(name="upd_prf", description="update profile"),
+        SourceTool(name="zzz"),
+        SourceTool(name="yyy"),
     ]
 
     enhanced = await mediator.enhance(raw, CONTEXT)
@@ -159,7 +159,7 @@ async def test_a_transformer_is_not_asked_about_nothing() -> None:
 
 
 async def test_what_nobody_can_help_with_stays_as_it_is() -> None:
-    tool = RawTool(
+    tool = SourceTool(
         name="a", title="T", description="D", input_schema={}, annotations={"x": 1}, metadata={"y": 2}
     )
 
@@ -170,7 +170,7 @@ async def test_what_nobody_can_help_with_stays_as_it_is() -> None:
     )  # fmt: skip
 
 
-def _raise(tools: Sequence[RawTool]) -> Answers:
+def _raise(tools: Sequence[SourceTool]) -> Answers:
     raise RuntimeError("no model today")
 
 
@@ -189,7 +189,7 @@ def _raise(tools: Sequence[RawTool]) -> Answers:
     ],
 )
 async def test_an_answer_that_cannot_be_trusted_is_logged_and_the_next_is_asked(
-    answer: Callable[[Sequence[RawTool]], Answers], told: str
+    answer: Callable[[Sequence[SourceTool]], Answers], told: str
 ) -> None:
     """One bad plug-in does not cost the tools of a server."""
     bad = Fake(answer, name="bad", priority=200)
@@ -205,7 +205,7 @@ async def test_a_cancelled_transformer_ends_the_work() -> None:
     """A timeout of the caller is no failure of a transformer."""
 
     class Endless(Fake):
-        async def transform(self, tools: Sequence[RawTool], context: ToolContext) -> Answers:
+        async def transform(self, tools: Sequence[SourceTool], context: ToolContext) -> Answers:
             await anyio.sleep_forever()
             return None
 
@@ -237,12 +237,12 @@ async def test_a_new_name_that_is_not_unique_is_taken_back(
     assert {tool.description for tool in enhanced} == {"Better."}
 
 
-tools_ = st.lists(st.sampled_from("abcdefgh"), unique=True).map(lambda ns: [RawTool(name=n) for n in ns])
+tools_ = st.lists(st.sampled_from("abcdefgh"), unique=True).map(lambda ns: [SourceTool(name=n) for n in ns])
 doings = st.sampled_from(["one", "all", "none", "drop", "reverse", "double", "raise", "rename"])
 
 
-def _doing(doing: str) -> Callable[[Sequence[RawTool]], Answers]:
-    answers: dict[str, Callable[[Sequence[RawTool]], Answers]] = {
+def _doing(doing: str) -> Callable[[Sequence[SourceTool]], Answers]:
+    answers: dict[str, Callable[[Sequence[SourceTool]], Answers]] = {
         "one": lambda tools: [better(tools[0]), *[None] * (len(tools) - 1)],
         "all": lambda tools: [better(tool) for tool in tools],
         "none": lambda tools: None,
@@ -259,7 +259,7 @@ def _doing(doing: str) -> Callable[[Sequence[RawTool]], Answers]:
 
 @given(tools_, st.lists(st.tuples(doings, st.integers(0, 3)), max_size=5))
 def test_tools_are_never_dropped_doubled_or_put_in_another_order(
-    tools: list[RawTool], transformers: list[tuple[str, int]]
+    tools: list[SourceTool], transformers: list[tuple[str, int]]
 ) -> None:
     """Whatever transformers do. Source: issue "Mediation and visibility"."""
     mediator = mediator_of(*(Fake(_doing(doing), priority=priority) for doing, priority in transformers))
@@ -309,14 +309,14 @@ async def test_a_hook_needs_to_know_nothing_of_mediators() -> None:
     """Tools in, tools out. Source: design document 000, layer 1."""
     hook = middleware(mediator_of(RuleTransformer()), CONTEXT)
 
-    assert [tool.title for tool in await hook([RawTool(name="lst_ords")])] == ["List orders"]
+    assert [tool.title for tool in await hook([SourceTool(name="lst_ords")])] == ["List orders"]
 
 
 def test_the_public_names_are_these() -> None:
     """Programs that embed the mediator rely on them."""
     assert sorted(maitred.mediation.__all__) == [
         "EnhancedTool", "Estimate", "LlmTransformer", "Mediator", "Memo", "MemoStore", "Memory",
-        "MemoryStore", "Middleware", "OverrideTransformer", "Overrides", "Ranker", "RawTool",
+        "MemoryStore", "Middleware", "OverrideTransformer", "Overrides", "Ranker", "SourceTool",
         "RuleTransformer", "Spent", "ToolContext", "ToolOverride", "Transformer", "UNCATEGORIZED", "Verdict",
         "fetch_overrides", "load_overrides", "middleware", "prove",
     ]  # fmt: skip

@@ -10,15 +10,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from maitred.errors import StoreError
-from maitred.mediation import EnhancedTool, Mediator, RawTool, RuleTransformer, ToolContext
+from maitred.mediation import EnhancedTool, Mediator, RuleTransformer, SourceTool, ToolContext
 from maitred.mediation.base import PartlyAnsweredError
-from maitred.mediation.memo import TTL_S, Memo, Memory, MemoryStore, MemoStore
+from maitred.mediation.memo import TTL_S, Memo, MemoEntry, MemoryStore, MemoStore
 
 pytestmark = pytest.mark.anyio
 
 CONTEXT = ToolContext(source="shop", source_type="api", time=datetime(2026, 5, 1, tzinfo=UTC))
-A = RawTool(name="a", description="First.", input_schema={"type": "object", "properties": {"x": {}}})
-B = RawTool(name="b", annotations={"readOnlyHint": True}, metadata={"from": "here"})
+A = SourceTool(name="a", description="First.", input_schema={"type": "object", "properties": {"x": {}}})
+B = SourceTool(name="b", annotations={"readOnlyHint": True}, metadata={"from": "here"})
 SOON_S = 120.0
 
 Answers = Sequence[EnhancedTool | None] | None
@@ -33,13 +33,13 @@ class Costly:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
         self.fails: Exception | None = None
-        self.answers: Callable[[Sequence[RawTool]], Any] = self._numbered
+        self.answers: Callable[[Sequence[SourceTool]], Any] = self._numbered
         self.waits: anyio.Event | None = None
 
-    def _numbered(self, tools: Sequence[RawTool]) -> Answers:
+    def _numbered(self, tools: Sequence[SourceTool]) -> Answers:
         return [better(tool, description=f"Answer {len(self.asked)}.") for tool in tools]
 
-    async def transform(self, tools: Sequence[RawTool], context: ToolContext) -> Answers:
+    async def transform(self, tools: Sequence[SourceTool], context: ToolContext) -> Answers:
         self.asked.append([tool.name for tool in tools])
         if self.waits:
             await self.waits.wait()
@@ -49,7 +49,7 @@ class Costly:
         return found
 
 
-def better(tool: RawTool, **fields: Any) -> EnhancedTool:
+def better(tool: SourceTool, **fields: Any) -> EnhancedTool:
     own = {name: getattr(tool, name) for name in ("input_schema", "annotations", "metadata")}
     given = {"name": tool.name, "confidence": 0.9, "tags": ("t",), "use_cases": ("do it",), **own, **fields}
     return EnhancedTool(**given)
@@ -76,7 +76,7 @@ class Rig:
         """A memo as the next program makes it."""
         return Memo(self.inner, self.store, clock=self.clock, start=self.start, **options)
 
-    async def told(self, *tools: RawTool, context: ToolContext = CONTEXT) -> list[str]:
+    async def told(self, *tools: SourceTool, context: ToolContext = CONTEXT) -> list[str]:
         """The descriptions that are answered, empty for none."""
         answers = await self.memo.transform(tools, context)
         return [one.description if one else "" for one in answers or [None] * len(tools)]
@@ -86,7 +86,7 @@ async def test_a_tool_is_asked_about_once_and_answered_the_same_ever_after() -> 
     """With all its fields; the next program asks only about what is new to it."""
     rig = Rig()
     first = await rig.memo.transform([A, B], CONTEXT)
-    again = await rig.again().transform([B, RawTool(name="c"), A], CONTEXT)
+    again = await rig.again().transform([B, SourceTool(name="c"), A], CONTEXT)
 
     assert first is not None
     assert again is not None
@@ -117,7 +117,7 @@ async def test_no_answer_is_remembered_too() -> None:
     rig.inner.answers = lambda tools: [better(tools[0]), None]
     assert await rig.told(A, B) == ["", ""]
     rig.inner.answers = lambda _: None
-    c = RawTool(name="c")
+    c = SourceTool(name="c")
     assert [await rig.told(A, B, c), await rig.told(c)] == [["", "", ""], [""]]
     assert rig.inner.asked == [["a", "b"], ["c"]]
 
@@ -132,7 +132,7 @@ async def test_no_answer_is_remembered_too() -> None:
         replace(A, metadata={"page": 1}),
     ],
 )
-async def test_another_content_is_another_question(tool: RawTool) -> None:
+async def test_another_content_is_another_question(tool: SourceTool) -> None:
     """An answer belongs to what it was given for."""
     rig = Rig()
     await rig.told(A)
@@ -300,14 +300,14 @@ async def test_a_damaged_memory_is_as_none(answer: bytes) -> None:
 class Full(MemoryStore):
     """A store on a full disk."""
 
-    async def save(self, memories: Mapping[str, Memory]) -> None:
+    async def save(self, memories: Mapping[str, MemoEntry]) -> None:
         raise StoreError("c.db", "disk is full")
 
 
 class Gone(MemoryStore):
     """A store that is not there."""
 
-    async def load(self, keys: Collection[str]) -> Mapping[str, Memory]:
+    async def load(self, keys: Collection[str]) -> Mapping[str, MemoEntry]:
         raise StoreError("c.db", "it is gone")
 
 

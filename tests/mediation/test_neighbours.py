@@ -2,7 +2,7 @@
 
 from tests.catalog.makers import raw, snapshot_of
 
-from maitred.mediation.base import RawTool
+from maitred.mediation.base import SourceTool
 from maitred.mediation.neighbours import Neighbourhood
 
 WORDS = ("invoice", "mail", "photo", "train", "garden", "weather", "bank", "recipe")
@@ -16,7 +16,7 @@ SNAPSHOT = snapshot_of(
 
 
 def near(name: str, description: str = "", most: int = 200) -> list[str]:
-    tool = RawTool(name=name, description=description)
+    tool = SourceTool(name=name, description=description)
     return [one.name for one in Neighbourhood(SNAPSHOT).near("own", [tool], most)]
 
 
@@ -37,7 +37,7 @@ def test_tools_of_the_same_server_are_no_neighbours() -> None:
 
 def test_there_are_at_most_so_many_and_all_changed_tools_have_some() -> None:
     """The nearest of each come before the second nearest of any."""
-    tools = [RawTool(name=word) for word in WORDS]
+    tools = [SourceTool(name=word) for word in WORDS]
     found = [one.name for one in Neighbourhood(SNAPSHOT).near("own", tools, 8)]
     assert sorted(found) == sorted(f"find_{word}" for word in WORDS)
     assert len(Neighbourhood(SNAPSHOT).near("own", tools, 3)) == 3
@@ -45,5 +45,5 @@ def test_there_are_at_most_so_many_and_all_changed_tools_have_some() -> None:
 
 def test_neighbours_are_as_they_are_published() -> None:
     """With their schemas, which search reads."""
-    [first, *_] = Neighbourhood(SNAPSHOT).near("own", [RawTool(name="recipe")])
+    [first, *_] = Neighbourhood(SNAPSHOT).near("own", [SourceTool(name="recipe")])
     assert (first.name, first.description) == ("find_recipe", "Find the recipe of a user.")

@@ -15,7 +15,7 @@ from maitred.mediation import (
     EnhancedTool,
     Overrides,
     OverrideTransformer,
-    RawTool,
+    SourceTool,
     ToolContext,
     ToolOverride,
     load_overrides,
@@ -32,7 +32,9 @@ def write(folder: Path, text: str, name: str = "overrides.yaml") -> Path:
     return path
 
 
-async def apply(folder: Path, text: str, *tools: RawTool, source: str = "shop") -> list[EnhancedTool | None]:
+async def apply(
+    folder: Path, text: str, *tools: SourceTool, source: str = "shop"
+) -> list[EnhancedTool | None]:
     transformer = OverrideTransformer(load_overrides(write(folder, text)))
     found = await transformer.transform(tools, ToolContext(source=source, source_type="api"))
     return list(found or [])
@@ -42,7 +44,7 @@ async def schema_after(folder: Path, schema: Any, parameters: Any) -> tuple[Any,
     """The schema that overrides of parameters lead to, and what of them was refused."""
     text = json.dumps({"overrides": {"shop": {"t": {"parameters": parameters}}}})
     with capture_logs() as logs:
-        [found] = await apply(folder, text, RawTool(name="t", input_schema=schema))
+        [found] = await apply(folder, text, SourceTool(name="t", input_schema=schema))
     assert found is not None
     return found.input_schema, [f"{log['parameter']}: {log['part']}" for log in logs]
 
@@ -66,9 +68,13 @@ async def test_an_override_changes_what_it_names_and_nothing_else(tmp_path: Path
         del: {hide: true}
     """
     schema = {"type": "object", "properties": {"id": STR}}
-    raw = RawTool(name="gt_usr", input_schema=schema, annotations={"readOnlyHint": True}, metadata={"m": 1})
+    raw = SourceTool(
+        name="gt_usr", input_schema=schema, annotations={"readOnlyHint": True}, metadata={"m": 1}
+    )
 
-    found = await apply(tmp_path, text, raw, RawTool(name="del", description="D"), RawTool(name="other"))
+    found = await apply(
+        tmp_path, text, raw, SourceTool(name="del", description="D"), SourceTool(name="other")
+    )
 
     assert found == [
         EnhancedTool(
@@ -99,7 +105,7 @@ async def test_an_override_changes_what_it_names_and_nothing_else(tmp_path: Path
 async def test_overrides_of_a_domain_hold_for_its_urls(tmp_path: Path, source: str, is_found: bool) -> None:
     text = "overrides: {EXAMPLE.com: {a: {title: T}}}"
 
-    [found] = await apply(tmp_path, text, RawTool(name="a"), source=source)
+    [found] = await apply(tmp_path, text, SourceTool(name="a"), source=source)
 
     assert (found is not None) is is_found
 
@@ -108,7 +114,9 @@ async def test_a_name_comes_before_patterns_and_a_long_pattern_before_a_short_on
     patterns = '"*": {title: any}, "get_*": {title: getter}, "get_u*r": {title: u}'
     text = f"overrides: {{shop: {{{patterns}, get_x: {{title: x}}}}}}"
 
-    found = await apply(tmp_path, text, *(RawTool(name=n) for n in ("get_x", "get_user", "get_y", "[a].b\n")))
+    found = await apply(
+        tmp_path, text, *(SourceTool(name=n) for n in ("get_x", "get_user", "get_y", "[a].b\n"))
+    )
 
     assert [tool.title for tool in found if tool] == ["x", "u", "getter", "any"]
 
@@ -119,7 +127,7 @@ async def test_of_several_files_the_first_that_names_a_tool_wins(tmp_path: Path)
     theirs = load_overrides(write(tmp_path, "overrides: {shop: {a: {title: x}, b: {title: theirs}}}"))
 
     found = await OverrideTransformer(own, theirs).transform(
-        [RawTool(name="a"), RawTool(name="b")], ToolContext(source="shop", source_type="api")
+        [SourceTool(name="a"), SourceTool(name="b")], ToolContext(source="shop", source_type="api")
     )
 
     assert [tool.title for tool in found or [] if tool] == ["mine", "theirs"]
@@ -223,7 +231,7 @@ async def test_values_keep_the_types_that_the_file_gives_them(tmp_path: Path) ->
             q: *base
     """
 
-    [found] = await apply(tmp_path, text, RawTool(name="t"))
+    [found] = await apply(tmp_path, text, SourceTool(name="t"))
 
     assert found is not None
     assert found.description == "1.10"

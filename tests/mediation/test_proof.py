@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.mediation import EnhancedTool, RawTool
-from maitred.mediation.proof import DEPTH, SHOWN, Harm, Probe, Verdict, probes, prove
+from maitred.mediation import EnhancedTool, SourceTool
+from maitred.mediation.proof import DEPTH, SHOWN, LoweredTool, Probe, ProofVerdict, probes, prove
 
 pytestmark = pytest.mark.anyio
 
@@ -23,13 +23,13 @@ class Overlap:
         self.asked: list[int] = []
 
     async def rankings(
-        self, tools: Sequence[RawTool], originals: Sequence[RawTool], queries: Sequence[str]
+        self, tools: Sequence[SourceTool], originals: Sequence[SourceTool], queries: Sequence[str]
     ) -> Sequence[Sequence[int]]:
         self.asked.append(len(queries))
         return self.ranked(tools, originals, queries)
 
     def ranked(
-        self, tools: Sequence[RawTool], originals: Sequence[RawTool], queries: Sequence[str]
+        self, tools: Sequence[SourceTool], originals: Sequence[SourceTool], queries: Sequence[str]
     ) -> list[list[int]]:
         said = [_said(tool) for tool in tools]
         before = [_said(tool) for tool in originals]
@@ -53,7 +53,7 @@ class Plain(Overlap):
     """Ranks by how many words a tool says now, the first of equals first."""
 
     def ranked(
-        self, tools: Sequence[RawTool], originals: Sequence[RawTool], queries: Sequence[str]
+        self, tools: Sequence[SourceTool], originals: Sequence[SourceTool], queries: Sequence[str]
     ) -> list[list[int]]:
         said = [_said(tool) for tool in tools]
         scores = [[len(one.intersection(query.lower().split())) for one in said] for query in queries]
@@ -63,18 +63,18 @@ class Plain(Overlap):
         ]
 
 
-def _said(tool: RawTool) -> set[str]:
+def _said(tool: SourceTool) -> set[str]:
     use_cases = tool.use_cases if isinstance(tool, EnhancedTool) else ()
     return set(
         " ".join([tool.name, tool.title, tool.description, *use_cases]).lower().replace("_", " ").split()
     )
 
 
-def raw(name: str, description: str = "", **fields: Any) -> RawTool:
-    return RawTool(name=name, description=description, **fields)
+def raw(name: str, description: str = "", **fields: Any) -> SourceTool:
+    return SourceTool(name=name, description=description, **fields)
 
 
-def as_it_is(tool: RawTool, **fields: Any) -> EnhancedTool:
+def as_it_is(tool: SourceTool, **fields: Any) -> EnhancedTool:
     own = {name: getattr(tool, name) for name in ("name", "title", "description", "input_schema")}
     return EnhancedTool(**{**own, "original_name": tool.name, **fields})
 
@@ -85,8 +85,8 @@ FILE = raw("delete_file", "Delete a file from a folder")
 
 
 async def proven(
-    before: Sequence[RawTool], after: Sequence[EnhancedTool], *near: RawTool
-) -> list[Verdict | None]:
+    before: Sequence[SourceTool], after: Sequence[EnhancedTool], *near: SourceTool
+) -> list[ProofVerdict | None]:
     return await prove(before, after, near, Overlap())
 
 
@@ -145,7 +145,7 @@ async def test_a_change_that_hides_a_neighbour_is_taken_back_and_says_whose_plac
 
     assert verdict is not None
     assert not verdict.kept
-    assert Harm(tool="delete_file", query="Delete file folder", before=1, after=2) in verdict.harmed
+    assert LoweredTool(tool="delete_file", query="Delete file folder", before=1, after=2) in verdict.harmed
 
 
 async def test_a_change_that_buries_the_tool_itself_is_taken_back() -> None:
@@ -157,7 +157,7 @@ async def test_a_change_that_buries_the_tool_itself_is_taken_back() -> None:
     assert same is None
     assert verdict is not None
     assert not verdict.kept
-    assert Harm(tool="m", query="Send letter people", before=1, after=0) in verdict.harmed
+    assert LoweredTool(tool="m", query="Send letter people", before=1, after=0) in verdict.harmed
     assert Probe(query="Put paper folder", before=0, after=1) in verdict.probes
 
 
@@ -201,7 +201,7 @@ tools = st.builds(raw, st.sampled_from(WORDS), texts)
     st.lists(tools, max_size=6),
 )
 async def test_whatever_is_proposed_no_probe_of_any_tool_is_lower_after_the_proof(
-    changes: tuple[list[RawTool], list[tuple[str, str, list[str]]]], near: list[RawTool]
+    changes: tuple[list[SourceTool], list[tuple[str, str, list[str]]]], near: list[SourceTool]
 ) -> None:
     """Of the tools, and of their neighbours, asked for by their words as they then are."""
     before, said = changes

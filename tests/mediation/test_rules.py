@@ -15,9 +15,9 @@ from ruamel.yaml import YAML
 
 from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import stocked
-from maitred.evaluation.labelled_queries import Query
+from maitred.evaluation.labelled_queries import LabelledQuery
 from maitred.evaluation.runner import ask, quality
-from maitred.mediation import EnhancedTool, Mediator, RawTool, RuleTransformer, ToolContext
+from maitred.mediation import EnhancedTool, Mediator, RuleTransformer, SourceTool, ToolContext
 from maitred.model import tools as catalog
 
 DATA = Path(__file__).parents[1] / "data" / "mediation"
@@ -25,7 +25,7 @@ CONTEXT = ToolContext(source="backoffice", source_type="api")
 STR = {"type": "string"}
 
 
-def mend(*tools: RawTool, rename: bool = False) -> list[EnhancedTool | None]:
+def mend(*tools: SourceTool, rename: bool = False) -> list[EnhancedTool | None]:
     async def transform() -> list[EnhancedTool | None]:
         return list(await RuleTransformer(rename=rename).transform(tools, CONTEXT) or [])
 
@@ -35,7 +35,7 @@ def mend(*tools: RawTool, rename: bool = False) -> list[EnhancedTool | None]:
 def mended(name: str = "get_user", description: str = "", **properties: Any) -> EnhancedTool:
     """A tool after the rules, as it was if they had nothing to do."""
     schema = {"type": "object", "properties": properties}
-    raw = RawTool(name=name, description=description, input_schema=schema)
+    raw = SourceTool(name=name, description=description, input_schema=schema)
     return mend(raw)[0] or EnhancedTool(**vars(raw))
 
 
@@ -61,7 +61,9 @@ def test_a_name_that_was_written_out_is_the_title_and_the_name_itself_stays() ->
 
 
 def test_a_title_of_the_author_stays_unless_it_is_the_name_again() -> None:
-    [own, again] = mend(RawTool(name="gt_usr", title="A person"), RawTool(name="gt_usr", title="gt_usr"))
+    [own, again] = mend(
+        SourceTool(name="gt_usr", title="A person"), SourceTool(name="gt_usr", title="gt_usr")
+    )
 
     assert own is not None
     assert again is not None
@@ -74,7 +76,7 @@ def test_a_title_of_the_author_stays_unless_it_is_the_name_again() -> None:
 )
 def test_names_are_respelled_on_demand_if_they_can_be_published(name: str, new: str) -> None:
     """A name that would be too long stays."""
-    [found] = mend(RawTool(name=name), rename=True)
+    [found] = mend(SourceTool(name=name), rename=True)
 
     assert found is not None
     assert (found.name, found.original_name) == (new, name)
@@ -227,13 +229,13 @@ def test_an_id_gets_no_type() -> None:
 @pytest.mark.parametrize(
     "tool",
     [
-        RawTool(name="get_user", description="Returns a user with all groups."),
-        RawTool(name="weather"),
-        RawTool(name="foo", input_schema={"properties": 5, "type": "object"}),
-        RawTool(name="天気", description="指定した都市の天気予報を取得します。"),
+        SourceTool(name="get_user", description="Returns a user with all groups."),
+        SourceTool(name="weather"),
+        SourceTool(name="foo", input_schema={"properties": 5, "type": "object"}),
+        SourceTool(name="天気", description="指定した都市の天気予報を取得します。"),
     ],
 )
-def test_there_is_no_answer_for_a_tool_with_nothing_to_mend(tool: RawTool) -> None:
+def test_there_is_no_answer_for_a_tool_with_nothing_to_mend(tool: SourceTool) -> None:
     """The next transformer may know more."""
     assert mend(tool) == [None]
 
@@ -241,17 +243,19 @@ def test_there_is_no_answer_for_a_tool_with_nothing_to_mend(tool: RawTool) -> No
 @pytest.mark.parametrize(
     ("tool", "confidence"),
     [
-        (RawTool(name="gt_usr", description="Returns a user with all groups."), 0.6),
-        (RawTool(name="gt_usr"), 0.5),
+        (SourceTool(name="gt_usr", description="Returns a user with all groups."), 0.6),
+        (SourceTool(name="gt_usr"), 0.5),
         (
-            RawTool(name="get_user", description="A user of ours.", input_schema={"properties": {"usr": {}}}),
+            SourceTool(
+                name="get_user", description="A user of ours.", input_schema={"properties": {"usr": {}}}
+            ),
             0.5,
         ),
-        (RawTool(name="getusr", description="Returns a user with all groups."), 0.4),
-        (RawTool(name="del", input_schema={"properties": {"doc_id": {}}}), 0.4),
+        (SourceTool(name="getusr", description="Returns a user with all groups."), 0.4),
+        (SourceTool(name="del", input_schema={"properties": {"doc_id": {}}}), 0.4),
     ],
 )
-def test_the_more_was_guessed_the_lower_is_the_confidence(tool: RawTool, confidence: float) -> None:
+def test_the_more_was_guessed_the_lower_is_the_confidence(tool: SourceTool, confidence: float) -> None:
     [found] = mend(tool)
 
     assert found is not None
@@ -290,7 +294,7 @@ def test_whatever_arguments_were_valid_are_valid_after_and_no_others(
     name: str, schema: dict[str, Any], data: st.DataObject
 ) -> None:
     """Rules never change what a call means. Source: issue, rules."""
-    [found] = mend(RawTool(name=name, input_schema=schema))
+    [found] = mend(SourceTool(name=name, input_schema=schema))
     assume(found is not None)
     assert found is not None
     after = found.input_schema
@@ -311,7 +315,7 @@ texts = st.text(max_size=40) | st.sampled_from(
     ["IMPORTANT!!! GET IT", "gets user", "this tool gets a", "A!!"]
 )
 raw_tools = st.builds(
-    RawTool,
+    SourceTool,
     name=st.text(max_size=12) | st.sampled_from(["gt_usr", "delmsg", "lstOrds"]),
     title=texts,
     description=texts,
@@ -320,7 +324,7 @@ raw_tools = st.builds(
 
 
 @given(st.lists(raw_tools, max_size=4))
-def test_rules_answer_each_tool_in_its_place_and_always_the_same(tools: list[RawTool]) -> None:
+def test_rules_answer_each_tool_in_its_place_and_always_the_same(tools: list[SourceTool]) -> None:
     """Whatever a server sends. Source: issue, elements are never dropped or reordered."""
     copies = [replace(tool) for tool in tools]
     found = mend(*tools)
@@ -335,22 +339,24 @@ def test_rules_answer_each_tool_in_its_place_and_always_the_same(tools: list[Raw
 
 
 @cache
-def poor_server() -> tuple[RawTool, ...]:
+def poor_server() -> tuple[SourceTool, ...]:
     """Twenty cryptic tools."""
     document = YAML(typ="safe").load(DATA / "poor_server.yaml")
     return tuple(
-        RawTool(name=tool["name"], description=tool.get("description", ""), input_schema=tool["inputSchema"])
+        SourceTool(
+            name=tool["name"], description=tool.get("description", ""), input_schema=tool["inputSchema"]
+        )
         for tool in document["tools"]
     )
 
 
-def queries() -> list[Query]:
+def queries() -> list[LabelledQuery]:
     lines = (DATA / "queries.tsv").read_text(encoding="utf-8").splitlines()
     pairs = [line.split("\t") for line in lines]
-    return [Query(id=text, text=text, relevant=(tool,)) for text, tool in pairs]
+    return [LabelledQuery(id=text, text=text, relevant=(tool,)) for text, tool in pairs]
 
 
-async def recall_at_5(tools: Sequence[RawTool]) -> float:
+async def recall_at_5(tools: Sequence[SourceTool]) -> float:
     """The share of the queries whose tool is among the first five that the gateway finds."""
     stock = [
         catalog.RawTool(

@@ -17,7 +17,7 @@ from maitred.config.settings import Search
 from maitred.errors import ConfigError
 from maitred.extras import install_command
 from maitred.search import bundled, embedders
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.embedders import (
     MINILM_PACKAGES,
     EmbedError,
@@ -28,9 +28,11 @@ from maitred.search.embedders import (
 
 KEY = "sk-very-secret-key"
 DOCUMENTS = [
-    Document(name="create_pull_request", description="Open a new pull request in a repository."),
-    Document(name="get_forecast", title="Weather", description="How the weather will be in the next days."),
-    Document(name="send_message", description="Post a message to a channel or a person."),
+    ToolDocument(name="create_pull_request", description="Open a new pull request in a repository."),
+    ToolDocument(
+        name="get_forecast", title="Weather", description="How the weather will be in the next days."
+    ),
+    ToolDocument(name="send_message", description="Post a message to a channel or a person."),
 ]
 
 
@@ -63,7 +65,7 @@ def test_an_endpoint_gives_each_text_its_own_vector_of_length_1(server: OpenAiSe
 
 def test_many_tools_are_sent_in_batches(server: OpenAiServer) -> None:
     """Endpoints limit how much one request may hold; the rows come back as one table in order."""
-    documents = [Document(name=chr(97 + n % 26), description="") for n in range(150)]
+    documents = [ToolDocument(name=chr(97 + n % 26), description="") for n in range(150)]
 
     with closing(_openai(server.url)) as embedder:
         rows = embedder.documents(documents)

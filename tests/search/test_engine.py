@@ -14,7 +14,7 @@ from tests.catalog.makers import open_store, raw, snapshot_of
 from tests.support.cpu import cpu_within
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.search.base import Candidate, Document, Embedder, Vectors
+from maitred.search.base import Candidate, Embedder, ToolDocument, Vectors
 from maitred.search.bundled import StaticEmbedder
 from maitred.search.engine import SearchEngine
 from maitred.search.fusion import clauses
@@ -46,7 +46,7 @@ class Meaning:
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
-    def documents(self, documents: Sequence[Document]) -> Vectors:
+    def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
         assert self.may_go_on.wait(SOON_S)
         self.embedded += len(documents)
         return self._vectors([document.text for document in documents])
@@ -276,7 +276,7 @@ async def test_what_was_embedded_before_a_failure_is_kept(tmp_path: Path) -> Non
     """A slow embedder that breaks off, or a gateway that ends, does not begin anew at the next start."""
 
     class Breaking(Meaning):
-        def documents(self, documents: Sequence[Document]) -> Vectors:
+        def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
             if self.embedded >= 60:
                 raise ConnectionError("gone")
             return super().documents(documents)

@@ -10,7 +10,7 @@ from tests.catalog.makers import raw, snapshot_of
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import RawTool, ToolKey
 from maitred.search.index import HybridIndex
-from maitred.search.results import Filter, Found, Query
+from maitred.search.results import EmbeddedQuery, Filter, SearchHits
 
 WEATHER = raw("weather", "get_forecast", description="The weather of the coming days for a city.")
 ISSUE = raw("github", "createIssue", description="Create an issue in a repository.")
@@ -32,9 +32,9 @@ def index_of(*tools: RawTool) -> HybridIndex:
 
 def find(
     index: HybridIndex, *phrases: str, visible: set[str] = ALL, server: str = "", limit: int = 5, **more: Any
-) -> Found:
+) -> SearchHits:
     only = Filter(visible=frozenset(visible), server=server, **more)
-    return index.search([Query(phrase=phrase) for phrase in phrases], only, limit)
+    return index.search([EmbeddedQuery(phrase=phrase) for phrase in phrases], only, limit)
 
 
 def search(index: HybridIndex, *phrases: str, server: str = "", limit: int = 5) -> list[str]:

@@ -6,12 +6,12 @@ import pytest
 from tests.catalog.makers import one, raw, snapshot_of
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.model.tools import Mending, Tool
+from maitred.model.tools import Mediation, Tool
 from maitred.search.base import document, make_document
 from maitred.search.index import HybridIndex
-from maitred.search.results import Filter, Query
+from maitred.search.results import EmbeddedQuery, Filter
 
-OWN = Mending(
+OWN = Mediation(
     by="overrides",
     confidence=1.0,
     title="Usr",
@@ -31,7 +31,7 @@ def searched(phrase: str) -> list[str]:
     tools = tuple(mended(tool) if tool.key.name == "gt_usr" else tool for tool in plain.tools)
     index = HybridIndex(mode="lexical")
     index.update(replace(plain, tools=tools, generation=7))
-    found = index.search([Query(phrase=phrase)], Filter(visible=frozenset({"s"})))
+    found = index.search([EmbeddedQuery(phrase=phrase)], Filter(visible=frozenset({"s"})))
     return [hit.tool.key.name for hit in found.hits]
 
 

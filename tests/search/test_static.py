@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.cpu import cpu_within
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.bundled import SEGMENTS, WEIGHTS, StaticEmbedder, Tokeniser, segments
 
 EMBEDDER = StaticEmbedder()
-BRANCH = Document(
+BRANCH = ToolDocument(
     name="create_branch",
     server="git",
     description="Creates a branch. It starts at the current commit unless another base is given.",
@@ -24,7 +24,9 @@ VOCABULARY = [
     *("list", "pull", "request", "##s", "##ing", "git", "hub", "github"),
     *("s3", "bucket", "pr", "cafe", "5", "%"),
 ]
-WEATHER = Document(name="get_forecast", server="weather", description="Tells the weather of the coming days.")
+WEATHER = ToolDocument(
+    name="get_forecast", server="weather", description="Tells the weather of the coming days."
+)
 
 
 def test_vectors_are_rows_of_length_1() -> None:
@@ -48,7 +50,7 @@ def test_nothing_to_embed_gives_no_rows() -> None:
         ("do I need an umbrella in Paris?", WEATHER),
     ],
 )
-def test_a_query_lies_near_the_tool_that_serves_it(query: str, right: Document) -> None:
+def test_a_query_lies_near_the_tool_that_serves_it(query: str, right: ToolDocument) -> None:
     """No word is shared with the tool. Source: DESIGN 4, why there is an embedder."""
     wrong = WEATHER if right is BRANCH else BRANCH
     near, far = EMBEDDER.documents([right, wrong]) @ EMBEDDER.queries([query])[0]
@@ -69,7 +71,7 @@ def test_the_same_text_gives_the_same_vector_alone_and_in_company() -> None:
 def test_a_text_of_no_known_piece_is_a_row_of_zeros(text: str) -> None:
     """Other scripts are left to the lexical search. Source: model card, languages."""
     assert not EMBEDDER.queries([text]).any()
-    assert not EMBEDDER.documents([Document(name=text, description=text)]).any()
+    assert not EMBEDDER.documents([ToolDocument(name=text, description=text)]).any()
 
 
 def test_accents_do_not_matter() -> None:
@@ -79,7 +81,7 @@ def test_accents_do_not_matter() -> None:
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_text_gives_a_row_of_length_1_or_0(name: str, description: str) -> None:
-    tool = Document(name=name, description=description, parameters=((description, name),), server=name)
+    tool = ToolDocument(name=name, description=description, parameters=((description, name),), server=name)
     rows = np.concatenate([EMBEDDER.documents([tool]), EMBEDDER.queries([name])])
     lengths = np.linalg.norm(rows, axis=1)
     assert np.all(np.isclose(lengths, 1, atol=1e-4) | (lengths == 0))
@@ -89,7 +91,7 @@ def test_any_text_gives_a_row_of_length_1_or_0(name: str, description: str) -> N
 def test_a_huge_text_costs_no_more_than_what_counts_of_it(text: str) -> None:
     with cpu_within(5):
         assert EMBEDDER.queries([text]).shape == (1, 256)
-        assert EMBEDDER.documents([Document(name=text, description=text)]).shape == (1, 256)
+        assert EMBEDDER.documents([ToolDocument(name=text, description=text)]).shape == (1, 256)
 
 
 def test_a_tool_is_five_segments() -> None:
@@ -98,7 +100,7 @@ def test_a_tool_is_five_segments() -> None:
     assert rest == "It starts at the current commit unless another base is given."
     assert parameters == "branch_name base_branch"
     assert len(segments(BRANCH)) == SEGMENTS
-    titled = Document(name="x", title="Make a branch", description="One line\nthen another")
+    titled = ToolDocument(name="x", title="Make a branch", description="One line\nthen another")
     assert segments(titled)[:3] == ("x Make a branch", "One line", "then another")
 
 
@@ -114,7 +116,7 @@ def test_a_tool_is_five_segments() -> None:
     ],
     ids=["name", "title", "first sentence", "rest", "parameters", "server"],
 )
-def test_each_segment_moves_the_vector(other: Document) -> None:
+def test_each_segment_moves_the_vector(other: ToolDocument) -> None:
     """Source: DESIGN 4, a tool is embedded by segments with learned weights."""
     before, after = EMBEDDER.documents([BRANCH, other])
     assert before @ after < 0.9999
@@ -122,7 +124,7 @@ def test_each_segment_moves_the_vector(other: Document) -> None:
 
 def test_a_segment_that_is_longer_weighs_no_more() -> None:
     """Each segment has length 1 before it is weighed. Source: model card, how a tool is read."""
-    short, long = (Document(name="get_forecast", description="Weather. " + "Rain. " * n) for n in (1, 12))
+    short, long = (ToolDocument(name="get_forecast", description="Weather. " + "Rain. " * n) for n in (1, 12))
     first, second = EMBEDDER.documents([short, long])
     assert first @ second > 0.999
 

@@ -5,12 +5,12 @@ from functools import lru_cache
 
 import pytest
 
-from maitred.backends.isolation.jail import Means, find_means
+from maitred.backends.isolation.jail import JailMeans, find_means
 from maitred.config.settings import Isolation
 
 
 @lru_cache(maxsize=1)  # it runs bubblewrap, and the machine stays as it is
-def means() -> Means:
+def means() -> JailMeans:
     """What this machine has for jails."""
     return find_means(f"tests-{os.getpid()}")
 

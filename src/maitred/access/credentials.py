@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 
 from maitred.access.token_store import PREFIX, Grants
-from maitred.model.access import Grant, Refused
+from maitred.model.access import Grant, RefusedAccess
 
-TokenCheck = Callable[[str], Awaitable[Grant | Refused]]
+TokenCheck = Callable[[str], Awaitable[Grant | RefusedAccess]]
 
 
 class Credentials:
@@ -24,7 +24,7 @@ class Credentials:
     def _check(self) -> TokenCheck | None:
         return self._make_check()
 
-    async def grant_of(self, token: str) -> Grant | Refused:
+    async def grant_of(self, token: str) -> Grant | RefusedAccess:
         """What the sender of a token was given, or why nothing.
 
         Raises:

@@ -25,7 +25,7 @@ import jwt
 import structlog
 
 from maitred.config.settings import Jwt
-from maitred.model.access import ROLES, Grant, Refused, Role, Scope
+from maitred.model.access import ROLES, Grant, RefusedAccess, Role, Scope
 
 log = structlog.get_logger(__name__)
 
@@ -173,7 +173,7 @@ _MAX_TIME: Final = 1e12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claims:
+class ClaimMapping:
     """What claims mean. A claim is named by its path, dots between the steps (`realm_access.roles`).
 
     `roles` gives roles for values of the claim `role`; the strongest counts, `default_role` where none is
@@ -203,7 +203,7 @@ class JwtPolicy:
     audiences: tuple[str, ...]
     algorithms: frozenset[str] = frozenset({"RS256", "PS256", "ES256", "EdDSA"})
     skew_s: float = 30.0
-    claims: Claims = field(default_factory=Claims)
+    claims: ClaimMapping = field(default_factory=ClaimMapping)
 
     def __post_init__(self) -> None:
         if not self.issuer or not self.audiences or not all(self.audiences):
@@ -222,25 +222,25 @@ class JwtVerifier:
         self._keys = keys
         self._clock = clock
 
-    async def grant_of(self, token: str) -> Grant | Refused:
+    async def grant_of(self, token: str) -> Grant | RefusedAccess:
         """What the bearer of a token is given, or why nothing."""
         try:
             header = jwt.get_unverified_header(token) if len(token) <= _MAX_TOKEN else {}
         except (jwt.PyJWTError, ValueError, RecursionError):
             header = {}
         if reason := self._header_fault(header):
-            return Refused(reason=reason)
+            return RefusedAccess(reason=reason)
         try:
             key = await self._keys.key(header.get("kid", ""), header["alg"])
         except KeysUnavailableError:
-            return Refused(reason="the token cannot be checked now, try again later", unavailable=True)
+            return RefusedAccess(reason="the token cannot be checked now, try again later", unavailable=True)
         if key is None:
-            return Refused(reason="the token is not signed with a key that its issuer publishes")
+            return RefusedAccess(reason="the token is not signed with a key that its issuer publishes")
         claims = self._claims(token, key)
-        if isinstance(claims, Refused):
+        if isinstance(claims, RefusedAccess):
             return claims
         if reason := self._time_fault(claims):
-            return Refused(reason=reason)
+            return RefusedAccess(reason=reason)
         return granted(claims, self.policy.claims)
 
     def _header_fault(self, header: Mapping[str, Any]) -> str:
@@ -252,7 +252,7 @@ class JwtVerifier:
             return "the token is not an access token"
         return ""
 
-    def _claims(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any] | Refused:
+    def _claims(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any] | RefusedAccess:
         try:
             claims: Mapping[str, Any] = jwt.decode(
                 token,
@@ -268,13 +268,13 @@ class JwtVerifier:
                 },
             )
         except jwt.MissingRequiredClaimError as error:
-            return Refused(reason=f"the token has no claim {error.claim!r}")
+            return RefusedAccess(reason=f"the token has no claim {error.claim!r}")
         except jwt.InvalidIssuerError:
-            return Refused(reason="the token comes from another issuer")
+            return RefusedAccess(reason="the token comes from another issuer")
         except jwt.InvalidAudienceError:
-            return Refused(reason="the token was not made for this gateway (audience)")
+            return RefusedAccess(reason="the token was not made for this gateway (audience)")
         except (jwt.PyJWTError, ValueError, RecursionError):
-            return Refused(reason="the token is damaged, or its signature is wrong")
+            return RefusedAccess(reason="the token is damaged, or its signature is wrong")
         return claims
 
     def _time_fault(self, claims: Mapping[str, Any]) -> str:
@@ -291,7 +291,7 @@ class JwtVerifier:
 
 def verifier_of(settings: Jwt) -> JwtVerifier:
     """What checks tokens as the settings say; keys are fetched for the first."""
-    claims = Claims(
+    claims = ClaimMapping(
         role=settings.role_claim,
         roles=settings.roles,
         default_role=settings.default_role,
@@ -307,15 +307,17 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_TIME
 
 
-def granted(claims: Mapping[str, Any], meaning: Claims) -> Grant | Refused:
+def granted(claims: Mapping[str, Any], meaning: ClaimMapping) -> Grant | RefusedAccess:
     """What checked claims give, by what they mean; the subject must be a text."""
     subject = claims.get("sub")
     if not isinstance(subject, str) or not subject:
-        return Refused(reason="the token has no subject")
+        return RefusedAccess(reason="the token has no subject")
     roles = [meaning.roles[value] for value in _values(claims, meaning.role) if value in meaning.roles]
     role = max(roles, key=ROLES.index, default=meaning.default_role)
     if role is None:
-        return Refused(reason="the token gives no role here; whoever runs the gateway maps claims to roles")
+        return RefusedAccess(
+            reason="the token gives no role here; whoever runs the gateway maps claims to roles"
+        )
     scope = Scope(
         servers=_limit(claims, meaning.servers),
         categories=_limit(claims, meaning.categories),

@@ -18,7 +18,7 @@ _WAIT_FOR_AN_END_S: Final = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class RateLimits:
     """What one principal may do; 0 is no limit.
 
     `burst` is how many calls may come at once after a pause; 0 takes those of ten seconds, at least one.
@@ -35,7 +35,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Busy:
+class LimitReached:
     """A call that is not let in now; `reason` is for the caller, `retry_after_s` when it may try again."""
 
     reason: str
@@ -49,7 +49,7 @@ class _Account:
     running: int = 0
 
 
-class Pass:
+class CallPermit:
     """A call that was let in; it counts as running until the context is left."""
 
     def __init__(self, account: _Account | None) -> None:
@@ -71,7 +71,7 @@ class Limiter:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: RateLimits,
         *,
         clock: Callable[[], float] = time.monotonic,
         max_principals: int = MAX_PRINCIPALS,
@@ -85,21 +85,21 @@ class Limiter:
         """How many principals are remembered."""
         return len(self._accounts)
 
-    def enter(self, principal: str, limits: Limits | None = None) -> Pass | Busy:
+    def enter(self, principal: str, limits: RateLimits | None = None) -> CallPermit | LimitReached:
         """Let a call in, or say why not; `limits` hold for this principal instead of those for all.
 
         A call that is refused takes nothing from the bucket. The pass has to be entered or it runs for ever.
         """
         own = limits or self._limits
         if not own.per_minute and not own.at_once:
-            return Pass(None)
+            return CallPermit(None)
         account = self._account(principal, own)
         if own.at_once and account.running >= own.at_once:
             reason = (
                 f"{account.running} of {own.at_once} calls of {principal!r} are running;"
                 " wait until one of them has ended"
             )
-            return Busy(reason=reason, retry_after_s=_WAIT_FOR_AN_END_S)
+            return LimitReached(reason=reason, retry_after_s=_WAIT_FOR_AN_END_S)
         if own.per_minute:
             if account.tokens < 1:
                 wait_s = (1 - account.tokens) * 60 / own.per_minute
@@ -107,12 +107,12 @@ class Limiter:
                     f"{principal!r} may call {own.per_minute:g} times a minute; try again in"
                     f" {math.ceil(wait_s)} s"
                 )
-                return Busy(reason=reason, retry_after_s=wait_s)
+                return LimitReached(reason=reason, retry_after_s=wait_s)
             account.tokens -= 1
         account.running += 1
-        return Pass(account)
+        return CallPermit(account)
 
-    def _account(self, principal: str, limits: Limits) -> _Account:
+    def _account(self, principal: str, limits: RateLimits) -> _Account:
         """The account of a principal, filled up to now, and as the one that was used last."""
         now, account = self._clock(), self._accounts.get(principal)
         if account is None:

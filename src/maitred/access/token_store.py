@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, Refused, Role, Scope
+from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, RefusedAccess, Role, Scope
 from maitred.storage.database import within
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ _MAX_TOKEN: Final = 200
 _TOKEN = re.compile(rf"{PREFIX}_([0-9a-f]{{10}})_[\w-]{{20,}}", re.ASCII)
 _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 _COLUMNS: Final = "id, principal, role, scope, made_by, made_at, expires_at, revoked_at, revoked_by, digest"
-_UNKNOWN: Final = Refused(reason="this token is not known (`maitred tokens create` makes one)")
+_UNKNOWN: Final = RefusedAccess(reason="this token is not known (`maitred tokens create` makes one)")
 
 
 def _now() -> datetime:
@@ -69,7 +69,7 @@ class MadeToken:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Known:
+class _TokenRow:
     record: TokenRecord
     digest: str
     read_at: float
@@ -94,7 +94,7 @@ class Grants:
         self._clock = clock
         self._monotonic = monotonic
         self._fresh_s = fresh_s
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, _TokenRow] = OrderedDict()
 
     async def make(
         self,
@@ -155,7 +155,7 @@ class Grants:
             self._known.pop(token_id, None)
         return changed > 0
 
-    async def grant_of(self, token: str) -> Grant | Refused:
+    async def grant_of(self, token: str) -> Grant | RefusedAccess:
         """What the sender of a token was given, or why nothing."""
         found = _TOKEN.fullmatch(token) if len(token) <= _MAX_TOKEN else None
         if found is None:
@@ -165,14 +165,14 @@ class Grants:
             return _UNKNOWN
         record = known.record
         if record.revoked_at:
-            return Refused(reason=f"the token {record.id} was revoked on {record.revoked_at}")
+            return RefusedAccess(reason=f"the token {record.id} was revoked on {record.revoked_at}")
         if record.expires_at and record.expires_at <= _text(self._clock()):
-            return Refused(reason=f"the token {record.id} expired on {record.expires_at}")
+            return RefusedAccess(reason=f"the token {record.id} expired on {record.expires_at}")
         if record.grant.role not in ROLES:
-            return Refused(reason=f"the token {record.id} has a role that this version does not know")
+            return RefusedAccess(reason=f"the token {record.id} has a role that this version does not know")
         return record.grant
 
-    async def _look_up(self, token_id: str) -> _Known | None:
+    async def _look_up(self, token_id: str) -> _TokenRow | None:
         known, now = self._known.get(token_id), self._monotonic()
         if known is not None and now - known.read_at < self._fresh_s:
             self._known.move_to_end(token_id)
@@ -182,7 +182,7 @@ class Grants:
         if row is None:
             self._known.pop(token_id, None)
             return None
-        known = self._known[token_id] = _Known(record=_record(row), digest=row[-1], read_at=now)
+        known = self._known[token_id] = _TokenRow(record=_record(row), digest=row[-1], read_at=now)
         self._known.move_to_end(token_id)
         if len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from maitred.access.token_store import Grants, MadeToken, TokenRecord
-from maitred.audit.service import Auditing
+from maitred.audit.service import AuditService
 from maitred.errors import ConfigError, TokenNotFoundError
 from maitred.model.access import Role, Scope, Viewer
 from maitred.wording import did_you_mean
@@ -20,7 +20,7 @@ Known = Callable[[], Awaitable[tuple[Collection[str], Collection[str]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class TokenRequest:
     """A token that is to be made; `lifetime` is `None` for one that does not expire."""
 
     name: str
@@ -29,15 +29,15 @@ class Wanted:
     lifetime: timedelta | None = None
 
 
-class Tokens:
+class TokenService:
     """Handles tokens; `made` are all that there are, `known` what their scopes may name."""
 
-    def __init__(self, made: Grants, auditing: Auditing, known: Known) -> None:
+    def __init__(self, made: Grants, auditing: AuditService, known: Known) -> None:
         self._made = made
         self._auditing = auditing
         self._known = known
 
-    async def make(self, wanted: Wanted, viewer: Viewer) -> MadeToken:
+    async def make(self, wanted: TokenRequest, viewer: Viewer) -> MadeToken:
         """Make a token.
 
         Raises:

@@ -196,7 +196,7 @@ def _number(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class UrlTarget:
     """What a URL leads to. `userinfo` is what stands before an `@`; `fault` says why it cannot be used."""
 
     scheme: str = ""
@@ -206,13 +206,13 @@ class Target:
     fault: str = ""
 
 
-def parse_url(url: str) -> Target:
+def parse_url(url: str) -> UrlTarget:
     """Take apart as much of an http or https URL as decides where a connection goes."""
     if re.search(r"[\x00-\x20\x7f\\]", url):
-        return Target(fault="holds a blank, a backslash or a control character")
+        return UrlTarget(fault="holds a blank, a backslash or a control character")
     match = _URL.match(url)
     if match is None:
-        return Target(fault="must start with http:// or https://")
+        return UrlTarget(fault="must start with http:// or https://")
     scheme = match[1].lower()
     userinfo, _, rest = match[2].rpartition("@")
     text, port = rest, ""
@@ -220,10 +220,12 @@ def parse_url(url: str) -> Target:
         port = after.rpartition(":")[2]
         text = rest[: len(rest) - len(port) - 1]
         if not _PORT.fullmatch(port) or not 0 < int(port) <= _HIGHEST_PORT:
-            return Target(scheme=scheme, userinfo=userinfo, fault="has a port that is no number up to 65535")
+            return UrlTarget(
+                scheme=scheme, userinfo=userinfo, fault="has a port that is no number up to 65535"
+            )
     host = parse_host(text)
     default = 443 if scheme == "https" else 80
-    return Target(
+    return UrlTarget(
         scheme=scheme,
         host=host,
         port=int(port or default),

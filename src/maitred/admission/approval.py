@@ -57,13 +57,13 @@ class Approval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forbidden:
+class ForbiddenEvent:
     """An event that cannot happen in a state, and why, for whoever wanted it."""
 
     reason: str
 
 
-def step(state: Approval | None, event: Event) -> Approval | Forbidden:
+def step(state: Approval | None, event: Event) -> Approval | ForbiddenEvent:
     """What follows from an event; `None` is a server nobody ever registered.
 
     A state equal to the one before means that nothing happened, and that nothing is to be written down.
@@ -71,9 +71,9 @@ def step(state: Approval | None, event: Event) -> Approval | Forbidden:
     if state is not None and not state.withdrawn:
         return _STEPS[event.kind](state, event)
     if event.kind != "registered":
-        return Forbidden(reason="it is not registered")
+        return ForbiddenEvent(reason="it is not registered")
     if not event.binding.manifest:
-        return Forbidden(reason="a registration needs a manifest")
+        return ForbiddenEvent(reason="a registration needs a manifest")
     if state is None:
         return Approval(seen=event.binding)
     return replace(state, seen=event.binding, withdrawn=False)
@@ -88,7 +88,7 @@ def replay(log: Iterable[Event]) -> Approval | None:
     state: Approval | None = None
     for number, event in enumerate(log, start=1):
         after = step(state, event)
-        if isinstance(after, Forbidden):
+        if isinstance(after, ForbiddenEvent):
             raise ValueError(  # noqa: TRY004  # the value of an event is wrong, not its type
                 f"event {number} of the log, {event.kind}, is not possible: {after.reason}"
             )
@@ -100,20 +100,22 @@ def _same_source(decided: Binding | None, seen: Binding) -> bool:
     return decided is not None and (decided.manifest, decided.image) == (seen.manifest, seen.image)
 
 
-_STALE: Final = Forbidden(reason="it has changed since it was shown; look at it again")
+_STALE: Final = ForbiddenEvent(reason="it has changed since it was shown; look at it again")
 
 
-def _registered(_: Approval, __: Event) -> Approval | Forbidden:
-    return Forbidden(reason="it is registered already")
+def _registered(_: Approval, __: Event) -> Approval | ForbiddenEvent:
+    return ForbiddenEvent(reason="it is registered already")
 
 
-def _auto_approved(state: Approval, event: Event) -> Approval | Forbidden:
+def _auto_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if event.binding != state.seen:
         return _STALE
     if state.state != "pending":
-        return Forbidden(reason=f"it is {state.state}, and only a person decides on that")
+        return ForbiddenEvent(reason=f"it is {state.state}, and only a person decides on that")
     if name_and_identity(state.seen.image)[1] and state.seen.image != state.image:
-        return Forbidden(reason="its image is another one than was approved; only a person decides on that")
+        return ForbiddenEvent(
+            reason="its image is another one than was approved; only a person decides on that"
+        )
     return _with_approval(state, _kept_definition(state))
 
 
@@ -130,56 +132,56 @@ def _with_approval(state: Approval, definition: str) -> Approval:
     return replace(state, approved=approved, pinned=definition or state.pinned, image=image)
 
 
-def _approved(state: Approval, event: Event) -> Approval | Forbidden:
+def _approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if state.suspended:
-        return Forbidden(reason="it is suspended; resume it first")
+        return ForbiddenEvent(reason="it is suspended; resume it first")
     if event.binding != state.seen:
         return _STALE
     seen = state.seen.definition
     return replace(_with_approval(state, seen or state.pinned), vouched=seen, rejected=None)
 
 
-def _rejected(state: Approval, event: Event) -> Approval | Forbidden:
+def _rejected(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if state.suspended:
-        return Forbidden(reason="it is suspended; resume it first, or withdraw it")
+        return ForbiddenEvent(reason="it is suspended; resume it first, or withdraw it")
     if event.binding != state.seen:
         return _STALE
     if state.approved == state.seen:
-        return Forbidden(reason="it is approved and unchanged; suspend it, or withdraw it")
+        return ForbiddenEvent(reason="it is approved and unchanged; suspend it, or withdraw it")
     return replace(state, rejected=state.seen)
 
 
-def _suspended(state: Approval, _: Event) -> Approval | Forbidden:
+def _suspended(state: Approval, _: Event) -> Approval | ForbiddenEvent:
     if state.state not in ("approved", "suspended"):
-        return Forbidden(reason=f"it is {state.state}; only what is approved can be suspended")
+        return ForbiddenEvent(reason=f"it is {state.state}; only what is approved can be suspended")
     return replace(state, suspended=True)
 
 
-def _resumed(state: Approval, _: Event) -> Approval | Forbidden:
+def _resumed(state: Approval, _: Event) -> Approval | ForbiddenEvent:
     if not state.suspended:
-        return Forbidden(reason="it is not suspended")
+        return ForbiddenEvent(reason="it is not suspended")
     return replace(state, suspended=False)
 
 
-def _definition_changed(state: Approval, event: Event) -> Approval | Forbidden:
+def _definition_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     """What a server publishes first, after it was approved unseen, is what was approved.
 
     Not so where a person once refused something of it, and nobody has approved it since.
     """
     if not (digest := event.binding.definition):
-        return Forbidden(reason="a change of the definition needs its hash")
+        return ForbiddenEvent(reason="a change of the definition needs its hash")
     after = replace(state, seen=replace(state.seen, definition=digest))
     unseen = state.state == "approved" and state.approved is not None and not state.approved.definition
     return _with_approval(after, digest) if unseen and state.rejected is None else after
 
 
-def _manifest_changed(state: Approval, event: Event) -> Approval | Forbidden:
+def _manifest_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if not event.binding.manifest:
-        return Forbidden(reason="a change of the manifest needs its hash")
+        return ForbiddenEvent(reason="a change of the manifest needs its hash")
     return replace(state, seen=replace(state.seen, manifest=event.binding.manifest))
 
 
-def _image_changed(state: Approval, event: Event) -> Approval | Forbidden:
+def _image_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     """What an image is first that was approved by its name alone is what was approved.
 
     Not so where it was another one before, or where a person refused this one. By a registration the name
@@ -201,11 +203,11 @@ def _image_changed(state: Approval, event: Event) -> Approval | Forbidden:
     return replace(_with_approval(after, state.approved.definition), rejected=state.rejected)
 
 
-def _withdrawn(state: Approval, _: Event) -> Approval | Forbidden:
+def _withdrawn(state: Approval, _: Event) -> Approval | ForbiddenEvent:
     return replace(state, seen=Binding(), approved=None, vouched="", withdrawn=True)
 
 
-_STEPS: Final[Mapping[EventKind, Callable[[Approval, Event], Approval | Forbidden]]] = {
+_STEPS: Final[Mapping[EventKind, Callable[[Approval, Event], Approval | ForbiddenEvent]]] = {
     "registered": _registered,
     "auto_approved": _auto_approved,
     "approved": _approved,

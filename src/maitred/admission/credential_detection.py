@@ -102,7 +102,7 @@ _LONG_KEY = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
+class LiteralParts:
     """A value taken apart: what stands there literally, defaults included, and what it refers to."""
 
     literal: str
@@ -110,7 +110,7 @@ class Parts:
     is_closed: bool
 
 
-def take_apart(value: str) -> Parts:
+def take_apart(value: str) -> LiteralParts:
     """Tell literal text from references; `is_closed` is false where one has no end."""
     found: list[str] = []
 
@@ -122,7 +122,7 @@ def take_apart(value: str) -> Parts:
     text, count = value.replace("$$", "\0"), 1
     while count:
         text, count = _REFERENCE.subn(default, text)
-    return Parts(literal=text.replace("\0", "$"), references=tuple(found), is_closed="${" not in text)
+    return LiteralParts(literal=text.replace("\0", "$"), references=tuple(found), is_closed="${" not in text)
 
 
 def kind_of(literal: str, name: str = "") -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from maitred.admission.schema_diff import Found, Weight, differences, reworded, short
+from maitred.admission.schema_diff import SchemaDifference, Weight, differences, reworded, short
 from maitred.backends.listing import extra_fields
 from maitred.model.resources import Offer
 from maitred.model.tools import RawTool, ToolKey, canonical
@@ -48,7 +48,7 @@ class PartKey:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class DefinitionPart:
     """One part: its normalised content, and the SHA-256 of that in hex."""
 
     content: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Part:
 class Definition:
     """All parts of what a server publishes."""
 
-    parts: Mapping[PartKey, Part] = field(default_factory=dict)
+    parts: Mapping[PartKey, DefinitionPart] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -160,7 +160,7 @@ def define(
 
 def _of(contents: Mapping[PartKey, Mapping[str, Any]]) -> Definition:
     digests = {key: hashlib.sha256(canonical(content)).hexdigest() for key, content in contents.items()}
-    return Definition(parts={k: Part(content=contents[k], digest=digests[k]) for k in contents})
+    return Definition(parts={k: DefinitionPart(content=contents[k], digest=digests[k]) for k in contents})
 
 
 def _prompt(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def _new(key: PartKey, shadowed: Shadowed) -> DefinitionChange:
     return DefinitionChange(part=key, kind="added", weight="wording", text=f"{key} is new")
 
 
-def _told(key: PartKey, found: Iterable[Found]) -> Iterator[DefinitionChange]:
+def _told(key: PartKey, found: Iterable[SchemaDifference]) -> Iterator[DefinitionChange]:
     order = ("power", "wording", "less")
     ordered = sorted(found, key=lambda f: order.index(f.weight))
     for one in ordered[:_MAX_TOLD]:
@@ -289,61 +289,69 @@ def _told(key: PartKey, found: Iterable[Found]) -> Iterator[DefinitionChange]:
         yield DefinitionChange(part=key, kind="changed", weight="power", text=f"{key} has changed")
 
 
-def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Found]:
+def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SchemaDifference]:
     for key in ("title", "description"):
         old, new = before.get(key, ""), after.get(key, "")
         if old != new:
-            yield Found(kind="reworded", weight="wording", text=reworded(f"its {key}", old, new))
+            yield SchemaDifference(kind="reworded", weight="wording", text=reworded(f"its {key}", old, new))
     for key in ("name", "mimeType"):
         if before.get(key) != after.get(key):
             text = f"its {key} is {short(str(after.get(key)))!r} instead of {short(str(before.get(key)))!r}"
-            yield Found(kind="renamed", weight="wording", text=text)
+            yield SchemaDifference(kind="renamed", weight="wording", text=text)
     for key, what in _MORE.items():
         names = (key, f"{key}_hash")
         if [before.get(name) for name in names] != [after.get(name) for name in names]:
-            yield Found(kind=key.strip("_"), weight="wording", text=f"{what} changed")
+            yield SchemaDifference(kind=key.strip("_"), weight="wording", text=f"{what} changed")
     yield from _annotations(before.get("annotations", {}), after.get("annotations", {}))
     yield from _schemas("input", before, after)
     yield from _schemas("output", before, after)
 
 
-def _schemas(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Found]:
+def _schemas(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SchemaDifference]:
     whole, size = f"{key}_hash", f"{key}_bytes"
     if before.get(whole) != after.get(whole):
         bytes_now = after.get(size) or before.get(size) or 0
         text = f"its {key} schema changed and is too large to be compared ({bytes_now:,} bytes)"
-        yield Found(kind=f"{key}_schema", weight="power" if key == "input" else "wording", text=text)
+        yield SchemaDifference(
+            kind=f"{key}_schema", weight="power" if key == "input" else "wording", text=text
+        )
     elif key == "output" and (key in before) != (key in after):
         happened = "was added" if key in after else "is gone"
-        yield Found(kind="output_schema", weight="wording", text=f"its output schema {happened}")
+        yield SchemaDifference(kind="output_schema", weight="wording", text=f"its output schema {happened}")
     elif before.get(key) != after.get(key):
         for found in differences(before.get(key), after.get(key)):
             if key == "input":
                 yield found
             else:  # what comes back asks nothing of the caller
-                yield Found(kind="output_schema", weight="wording", text=f"in its answer, {found.text}")
+                yield SchemaDifference(
+                    kind="output_schema", weight="wording", text=f"in its answer, {found.text}"
+                )
 
 
-def _annotations(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Found]:
+def _annotations(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SchemaDifference]:
     """What a server says of a tool's effects, by what its silence means too."""
     was, now = ({h: a.get(h) if isinstance(a.get(h), bool) else d for h, d in _HINTS.items()}
                 for a in (before, after))  # fmt: skip
     if was["readOnlyHint"] and not now["readOnlyHint"]:
-        yield Found(kind="read_only_lost", weight="power", text="it is no longer read-only")
+        yield SchemaDifference(kind="read_only_lost", weight="power", text="it is no longer read-only")
     if now["readOnlyHint"] and not was["readOnlyHint"]:
         text = "it says now that it is read-only, so it would be called where only reading is allowed"
-        yield Found(kind="read_only_gained", weight="power", text=text)
+        yield SchemaDifference(kind="read_only_gained", weight="power", text=text)
     if now["destructiveHint"] and not was["destructiveHint"]:
-        yield Found(
+        yield SchemaDifference(
             kind="destructive_gained", weight="power", text="it says now that it may destroy something"
         )
     if was["destructiveHint"] and not now["destructiveHint"]:
-        yield Found(kind="destructive_lost", weight="wording", text="it says now that it destroys nothing")
+        yield SchemaDifference(
+            kind="destructive_lost", weight="wording", text="it says now that it destroys nothing"
+        )
     if now["openWorldHint"] and not was["openWorldHint"]:
-        yield Found(kind="open_world_gained", weight="power", text="it says now that it reaches the outside")
+        yield SchemaDifference(
+            kind="open_world_gained", weight="power", text="it says now that it reaches the outside"
+        )
     told = {"readOnlyHint", "destructiveHint", "openWorldHint"}
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key) and (key not in told or was.get(key) == now.get(key)):
             values = [short(json.dumps(a[key])) if key in a else "nothing" for a in (before, after)]
             text = f"its annotation {short(key)!r} is {values[1]} instead of {values[0]}"
-            yield Found(kind="annotation", weight="wording", text=text)
+            yield SchemaDifference(kind="annotation", weight="wording", text=text)

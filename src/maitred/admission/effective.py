@@ -34,7 +34,7 @@ class Specs(Protocol):
         ...
 
 
-class Registered:
+class RegisteredServers:
     """Reads the registry."""
 
     def __init__(self, registry: Registry) -> None:

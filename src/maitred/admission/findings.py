@@ -79,7 +79,7 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looked:
+class Reviewed:
     """A manifest as it was looked at: the decision, its normal form as JSON text, and where its name stands.
 
     `normal` is empty where it could not be read.

@@ -14,14 +14,14 @@ from typing import Final
 import anyio.to_thread
 import structlog
 
-from maitred.admission.approval import Approval, Forbidden, replay, step
+from maitred.admission.approval import Approval, ForbiddenEvent, replay, step
 from maitred.admission.definition import Definition, PartKey, define
-from maitred.admission.judgement import Judgement, Judging, Memory, Rules
+from maitred.admission.judgement import ApprovalRules, ApprovedState, Judgement, ServerJudge
 from maitred.admission.registry import Registry
 from maitred.backends.listing import clean
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.stages import Published, Withheld, rejudged
+from maitred.catalog.stages import PublishedDefinition, WithheldParts, rejudged
 from maitred.config.settings import Admission
 from maitred.errors import AdmissionError
 from maitred.model.approvals import Binding, Event, EventKind
@@ -40,7 +40,7 @@ _MAX_INSTRUCTIONS = 100_000
 _SHORT: Final = 32
 _MOST_JUDGED: Final = 64
 
-MakeJudge = Callable[[Mapping[str, Collection[str]]], Judging]
+MakeJudge = Callable[[Mapping[str, Collection[str]]], ServerJudge]
 
 
 def now() -> str:
@@ -49,7 +49,7 @@ def now() -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class ServerApproval:
     """All that is known of a server, and what follows from it."""
 
     log: Sequence[Event]
@@ -74,19 +74,19 @@ class Gatekeeper:
         """Take over new settings."""
         self._section = section
 
-    def rules(self, *, registered: bool) -> Rules:
+    def rules(self, *, registered: bool) -> ApprovalRules:
         """What changes and findings lead to, for a server that came by a manifest or one that did not."""
         own = self._section
         if registered:
-            return Rules(pinning="quarantine", scan=own.scan_registered)
-        return Rules(pinning=own.pinning, scan=own.scan)
+            return ApprovalRules(pinning="quarantine", scan=own.scan_registered)
+        return ApprovalRules(pinning=own.pinning, scan=own.scan)
 
     # --- when a server is listed --------------------------------------------------------------------------
 
-    async def admit(self, spec: ServerSpec, published: Published) -> Withheld:
+    async def admit(self, spec: ServerSpec, published: PublishedDefinition) -> WithheldParts:
         """Take note of what a server publishes, and say which parts are withheld; see `Admitter`."""
         if spec.transport == "chain":  # each saved chain was reviewed, and is checked against its own hash
-            return Withheld()
+            return WithheldParts()
         about = {"title": published.title, "instructions": published.instructions}
         look = partial(define, published.tools, published.offers, **about)
         live = await anyio.to_thread.run_sync(look)
@@ -104,7 +104,7 @@ class Gatekeeper:
         brought = await anyio.to_thread.run_sync(judge.brought, spec.name, published.brought, rules)
         return replace(withheld, tools={**withheld.tools, **brought})
 
-    async def holds(self, spec: ServerSpec, withheld: Withheld) -> bool:
+    async def holds(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
         """Whether nobody decided anything since; see `Admitter`."""
         if spec.transport == "chain":
             return True
@@ -184,21 +184,21 @@ class Gatekeeper:
             stood = (found.log, found.state)
             await self._catalog.change(planned)
 
-    async def look(self, server: str, *, registered: bool) -> Standing | None:
+    async def look(self, server: str, *, registered: bool) -> ServerApproval | None:
         """Where a server stands, with a judgement of what it published last; `None` if it is not known."""
         events, state = await self.standing(server)
         if state is None:
             return None
         live = await self._definition(state.seen.definition)
         if live is None:
-            return Standing(log=events, state=state, live=None)
+            return ServerApproval(log=events, state=state, live=None)
         judgement = await self._judgement(server, live, state, self.rules(registered=registered))
-        return Standing(log=events, state=state, live=live, judgement=judgement)
+        return ServerApproval(log=events, state=state, live=live, judgement=judgement)
 
-    async def memory(self, state: Approval) -> Memory:
+    async def memory(self, state: Approval) -> ApprovedState:
         """What was decided about a server, with the definitions that were decided on."""
         approved = state.approved.definition if state.approved else ""
-        return Memory(
+        return ApprovedState(
             approved=await self._definition(approved),
             vouched=await self._definition(state.vouched),
             refused=_is_refused(state),
@@ -208,7 +208,9 @@ class Gatekeeper:
         """Which definition was judged, and by what; see `listed_as`."""
         return _judged_by(turns, self.rules(registered=registered), definition)
 
-    async def _judgement(self, server: str, live: Definition, state: Approval, rules: Rules) -> Judgement:
+    async def _judgement(
+        self, server: str, live: Definition, state: Approval, rules: ApprovalRules
+    ) -> Judgement:
         """The judgement of a definition; the last of each server is kept, since the same is asked often."""
         digest = await anyio.to_thread.run_sync(lambda: live.digest)
         names = self._names(server, live)
@@ -249,7 +251,7 @@ def taken(state: Approval | None, events: Sequence[Event]) -> tuple[Approval | N
     done = []
     for one in events:
         after = step(state, one)
-        if not isinstance(after, Forbidden) and after != state:
+        if not isinstance(after, ForbiddenEvent) and after != state:
             state = after
             done.append(one)
     return state, done
@@ -301,11 +303,13 @@ def _tools(live: Definition) -> Collection[str]:
     return {part.name for part in live.parts if part.kind == "tool"}
 
 
-def _judged_by(turns: int, rules: Rules, definition: str) -> str:
+def _judged_by(turns: int, rules: ApprovalRules, definition: str) -> str:
     return definition[:_SHORT] + content_hash(canonical([_JUDGED, turns, rules.pinning, rules.scan]))
 
 
-def _rejudged(snapshot: Snapshot, record: ServerRecord, found: Standing, rules: Rules) -> Change:
+def _rejudged(
+    snapshot: Snapshot, record: ServerRecord, found: ServerApproval, rules: ApprovalRules
+) -> Change:
     """What a judgement changes in the catalog."""
     if found.live is None:
         return Change()
@@ -319,13 +323,13 @@ def _rejudged(snapshot: Snapshot, record: ServerRecord, found: Standing, rules: 
     return rejudged(snapshot, record.name, withheld, said, title=title, of=of)
 
 
-def _withheld(server: str, judgement: Judgement, judged_by: str) -> Withheld:
+def _withheld(server: str, judgement: Judgement, judged_by: str) -> WithheldParts:
     """A judgement as the catalog keeps it."""
     why = judgement.withheld
     told = [f for f in judgement.findings if f.severity != "warn"]
     count = "1 finding" if len(told) == 1 else f"{len(told)} findings"
     note = f"its texts raise {count}; `maitred approvals` shows them"
-    return Withheld(
+    return WithheldParts(
         judged_by=judged_by,
         tools={ToolKey(server=server, name=p.name): why[p] for p in why if p.kind == "tool"},
         offers={

@@ -5,7 +5,7 @@ written into its log and is from then on what was approved; another one is writt
 server is withheld until a person has decided. An image whose manifest has its digest needs none of this.
 """
 
-from maitred.admission.approval import Approval, Forbidden, replay, step
+from maitred.admission.approval import Approval, ForbiddenEvent, replay, step
 from maitred.admission.gatekeeper import event
 from maitred.admission.registry import Registry
 from maitred.model.approvals import Binding, Event, identified, name_and_identity
@@ -37,7 +37,7 @@ class ImageGate:
                 return ""
             found = _found(state, server, identity)
             after = step(state, found)
-            if isinstance(after, Forbidden):
+            if isinstance(after, ForbiddenEvent):
                 return after.reason
             if await self._registry.append(server, [found], after=len(events), last=events[-1]):
                 return "" if after.state == "approved" else _other(state, identity)

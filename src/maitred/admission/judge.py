@@ -12,7 +12,7 @@ from typing import Any, Final
 from maitred.admission.approval import assess
 from maitred.admission.definition import Definition, PartKey, define, shadowed_by_name
 from maitred.admission.findings import Finding
-from maitred.admission.judgement import Judgement, Memory, Rules, Scan
+from maitred.admission.judgement import ApprovalRules, ApprovedState, Judgement, Scan
 from maitred.admission.lookalike import KnownTools, compare_servers
 from maitred.errors import AdmissionError
 from maitred.model.approvals import Severity
@@ -49,7 +49,7 @@ class Judge:
         self._names = names
         self._scan = scan or PoisonScan(names)
 
-    def judge(self, server: str, live: Definition, memory: Memory, rules: Rules) -> Judgement:
+    def judge(self, server: str, live: Definition, memory: ApprovedState, rules: ApprovalRules) -> Judgement:
         """Judge all that a server publishes.
 
         Raises:
@@ -70,7 +70,7 @@ class Judge:
         findings = [finding for those in scanned.values() for finding in those]
         return Judgement(withheld=why, changes=found.changes, findings=findings)
 
-    def brought(self, server: str, tools: Sequence[RawTool], rules: Rules) -> Mapping[ToolKey, str]:
+    def brought(self, server: str, tools: Sequence[RawTool], rules: ApprovalRules) -> Mapping[ToolKey, str]:
         """Which tools that a result brought are withheld; nobody approves them, so the scan decides."""
         if rules.scan == "off":
             return {}
@@ -147,7 +147,7 @@ def _grades(findings: Iterable[Finding]) -> frozenset[Severity]:
     return frozenset(finding.severity for finding in findings)
 
 
-def _why(part: PartKey, memory: Memory, *, changed: bool, poisoned: bool) -> str:
+def _why(part: PartKey, memory: ApprovedState, *, changed: bool, poisoned: bool) -> str:
     if memory.refused:
         return _REFUSED
     known = _CHANGED if memory.approved and part in memory.approved.parts else _NEW

@@ -17,7 +17,7 @@ Scan = Literal["off", "warn", "block"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class ApprovalRules:
     """What a change, and a finding, lead to."""
 
     pinning: Pinning
@@ -25,7 +25,7 @@ class Rules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory:
+class ApprovedState:
     """What was decided about a server: the approved definition, and the one that a person saw and approved.
 
     `refused` says that a person refused what there is now.
@@ -45,19 +45,19 @@ class Judgement:
     findings: Sequence[Finding] = ()
 
 
-class Judging(Protocol):
+class ServerJudge(Protocol):
     """Judges servers that stand beside others, whose names of tools it knows."""
 
-    def judge(self, server: str, live: Definition, memory: Memory, rules: Rules) -> Judgement:
+    def judge(self, server: str, live: Definition, memory: ApprovedState, rules: ApprovalRules) -> Judgement:
         """Judge all that a server publishes."""
         ...
 
-    def brought(self, server: str, tools: Sequence[RawTool], rules: Rules) -> Mapping[ToolKey, str]:
+    def brought(self, server: str, tools: Sequence[RawTool], rules: ApprovalRules) -> Mapping[ToolKey, str]:
         """Which of the tools that a result brought are withheld, and why."""
         ...
 
 
-class NameFinding(Protocol):
+class LookalikeFinder(Protocol):
     """Finds names that could be taken for those of other servers."""
 
     def of(self, server: str) -> Sequence[Finding]:

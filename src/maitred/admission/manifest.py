@@ -106,7 +106,7 @@ Header = Annotated[str, StringConstraints(max_length=128, pattern=HEADER)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grant:
+class FilesystemGrant:
     """A folder or file of this machine that the server may use; `at` is its place there, if another."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
@@ -187,7 +187,7 @@ class Manifest:
     pids: Annotated[int, Gt(0), Le(10_000_000), _key("At most so many processes and threads.")] = 128
     output: Annotated[Size, _key("At most so many bytes of output a second.")] = 8 * MIB
     filesystem: Annotated[
-        tuple[Grant, ...], Len(0, 32), _key("What it may use of this machine's files.")
+        tuple[FilesystemGrant, ...], Len(0, 32), _key("What it may use of this machine's files.")
     ] = ()
     timeouts: Annotated[Patience, _key("How long it may take.")] = field(default_factory=Patience)
     start: Annotated[
@@ -240,7 +240,7 @@ def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _grant(grant: Grant) -> Mapping[str, Any]:
+def _grant(grant: FilesystemGrant) -> Mapping[str, Any]:
     path = grant.path.rstrip("/")
     at = (grant.at or path).rstrip("/")
     return (

@@ -15,10 +15,10 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from maitred.admission.checks.base import Reading
+from maitred.admission.checks.base import ManifestReading
 from maitred.admission.findings import Finding
 from maitred.admission.manifest import ADAPTER, FORMS, NAME, REACH, SHOWN, Manifest
-from maitred.config.document import Document, read_document
+from maitred.config.document import ConfigDocument, read_document
 from maitred.errors import ConfigError
 from maitred.wording import as_code, did_you_mean
 
@@ -56,7 +56,7 @@ _SAID: Mapping[str, tuple[str, str]] = {
 }
 
 
-def load_manifest(path: Path) -> Reading:
+def load_manifest(path: Path) -> ManifestReading:
     """Read a file; one that cannot be opened, is too large or is no text has that as its only finding."""
     try:
         with path.open("rb") as file:
@@ -70,7 +70,7 @@ def load_manifest(path: Path) -> Reading:
         return _nothing(path, 0, "is not UTF-8 text", "save it as UTF-8")
 
 
-def read_manifest(path: Path, text: str) -> Reading:
+def read_manifest(path: Path, text: str) -> ManifestReading:
     """Read the text of a manifest; `path` tells JSON from YAML and names the file in what is found.
 
     The longest text takes about two seconds of processor time, so a server reads it in a thread.
@@ -89,10 +89,10 @@ def read_manifest(path: Path, text: str) -> Reading:
         return _nothing(path, line, reason, "mend the YAML")
     if fault := _too_much(document.root):
         return _nothing(path, 1, *fault)
-    reader = _Reader(path, document)
+    reader = _ManifestReader(path, document)
     manifest = reader.manifest()
     found = sorted(reader.findings, key=lambda finding: finding.line)
-    return Reading(file=str(path), manifest=manifest, findings=tuple(found), lines=reader.lines)
+    return ManifestReading(file=str(path), manifest=manifest, findings=tuple(found), lines=reader.lines)
 
 
 def _most_open(text: str) -> int:
@@ -105,9 +105,9 @@ def _most_open(text: str) -> int:
     return most
 
 
-def _nothing(path: Path, line: int, reason: str, fix: str) -> Reading:
+def _nothing(path: Path, line: int, reason: str, fix: str) -> ManifestReading:
     only = Finding(layer=LAYER, severity="refuse", key="", reason=reason, fix=fix, line=line, file=str(path))
-    return Reading(file=str(path), findings=(only,))
+    return ManifestReading(file=str(path), findings=(only,))
 
 
 def _located(fault: str) -> tuple[int, str]:
@@ -132,10 +132,10 @@ def _too_much(root: Node | None) -> tuple[str, str] | None:
     return None
 
 
-class _Reader:
+class _ManifestReader:
     """Turns a document of bounded size into a manifest and keeps what is wrong with it."""
 
-    def __init__(self, path: Path, document: Document) -> None:
+    def __init__(self, path: Path, document: ConfigDocument) -> None:
         self._file = str(path)
         self._tree = document.tree
         self.lines = dict(_lines(document.root, ""))
@@ -189,7 +189,7 @@ class _Reader:
             self._refuse(key, reason.format_map(context), fix)
 
     def _refuse(self, key: str, reason: str, fix: str, line: int = 0) -> None:
-        line = line or Reading(file=self._file, lines=self.lines).line(key)
+        line = line or ManifestReading(file=self._file, lines=self.lines).line(key)
         self.findings.append(
             Finding(
                 layer=LAYER, severity="refuse", key=key, reason=reason, fix=fix, line=line, file=self._file

@@ -15,7 +15,7 @@ from maitred.admission.checks.network import NetworkCheck
 from maitred.admission.checks.resources import ResourcesCheck
 from maitred.admission.checks.schema import Declared, SchemaCheck
 from maitred.admission.checks.secrets import SecretsCheck
-from maitred.admission.findings import Looked
+from maitred.admission.findings import Reviewed
 from maitred.admission.manifest import ADAPTER, Manifest, to_spec
 from maitred.admission.manifest_reader import read_manifest
 from maitred.config.settings import Limits
@@ -28,7 +28,7 @@ def layers(declared: Declared) -> tuple[Check, ...]:
     return (SchemaCheck(declared), AllowlistCheck(), NetworkCheck(), ResourcesCheck(), SecretsCheck())
 
 
-class Entrance:
+class Reviewer:
     """Looks at manifests by one policy; `declared` at what of them is for other parts."""
 
     def __init__(self, policy: Policy, declared: Declared) -> None:
@@ -36,12 +36,12 @@ class Entrance:
         self._declared = declared
         self._layers = layers(declared)
 
-    def look(self, text: str, source: str) -> Looked:
+    def look(self, text: str, source: str) -> Reviewed:
         """Read a manifest and let every layer look at it; takes up to some seconds of processor time."""
         reading = read_manifest(Path(source), text)
         decision = decide(reading, self._policy, self._layers)
         normal = canonical(reading.manifest.normal).decode() if reading.manifest else ""
-        return Looked(decision=decision, normal=normal, name_line=reading.line("name"))
+        return Reviewed(decision=decision, normal=normal, name_line=reading.line("name"))
 
     def spec(self, normal: str, limits: Limits) -> ServerSpec:
         """The specification of a server by the normal form of its manifest, a JSON text.

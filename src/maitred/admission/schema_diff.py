@@ -26,7 +26,7 @@ _AROUND: Final = 30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class SchemaDifference:
     """One difference: a stable word for its kind, and a clause that goes on after the name of a tool."""
 
     kind: str
@@ -44,7 +44,7 @@ class _Spot:
     rest: Mapping[str, Any] = field(default_factory=dict)
 
 
-def differences(before: Any, after: Any) -> Iterator[Found]:
+def differences(before: Any, after: Any) -> Iterator[SchemaDifference]:
     """How the input schema `after` differs from `before`; each is any JSON value, or `None` for none."""
     old, new = _layout(before), _layout(after)
     for place, spot in new.items():
@@ -55,7 +55,7 @@ def differences(before: Any, after: Any) -> Iterator[Found]:
             yield from _changed(place, old[place], spot)
     for place in old:
         if place not in new and place[:-2] in new:
-            yield Found(kind="parameter_gone", weight="less", text=f"{_name(place)} is gone")
+            yield SchemaDifference(kind="parameter_gone", weight="less", text=f"{_name(place)} is gone")
 
 
 def _layout(schema: Any) -> dict[Place, _Spot]:
@@ -125,30 +125,36 @@ def _types(schema: Mapping[str, Any]) -> tuple[frozenset[str], str]:
     return frozenset(), ""
 
 
-def _added(place: Place, spot: _Spot) -> Found:
+def _added(place: Place, spot: _Spot) -> SchemaDifference:
     kind = f"{_name(place)} ({_type_text(spot.types)})"
     if spot.required:
-        return Found(kind="parameter_required", weight="power", text=f"{kind} was added and is required")
-    return Found(kind="parameter_added", weight="wording", text=f"{kind} was added")
+        return SchemaDifference(
+            kind="parameter_required", weight="power", text=f"{kind} was added and is required"
+        )
+    return SchemaDifference(kind="parameter_added", weight="wording", text=f"{kind} was added")
 
 
-def _changed(place: Place, old: _Spot, new: _Spot) -> Iterator[Found]:
+def _changed(place: Place, old: _Spot, new: _Spot) -> Iterator[SchemaDifference]:
     name = _name(place)
     if new.required and not old.required:
-        yield Found(kind="parameter_required", weight="power", text=f"{name} has become required")
+        yield SchemaDifference(kind="parameter_required", weight="power", text=f"{name} has become required")
     if old.required and not new.required:
-        yield Found(kind="parameter_optional", weight="less", text=f"{name} is no longer required")
+        yield SchemaDifference(kind="parameter_optional", weight="less", text=f"{name} is no longer required")
     if new.types != old.types:
         text = f"{name} takes {_type_text(new.types)} instead of {_type_text(old.types)}"
-        yield Found(kind="parameter_type", weight=_type_weight(old.types, new.types), text=text)
+        yield SchemaDifference(kind="parameter_type", weight=_type_weight(old.types, new.types), text=text)
     if new.text != old.text:
-        yield Found(kind="parameter_reworded", weight="wording", text=reworded(name, old.text, new.text))
+        yield SchemaDifference(
+            kind="parameter_reworded", weight="wording", text=reworded(name, old.text, new.text)
+        )
     if new.rest != old.rest:
         keys = sorted({k for k in (*old.rest, *new.rest) if old.rest.get(k) != new.rest.get(k)})
         for key in keys:
             was, now = _value(old.rest, key), _value(new.rest, key)
             what = f"{key!r} of {name}" if key else name
-            yield Found(kind="parameter_limits", weight="wording", text=f"{what} {_became(was, now)}")
+            yield SchemaDifference(
+                kind="parameter_limits", weight="wording", text=f"{what} {_became(was, now)}"
+            )
 
 
 def _type_weight(old: frozenset[str], new: frozenset[str]) -> Weight:

@@ -53,7 +53,7 @@ class Verification:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class AuditFilter:
     """Which lines are looked for: from a time on (ISO, UTC), of one principal, of one tool or server."""
 
     since: str = ""
@@ -62,7 +62,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Latest:
+class AuditLines:
     """Some lines, the newest first; there may be more `before` this number, and none if it is 0."""
 
     lines: Sequence[Mapping[str, Any]]
@@ -138,7 +138,7 @@ def pages(connection: sqlite3.Connection, after: int) -> Iterator[Sequence[Row]]
         after = rows[-1][0]
 
 
-def latest(connection: sqlite3.Connection, wanted: Wanted, before: int, limit: int) -> Latest:
+def latest(connection: sqlite3.Connection, wanted: AuditFilter, before: int, limit: int) -> AuditLines:
     """The newest lines that are wanted, the newest first, of those before a number (0: of all).
 
     A line that says that something has begun is left out where another line says how it ended.
@@ -157,8 +157,8 @@ def latest(connection: sqlite3.Connection, wanted: Wanted, before: int, limit: i
             if line.get("outcome") != "begun" or not before or not _has_ended(connection, seq):
                 found.append(line)
                 if len(found) == limit:
-                    return Latest(lines=found, before=at)
-    return Latest(lines=found)
+                    return AuditLines(lines=found, before=at)
+    return AuditLines(lines=found)
 
 
 def _has_ended(connection: sqlite3.Connection, seq: int) -> bool:
@@ -176,7 +176,7 @@ def _read(seq: int, at: str, body: str) -> Mapping[str, Any]:
     return line if isinstance(line, dict) else {"seq": seq, "at": at, "outcome": "cannot be read"}
 
 
-def _is_wanted(line: Mapping[str, Any], wanted: Wanted) -> bool:
+def _is_wanted(line: Mapping[str, Any], wanted: AuditFilter) -> bool:
     named = (line.get("tool"), line.get("published"), line.get("server"))
     return wanted.who in ("", line.get("who")) and (not wanted.tool or wanted.tool in named)
 
@@ -184,7 +184,7 @@ def _is_wanted(line: Mapping[str, Any], wanted: Wanted) -> bool:
 # --- verifying --------------------------------------------------------------------------------------------
 
 
-class _Walk:
+class _ChainWalk:
     """Goes over rows in their order, from the mark before the first, and keeps what is wrong with them."""
 
     def __init__(self, anchor: Mark, known: Mark | None, key: bytes) -> None:
@@ -220,7 +220,7 @@ def verify(connection: sqlite3.Connection, key: bytes, known: Mark | None) -> Ve
     """Check every line in one reading transaction; `known` is a mark that was noted elsewhere before."""
     connection.execute("BEGIN")
     anchor, head = mark(connection, "anchor"), mark(connection, "head")
-    walk = _Walk(anchor, known, key)
+    walk = _ChainWalk(anchor, known, key)
     walk.faults += [
         f"the mark {name!r} is missing" for name, m in (("anchor", anchor), ("head", head)) if m.seq < 0
     ]
@@ -247,7 +247,7 @@ def verify_export(lines: Iterable[str], key: bytes, known: Mark | None) -> Verif
 
     That lines are missing at the end is noticed by `known` alone.
     """
-    walk: _Walk | None = None
+    walk: _ChainWalk | None = None
     unread: list[str] = []
     for number, text in enumerate(lines, 1):
         row = _imported(text.rstrip("\r\n"))
@@ -255,7 +255,7 @@ def verify_export(lines: Iterable[str], key: bytes, known: Mark | None) -> Verif
             unread.append(f"line {number} of the file cannot be read")
             continue
         if walk is None:
-            walk = _Walk(Mark(seq=row[0] - 1, digest=json.loads(row[2]).get("prev", "")), known, key)
+            walk = _ChainWalk(Mark(seq=row[0] - 1, digest=json.loads(row[2]).get("prev", "")), known, key)
         walk.step(row)
     found = walk.found() if walk else Verification(lines=0, anchor=Mark(), head=Mark())
     return replace(found, faults=(*unread[:_MAX_FAULTS], *found.faults))

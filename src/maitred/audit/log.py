@@ -29,7 +29,7 @@ import anyio.abc
 import structlog
 
 from maitred.audit import hash_chain
-from maitred.audit.hash_chain import Latest, Mark, Verification, Wanted
+from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.masking import masked
 from maitred.errors import StoreError
 from maitred.model.tools import canonical
@@ -158,7 +158,7 @@ def _now() -> datetime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Act:
+class AuditEntry:
     """One thing that somebody did. `tool` is the name that the tool, prompt or resource has on its server.
 
     `token` names the token by which it was allowed, `client` what the client calls itself, a claim.
@@ -187,7 +187,7 @@ class Act:
     begun: int = 0
 
 
-_TOLD: Final = tuple(field.name for field in fields(Act) if field.name != "arguments")
+_TOLD: Final = tuple(field.name for field in fields(AuditEntry) if field.name != "arguments")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -248,12 +248,12 @@ class AuditLog:
 
     # --- writing ------------------------------------------------------------------------------------------
 
-    def note(self, act: Act) -> None:
+    def note(self, act: AuditEntry) -> None:
         """Have an act written soon. Never raises; where too many wait, the oldest are counted instead."""
         self._add(act)
         self._fresh.set()
 
-    async def record(self, act: Act, *, keep: bool = True) -> int:
+    async def record(self, act: AuditEntry, *, keep: bool = True) -> int:
         """Write an act, and all that were noted before it; the number of its line.
 
         Raises:
@@ -270,7 +270,7 @@ class AuditLog:
             raise
         return one.seq
 
-    def _add(self, act: Act) -> _Waiting:
+    def _add(self, act: AuditEntry) -> _Waiting:
         one = _Waiting(line=self._line(act))
         self._waiting.append(one)
         self._drop_what_is_too_much()
@@ -281,7 +281,7 @@ class AuditLog:
             del self._waiting[:more]
             self._lost += more
 
-    def _line(self, act: Act) -> Mapping[str, Any]:
+    def _line(self, act: AuditEntry) -> Mapping[str, Any]:
         kept = {name: value for name in _TOLD if (value := getattr(act, name))}
         return {"at": self._time(), **kept, **self._kept_arguments(act.arguments)}
 
@@ -382,7 +382,7 @@ class AuditLog:
                 after = seq
                 yield hash_chain.exported(body, digest)
 
-    async def latest(self, wanted: Wanted, *, before: int = 0, limit: int = 50) -> Latest:
+    async def latest(self, wanted: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
         """The newest lines that are wanted, the newest first, of those before a number (0: of all)."""
         return await self._within(lambda connection: hash_chain.latest(connection, wanted, before, limit))
 

@@ -17,8 +17,8 @@ from typing import Any, Final, Self
 import anyio
 import structlog
 
-from maitred.audit.hash_chain import Latest, Mark, Verification, Wanted
-from maitred.audit.log import Act, AuditLog
+from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
+from maitred.audit.log import AuditEntry, AuditLog
 from maitred.config.settings import Audit
 from maitred.errors import AuditError, MaitredError, StoreError
 from maitred.model.access import Viewer
@@ -43,7 +43,7 @@ _DAY_S: Final = 24 * 3_600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class RequestContext:
     """What is known of a request: who sent it, under which id, and from within which chain."""
 
     viewer: Viewer
@@ -51,7 +51,7 @@ class About:
     chain_id: str = ""
 
 
-class Auditing:
+class AuditService:
     """Writes to an audit trail, if the settings say so, and answers questions about it."""
 
     def __init__(self, trail: AuditLog, settings: Audit) -> None:
@@ -70,7 +70,9 @@ class Auditing:
         self.trail.arguments = settings.arguments
         if before.enabled != settings.enabled:
             said = "on" if settings.enabled else "off"
-            self.trail.note(Act(who="maitred", action="audit", detail=f"turned {said} in the configuration"))
+            self.trail.note(
+                AuditEntry(who="maitred", action="audit", detail=f"turned {said} in the configuration")
+            )
 
     # --- acts of persons ----------------------------------------------------------------------------------
 
@@ -84,8 +86,8 @@ class Auditing:
         Args:
             viewer: Who.
             action: A stable word, such as `approve`, `token.create` or `mediation.accept`.
-            said: More of it by the fields of `Act`: `server`, `tool` (its name there), `arguments` (any JSON
-                value, kept as a hash or masked), `outcome` (`ok` unless given), `detail`, `request_id`.
+            said: More of it by the fields of `AuditEntry`: `server`, `tool` (its name there),
+                `arguments` (any JSON value, kept as a hash or masked), `outcome` (`ok` unless given), `detail`, `request_id`.
 
         Raises:
             StoreError: It cannot be written now; it is tried again with what comes next.
@@ -93,7 +95,7 @@ class Auditing:
         if self.enabled:
             await self.trail.record(_act(viewer, action, **said))
 
-    def note_act(self, act: Act) -> None:
+    def note_act(self, act: AuditEntry) -> None:
         """Have an act written soon."""
         if self.enabled:
             self.trail.note(act)
@@ -102,7 +104,9 @@ class Auditing:
 
     def call(self, call: ToolCall, viewer: Viewer, chain_id: str = "") -> "Entry":
         """The entry of a call of a tool; to be entered when it comes in, and left with its answer."""
-        about = About(viewer=viewer, request_id=known_id(call.request_id, call.meta), chain_id=chain_id)
+        about = RequestContext(
+            viewer=viewer, request_id=known_id(call.request_id, call.meta), chain_id=chain_id
+        )
         return self.entry(about, "call", call.name, call.arguments)
 
     def request(
@@ -114,15 +118,22 @@ class Auditing:
         arguments: Any = None,
     ) -> "Entry":
         """The entry of another request, such as for a resource; `also` may have its `_meta`."""
-        about = About(viewer=viewer, request_id=known_id("", (also or {}).get("_meta")))
+        about = RequestContext(viewer=viewer, request_id=known_id("", (also or {}).get("_meta")))
         return self.entry(about, action, name, arguments)
 
-    def entry(self, about: About, action: str, name: str, arguments: Any = None) -> "Entry":
+    def entry(self, about: RequestContext, action: str, name: str, arguments: Any = None) -> "Entry":
         """The entry of any request."""
         return Entry(self, about, action, name, arguments)
 
     def chain(
-        self, about: About, code: str, *, outcome: str, calls: int = 0, ms: float = 0.0, name: str = ""
+        self,
+        about: RequestContext,
+        code: str,
+        *,
+        outcome: str,
+        calls: int = 0,
+        ms: float = 0.0,
+        name: str = "",
     ) -> None:
         """Note that a chain has ended; every call in it has lines of its own, with the chain's id."""
         self.note(
@@ -134,7 +145,7 @@ class Auditing:
 
     async def latest(
         self, *, since: str = "", who: str = "", tool: str = "", before: int = 0, limit: int = 50
-    ) -> Latest:
+    ) -> AuditLines:
         """The newest lines, the newest first, of those before a number (0: of all).
 
         `since` is a time as `moment_of` writes it, `who` a principal, `tool` a tool by either name, or a
@@ -143,7 +154,7 @@ class Auditing:
         Raises:
             StoreError: The trail cannot be read.
         """
-        wanted = Wanted(since=since, who=who, tool=tool)
+        wanted = AuditFilter(since=since, who=who, tool=tool)
         return await self.trail.latest(wanted, before=before, limit=limit)
 
     async def verify(self, known: Mark | None = None) -> Verification:
@@ -185,7 +196,9 @@ class Entry:
     `ended` after it did. What ends with an error is written down when the entry is left.
     """
 
-    def __init__(self, auditing: Auditing, about: About, action: str, asked: str, arguments: Any) -> None:
+    def __init__(
+        self, auditing: AuditService, about: RequestContext, action: str, asked: str, arguments: Any
+    ) -> None:
         self._auditing = auditing
         self._about = about
         self._action = action
@@ -261,10 +274,10 @@ class Entry:
         except StoreError:
             self._unwritten = True  # it is kept for the next try; the log says why
 
-    def _act(self, outcome: str, *, cached: bool = False) -> Act:
+    def _act(self, outcome: str, *, cached: bool = False) -> AuditEntry:
         about = self._about
         viewer = about.viewer
-        return Act(
+        return AuditEntry(
             who=viewer.principal,
             token=viewer.grant.id,
             client=viewer.client,
@@ -323,8 +336,8 @@ def with_marks(answer: dict[str, Any], request: str, source: Mapping[str, Any]) 
     return answer | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), **marks}}
 
 
-def _act(viewer: Viewer, action: str, **said: Any) -> Act:
-    who = Act(
+def _act(viewer: Viewer, action: str, **said: Any) -> AuditEntry:
+    who = AuditEntry(
         who=viewer.principal,
         token=viewer.grant.id,
         client=viewer.client,

@@ -44,7 +44,7 @@ class Listing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offers:
+class ServerOffers:
     """What a server offers besides tools, with notes. The names are still empty: the catalog gives them.
 
     `as_sent` are the same offers with their texts as they came over the wire; see `Listing`.
@@ -78,7 +78,7 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Supervised:
+class SupervisionEvent:
     """What supervision did about a server, and why, in words about it.
 
     `restart`: it is started again after a fault. `recover`: it runs well, though it was refused for a while.
@@ -182,7 +182,7 @@ class Connection(Protocol):
         """
         ...
 
-    async def list_offers(self) -> Offers:
+    async def list_offers(self) -> ServerOffers:
         """Ask for every page of the resources, resource templates and prompts that the server declared.
 
         Never fails and never loops: a kind that the server does not list gives a note and no offers.
@@ -276,7 +276,7 @@ class Listener(Protocol):
         """The state of a backend, or whether it is refused, is another than it was."""
         ...
 
-    def supervised(self, server: str, event: Supervised) -> None:
+    def supervised(self, server: str, event: SupervisionEvent) -> None:
         """Supervision did something about a backend."""
         ...
 

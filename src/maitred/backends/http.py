@@ -46,7 +46,7 @@ _LONGEST = 300
 _BETWEEN = re.compile(r"[/?&=:@#]")
 
 
-class Tokens(Protocol):
+class TokenSource(Protocol):
     """Gives the access token of a server's login. The texts of its errors are ready to be shown."""
 
     async def token(self) -> str:
@@ -81,7 +81,7 @@ class HttpBackend:
         resolve: Resolve,
         limits: Limits,
         make_transport: MakeTransport | None = None,
-        tokens: Tokens | None = None,
+        tokens: TokenSource | None = None,
     ) -> None:
         self.spec = spec
         self._resolve = resolve
@@ -172,7 +172,7 @@ class _TokenAuth(httpx2.Auth):
     refuses.
     """
 
-    def __init__(self, tokens: Tokens, refused: "_Refusals") -> None:
+    def __init__(self, tokens: TokenSource, refused: "_Refusals") -> None:
         self._tokens = tokens
         self._refused = refused
         self._last = ""

@@ -183,7 +183,7 @@ _ARGUMENT = frozenset({"name", "title", "description", "required"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class OfferListing:
     """Where one kind of offer is listed, and which fields it has beside its key, icons and `_meta`.
 
     `declared` is false where no capability promises the list.
@@ -204,7 +204,7 @@ class Listed:
 
 _RESOURCE = frozenset({"name", "title", "description", "mimeType", "annotations"})
 LISTS = (
-    Listed(
+    OfferListing(
         kind="resource",
         method="resources/list",
         field="resources",
@@ -212,7 +212,7 @@ LISTS = (
         capability="resources",
         fields=_RESOURCE | {"size"},
     ),
-    Listed(
+    OfferListing(
         kind="template",
         method="resources/templates/list",
         field="resourceTemplates",
@@ -221,7 +221,7 @@ LISTS = (
         fields=_RESOURCE,
         declared=False,
     ),
-    Listed(
+    OfferListing(
         kind="prompt",
         method="prompts/list",
         field="prompts",
@@ -232,7 +232,7 @@ LISTS = (
 )
 
 
-def read_offers(server: str, listed: Listed, entries: Iterable[Any]) -> tuple[list[Offer], list[str]]:
+def read_offers(server: str, listed: OfferListing, entries: Iterable[Any]) -> tuple[list[Offer], list[str]]:
     """Read the entries of a list; returns the offers, and notes on what was left out and why."""
     offers: dict[str, Offer] = {}
     notes: list[str] = []
@@ -250,7 +250,7 @@ def read_offers(server: str, listed: Listed, entries: Iterable[Any]) -> tuple[li
     return list(offers.values()), notes + unknown_fields(listed.method, unknown)
 
 
-def offers_as_sent(listed: Listed, offers: Iterable[Offer], entries: Iterable[Any]) -> list[Offer]:
+def offers_as_sent(listed: OfferListing, offers: Iterable[Offer], entries: Iterable[Any]) -> list[Offer]:
     """The offers that were read from `entries`, with all fields as they came."""
     first: dict[str, Any] = {}
     for entry in entries:
@@ -260,7 +260,7 @@ def offers_as_sent(listed: Listed, offers: Iterable[Offer], entries: Iterable[An
     return [replace(offer, definition=first[offer.key.key]) for offer in offers]
 
 
-def _definition(listed: Listed, entry: Mapping[str, Any]) -> dict[str, Any]:
+def _definition(listed: OfferListing, entry: Mapping[str, Any]) -> dict[str, Any]:
     known = {k: v for k in listed.fields & _TYPES.keys() if isinstance(v := entry.get(k), _TYPES[k])}
     definition: dict[str, Any] = clean_schema({**known, **extra_fields(entry)})
     definition[listed.key] = entry[listed.key]

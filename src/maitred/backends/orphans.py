@@ -128,7 +128,7 @@ class Claim:
         os.close(self._file)
 
 
-class Claims:
+class ClaimRegistry:
     """The claims of one kind beside a catalog, which need not be there yet; its folder does."""
 
     def __init__(self, catalog: Path, kind: Kind) -> None:

@@ -20,8 +20,8 @@ import anyio
 import anyio.abc
 import structlog
 
-from maitred.backends.base import BackendFactory, Connection, Listener, Supervised
-from maitred.backends.server_task import Owner
+from maitred.backends.base import BackendFactory, Connection, Listener, SupervisionEvent
+from maitred.backends.server_task import ServerTask
 from maitred.config.settings import Supervision
 from maitred.errors import ServerUnavailableError
 from maitred.model.servers import EraChoice, Health, ServerSpec
@@ -86,7 +86,7 @@ class BackendPool:
         self._prepare = prepare
         self._needed = anyio.Event()
         self._prepared = anyio.Event()
-        self._owners: dict[str, Owner] = {}
+        self._owners: dict[str, ServerTask] = {}
         self._given_up: dict[str, tuple[Health, Sequence[str]]] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self.starting = anyio.Semaphore(max_starting)
@@ -152,7 +152,7 @@ class BackendPool:
         for name, spec in specs.items():
             if name in wrong.make:
                 era = spec.era if spec.era != "auto" else eras.get(name, "auto")
-                self._owners[name] = Owner(self, spec, self._make, era, gone.get(name))
+                self._owners[name] = ServerTask(self, spec, self._make, era, gone.get(name))
             else:
                 self._owners[name].spec = spec
         await self._retire(list(gone.values()))
@@ -161,7 +161,7 @@ class BackendPool:
         for owner in self._owners.values():
             self._reconcile(owner)
 
-    def _remember(self, gone: Mapping[str, Owner], *, made: Collection[str]) -> None:
+    def _remember(self, gone: Mapping[str, ServerTask], *, made: Collection[str]) -> None:
         """Keep how servers fared that were given up and may not run now: somebody will want to know."""
         for name, owner in gone.items():
             if owner.is_given_up:
@@ -170,16 +170,16 @@ class BackendPool:
         for name in made:
             self._given_up.pop(name, None)
 
-    def _reconcile(self, owner: Owner) -> None:
+    def _reconcile(self, owner: ServerTask) -> None:
         """Have a server started that should run and does not."""
         if self.is_owner(owner) and self.keeps(owner):
             owner.keep()
 
-    def keeps(self, owner: Owner) -> bool:
+    def keeps(self, owner: ServerTask) -> bool:
         """Whether a server is to run whether anybody needs it or not."""
         return self._keeps_running and desired(owner.spec) == "running"
 
-    def ended(self, owner: Owner) -> None:
+    def ended(self, owner: ServerTask) -> None:
         """An owner's connection has ended: look again when the server may be started again."""
         owner.timer.cancel()
         if owner.again_s == 0:
@@ -188,7 +188,7 @@ class BackendPool:
             owner.timer = anyio.CancelScope()
             self.spawn(self._again, owner, owner.timer, owner.again_s + _MARGIN_S)
 
-    async def _again(self, owner: Owner, timer: anyio.CancelScope, delay_s: float) -> None:
+    async def _again(self, owner: ServerTask, timer: anyio.CancelScope, delay_s: float) -> None:
         with timer:
             await anyio.sleep(delay_s)
             try:
@@ -198,14 +198,14 @@ class BackendPool:
             self._reconcile(owner)
 
     @staticmethod
-    async def _retire(owners: list[Owner]) -> None:
+    async def _retire(owners: list[ServerTask]) -> None:
         async with anyio.create_task_group() as tasks:
             for owner in owners:
                 tasks.start_soon(owner.retire)
 
     # --- what there is ------------------------------------------------------------------------------------
 
-    def owner(self, server: str) -> Owner:
+    def owner(self, server: str) -> ServerTask:
         """The owner of a server's backend.
 
         Raises:
@@ -216,7 +216,7 @@ class BackendPool:
         except KeyError:
             raise ServerUnavailableError(server, "it is not configured any more") from None
 
-    def is_owner(self, owner: Owner) -> bool:
+    def is_owner(self, owner: ServerTask) -> bool:
         """Whether it owns its server still: one that was replaced speaks for nobody."""
         return self._owners.get(owner.spec.name) is owner
 
@@ -268,5 +268,5 @@ class _Nobody:
     def health_changed(self, server: str) -> None:
         """Nobody listens."""
 
-    def supervised(self, server: str, event: Supervised) -> None:
+    def supervised(self, server: str, event: SupervisionEvent) -> None:
         """Nobody listens."""

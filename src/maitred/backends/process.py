@@ -23,7 +23,7 @@ from anyio import to_thread
 from maitred.backends import warden
 from maitred.backends.base import ConnectError, Ending
 from maitred.backends.launch import Launch, Meter, find_program
-from maitred.backends.orphans import NO_CATALOG, Claim, Claims, Kind, new_mark
+from maitred.backends.orphans import NO_CATALOG, Claim, ClaimRegistry, Kind, new_mark
 from maitred.config.redaction import redact
 
 log = structlog.get_logger(__name__)
@@ -156,7 +156,7 @@ class Warden:
         if self._path is None or kind in self._claims:
             return
         try:
-            self._claims[kind] = Claims(self._path, kind).take(self._mark)
+            self._claims[kind] = ClaimRegistry(self._path, kind).take(self._mark)
         except OSError as error:
             said = "if this gateway is killed, the next one will not find what it left"
             log.warning(said, what=kind, reason=str(error))

@@ -32,7 +32,7 @@ from maitred.backends.base import (
     Listener,
     LoginNeededError,
     Notice,
-    Supervised,
+    SupervisionEvent,
     find,
 )
 from maitred.backends.supervision import Breaker, Restarts, next_check
@@ -136,7 +136,7 @@ _CHECK_IDLE_S: Final = 1.0
 _LEAVE_S: Final = 5.0
 
 
-class Household(Protocol):
+class PoolServices(Protocol):
     """What an owner needs of the pool that it belongs to."""
 
     starting: anyio.Semaphore
@@ -152,29 +152,29 @@ class Household(Protocol):
         """Run an owner task until it ends or the pool closes; whether the pool is open still."""
         ...
 
-    def is_owner(self, owner: "Owner") -> bool:
+    def is_owner(self, owner: "ServerTask") -> bool:
         """Whether it owns its server still."""
         ...
 
-    def keeps(self, owner: "Owner") -> bool:
+    def keeps(self, owner: "ServerTask") -> bool:
         """Whether its server is to run whether anybody needs it or not."""
         ...
 
-    def ended(self, owner: "Owner") -> None:
+    def ended(self, owner: "ServerTask") -> None:
         """Its connection has ended, or could not be opened; called last of all."""
         ...
 
 
-class Owner:
+class ServerTask:
     """One backend: its owner task, its connection while it is open, and its record of failures."""
 
     def __init__(
         self,
-        pool: Household,
+        pool: PoolServices,
         spec: ServerSpec,
         make: BackendFactory,
         era: EraChoice,
-        predecessor: "Owner | None" = None,
+        predecessor: "ServerTask | None" = None,
     ) -> None:
         self.spec = spec
         self.backend: Backend | None = None
@@ -234,7 +234,7 @@ class Owner:
         if self._told != told and self._pool.is_owner(self):
             self._pool.listener.health_changed(self.spec.name)
 
-    def _report(self, event: Supervised) -> None:
+    def _report(self, event: SupervisionEvent) -> None:
         if self._pool.is_owner(self):
             self._pool.listener.supervised(self.spec.name, event)
 
@@ -378,7 +378,7 @@ class Owner:
         self._restarts = self._restarts.noted(now=now, window_s=window_s)
         made = self._restarts.count(now=now, window_s=window_s)
         why = f"{fault.kind}: {fault.reason}; start {made} of that kind within {window_s:g} s"
-        self._report(Supervised(kind="restart", why=why))
+        self._report(SupervisionEvent(kind="restart", why=why))
         self._fault = None
 
     def _options(self) -> ConnectOptions:
@@ -411,7 +411,7 @@ class Owner:
         failures, self._breaker = self._breaker.failures, Breaker()
         if failures >= supervision.BREAKER_AT:
             self._report(
-                Supervised(kind="recover", why=f"it runs well again after {failures} failures in a row")
+                SupervisionEvent(kind="recover", why=f"it runs well again after {failures} failures in a row")
             )
 
     async def _watch(self, connection: Connection) -> None:
@@ -480,7 +480,7 @@ class Owner:
             last_error=ending.reason,
         )
         if why:
-            self._report(Supervised(kind="suspend", why=why))
+            self._report(SupervisionEvent(kind="suspend", why=why))
 
     def _failed(self, error: Exception, started: float | None) -> None:
         reason = explained(self.spec.name, error)

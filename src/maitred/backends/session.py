@@ -33,10 +33,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from maitred import __version__
-from maitred.backends.base import ConnectError, ConnectOptions, Listing, Offers, Progress, Subscription
+from maitred.backends.base import ConnectError, ConnectOptions, Listing, Progress, ServerOffers, Subscription
 from maitred.backends.listing import (
     LISTS,
-    Listed,
+    OfferListing,
     clean,
     offers_as_sent,
     read_offers,
@@ -113,7 +113,7 @@ _OUR_OWN_META = frozenset({"progressToken", PROTOCOL_VERSION_META_KEY, CLIENT_IN
 _NEW = frozenset({"inputResponses", "requestState", CLIENT_CAPABILITIES_META_KEY})
 
 
-class Closing(Protocol):
+class TransportWatch(Protocol):
     """Tells when a transport has ended on its own."""
 
     @property
@@ -130,7 +130,7 @@ class Closing(Protocol):
         ...
 
 
-class _Session(ClientSession):
+class _RawSession(ClientSession):
     """The SDK's session, with raw requests that carry its negotiated envelope."""
 
     async def request(self, method: str, params: dict[str, Any], opts: CallOptions) -> dict[str, Any]:
@@ -154,7 +154,9 @@ class _Session(ClientSession):
 class SessionConnection:
     """A `Connection` over any SDK dispatcher."""
 
-    def __init__(self, spec: ServerSpec, session: _Session, closing: Closing, limits: Limits) -> None:
+    def __init__(
+        self, spec: ServerSpec, session: _RawSession, closing: TransportWatch, limits: Limits
+    ) -> None:
         self._spec = spec
         self._session = session
         self._closing = closing
@@ -229,7 +231,7 @@ class SessionConnection:
         sent = tools_as_sent(self._spec.name, tools, definitions)
         return Listing(tools=tools, as_sent=sent, notes=tuple(notes + more))
 
-    async def list_offers(self) -> Offers:
+    async def list_offers(self) -> ServerOffers:
         """Read the lists one after the other, within one time limit for all of them; see `Connection`."""
         offers: list[Offer] = []
         sent: list[Offer] = []
@@ -247,9 +249,9 @@ class SessionConnection:
         if scope.cancelled_caught:
             missing = ", ".join(one.method for one in lists)
             notes.append(f"{missing} took longer than {self._spec.timeouts.list_s:g} s; left out")
-        return Offers(offers=offers, as_sent=tuple(sent), notes=tuple(notes))
+        return ServerOffers(offers=offers, as_sent=tuple(sent), notes=tuple(notes))
 
-    async def _entries(self, listed: Listed) -> tuple[list[Any], list[str]]:
+    async def _entries(self, listed: OfferListing) -> tuple[list[Any], list[str]]:
         try:
             return await self._pages(listed.method, listed.field, f"{listed.kind}s")
         except ProtocolError as error:
@@ -305,7 +307,7 @@ class SessionConnection:
             return
         await self.request("resources/subscribe", {"uri": uri}, timeout_s=limit_s)
         try:
-            yield _Held(self, pulse=self._spec.transport == "http")
+            yield _SessionSubscription(self, pulse=self._spec.transport == "http")
         finally:
             if self.alive:
                 with anyio.move_on_after(_LEAVE_S, shield=True), suppress(ServerError):
@@ -388,7 +390,11 @@ class SessionConnection:
 
 @asynccontextmanager
 async def open_session(
-    spec: ServerSpec, dispatcher: Dispatcher[Any], closing: Closing, options: ConnectOptions, limits: Limits
+    spec: ServerSpec,
+    dispatcher: Dispatcher[Any],
+    closing: TransportWatch,
+    options: ConnectOptions,
+    limits: Limits,
 ) -> AsyncIterator[SessionConnection]:
     """Negotiate an era over `dispatcher` and keep the session open inside the context.
 
@@ -400,7 +406,7 @@ async def open_session(
         if (notice := notice_of(message)) is not None:
             options.on_notice(notice)
 
-    session = _Session(dispatcher=dispatcher, client_info=_CLIENT_INFO, message_handler=on_message)
+    session = _RawSession(dispatcher=dispatcher, client_info=_CLIENT_INFO, message_handler=on_message)
     async with session:
         await negotiate(session, options.era)
         lists = asked(session.server_capabilities) if session.modern else ()
@@ -408,7 +414,7 @@ async def open_session(
             yield SessionConnection(spec, session, closing, limits)
 
 
-def _facts(session: _Session) -> ServerFacts:
+def _facts(session: _RawSession) -> ServerFacts:
     info = session.server_info
     return ServerFacts(
         era="stateless" if session.modern else "handshake",
@@ -419,12 +425,12 @@ def _facts(session: _Session) -> ServerFacts:
     )
 
 
-def _title(session: _Session) -> str:
+def _title(session: _RawSession) -> str:
     info = session.server_info
     return (info.title or info.name) if info else ""
 
 
-class _Held:
+class _SessionSubscription:
     """A subscription of the handshake era, which lasts as long as its session.
 
     Over HTTP nobody tells that a server has forgotten the session: it is found out by asking.

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
-from maitred.backends.isolation.jail import Jail
+from maitred.backends.isolation.jail import ProgramJail
 from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Tail, Warden, environment, start
 from maitred.backends.session import open_session
@@ -25,7 +25,7 @@ class StdioBackend:
         resolve: Resolve,
         limits: Limits,
         warden: Warden,
-        jail: Jail | None = None,
+        jail: ProgramJail | None = None,
     ) -> None:
         self.spec = spec
         self.cage = "jail" if jail is not None else ""

@@ -15,7 +15,7 @@ import jsonschema_rs
 import structlog
 from pydantic_core import to_json
 
-from maitred.calls.schema_work import Work
+from maitred.calls.schema_work import SchemaWork
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ _MOST_TRIES: Final = 2_000_000
 @dataclass(kw_only=True)
 class _Compiled:
     validator: jsonschema_rs.Validator
-    work: Work
+    work: SchemaWork
     is_told: bool = field(default=False, init=False)
 
 
@@ -98,7 +98,7 @@ def _compile(schema: Any) -> _Compiled | None:
         return None
     try:
         validator = jsonschema_rs.validator_for(schema, retriever=_accept, pattern_options=_PATTERNS)
-        return _Compiled(validator=validator, work=Work(schema))
+        return _Compiled(validator=validator, work=SchemaWork(schema))
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         log.debug("a schema cannot be used for checking", reason=str(error)[:200])
         return None

@@ -88,7 +88,7 @@ def mark_cached(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Kept:
+class _CachedAnswer:
     data: bytes
     since: float
 
@@ -112,7 +112,7 @@ class ResultCache:
     def __init__(self, *, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.max_bytes = max_bytes
         self._clock = clock
-        self._kept: OrderedDict[CacheKey, _Kept] = OrderedDict()
+        self._kept: OrderedDict[CacheKey, _CachedAnswer] = OrderedDict()
         self._bytes = 0
         self._flights: dict[CacheKey, _Flight] = {}
 
@@ -165,7 +165,7 @@ class ResultCache:
             data = _encoded(result)
             flight.answer = (lambda: result) if data is None else (lambda: _decoded(data))
             if data is not None and _is_lasting(result) and self._flights.get(key) is flight:
-                self._keep(key, _Kept(data=data, since=since))
+                self._keep(key, _CachedAnswer(data=data, since=since))
         except Exception as error:
             flight.error = error
             raise
@@ -185,7 +185,7 @@ class ResultCache:
         self._kept.move_to_end(key)
         return kept.data
 
-    def _keep(self, key: CacheKey, kept: _Kept) -> None:
+    def _keep(self, key: CacheKey, kept: _CachedAnswer) -> None:
         if kept.size > self.max_bytes:
             return
         if key in self._kept:

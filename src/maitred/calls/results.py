@@ -43,7 +43,7 @@ class ResultPage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Kept:
+class _StoredResult:
     principal: str
     data: bytes
     chars: int
@@ -85,7 +85,7 @@ class ResultStore:
         self.max_bytes = max_bytes
         self._clock = clock
         self._new_id = new_id
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _StoredResult] = OrderedDict()
         self._bytes = 0
 
     def keep(self, principal: str, result: Mapping[str, Any]) -> str:
@@ -102,7 +102,7 @@ class ResultStore:
         while self._bytes + len(data) > self.max_bytes:
             self._drop_oldest()
         result_id = self._new_id()
-        self._kept[result_id] = _Kept(
+        self._kept[result_id] = _StoredResult(
             principal=principal,
             data=data,
             chars=len(shown),

@@ -35,7 +35,7 @@ _LONGEST: Final = 20_000
 _MOST_PARTS: Final = 20_000
 
 
-class Work:
+class SchemaWork:
     """Counts the tries that one schema may make; `inf` where they cannot be known."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:

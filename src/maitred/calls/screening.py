@@ -79,7 +79,7 @@ class _Seen:
         return [{"rule": rule, "count": count} for rule, count in sorted(found.items())]
 
 
-class Screen:
+class AnswerScreen:
     """Screens answers by one mode; without `mask` credentials may pass. `kept` keeps what is withheld."""
 
     def __init__(self, mode: Mode, *, scan: Scan, mask: Mask | None, kept: ResultStore) -> None:

@@ -23,10 +23,10 @@ _FIRST_DELAY_S = 1.0
 _MAX_DELAY_S = 60.0
 
 
-class _Held:
+class _SharedSubscription:
     """One subscribed resource: how many want it, and the task that holds it."""
 
-    def __init__(self, server: str, uri: str, predecessor: "_Held | None") -> None:
+    def __init__(self, server: str, uri: str, predecessor: "_SharedSubscription | None") -> None:
         self.server = server
         self.uri = uri
         self.predecessor = predecessor
@@ -48,7 +48,7 @@ class Subscriptions:
     def __init__(self, connections: Connections, *, on_updated: Callable[[str, str], None]) -> None:
         self._connections = connections
         self._on_updated = on_updated
-        self._held: dict[tuple[str, str], _Held] = {}
+        self._held: dict[tuple[str, str], _SharedSubscription] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -75,7 +75,7 @@ class Subscriptions:
             raise RuntimeError("subscriptions are closed")
         held = self._held.get((server, uri))
         if held is None or not held.wanted:
-            held = self._held[server, uri] = _Held(server, uri, predecessor=held)
+            held = self._held[server, uri] = _SharedSubscription(server, uri, predecessor=held)
             self._tasks.start_soon(self._hold, held)
         held.wanted += 1
         try:
@@ -91,12 +91,12 @@ class Subscriptions:
         if (held := self._held.get((server, uri))) is not None:
             self._release(held)
 
-    def _release(self, held: _Held) -> None:
+    def _release(self, held: _SharedSubscription) -> None:
         held.wanted = max(0, held.wanted - 1)
         if not held.wanted:
             held.scope.cancel()
 
-    async def _hold(self, held: _Held) -> None:
+    async def _hold(self, held: _SharedSubscription) -> None:
         """The task of one resource."""
         try:
             if held.predecessor is not None:  # it must not unsubscribe what has just been subscribed
@@ -110,7 +110,7 @@ class Subscriptions:
             held.done.set()
             held.answered.set()
 
-    async def _follow(self, held: _Held) -> None:
+    async def _follow(self, held: _SharedSubscription) -> None:
         """Subscribe again and again; the first failure is the answer to who wanted it."""
         delay_s, tries = _FIRST_DELAY_S, 0
         while True:
@@ -131,7 +131,7 @@ class Subscriptions:
             await anyio.sleep(delay_s)
             delay_s = min(delay_s * 2, _MAX_DELAY_S)
 
-    async def _subscribed(self, held: _Held) -> str:
+    async def _subscribed(self, held: _SharedSubscription) -> str:
         """Hold one subscription until it ends; returns the reason."""
         async with (
             self._connections.connection(held.server) as connection,

@@ -25,17 +25,17 @@ from maitred.catalog.live import LiveCatalog
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.stages import (
     Admitter,
-    Mender,
     Placer,
-    Published,
-    Withheld,
+    PublishedDefinition,
+    ToolMediator,
+    WithheldParts,
     admitted,
     remending,
     replacement,
     with_mendings,
     with_placements,
 )
-from maitred.catalog.sync import CountTokens, Discovery, failure, plan, removal
+from maitred.catalog.sync import CountTokens, DiscoveredServer, failure, plan, removal
 from maitred.catalog.verified import Comparison, VerifiedConnections
 from maitred.errors import MaitredError, ServerUnavailableError, StoreError
 from maitred.model.servers import ServerSpec
@@ -45,7 +45,7 @@ MOST_TOOLS: Final = 200
 MOST_BYTES: Final = 1_000_000
 
 
-class BroughtTools:
+class ResultToolStore:
     """Keeps them by server."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Report:
     notes: tuple[str, ...] = ()
 
 
-class Keeper:
+class Discoverer:
     """Runs discoveries for a gateway, which passes on to it what the pool tells."""
 
     def __init__(
@@ -121,9 +121,9 @@ class Keeper:
         self._admitter = admitter
         self._specs: Mapping[str, ServerSpec] = {}
         self._placer: Placer | None = None
-        self._mender: Mender | None = None
+        self._mender: ToolMediator | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._brought = BroughtTools()
+        self._brought = ResultToolStore()
         self.connections = VerifiedConnections(pool, self._compare)
         """For calls: a connection is lent once what its server publishes was compared with the catalog."""
         self._busy: set[str] = set()
@@ -155,7 +155,7 @@ class Keeper:
         tasks.cancel_scope.cancel()
         return await tasks.__aexit__(kind, error, trace)
 
-    async def configure(self, specs: Mapping[str, ServerSpec], placer: Placer, mender: Mender) -> None:
+    async def configure(self, specs: Mapping[str, ServerSpec], placer: Placer, mender: ToolMediator) -> None:
         """Forget servers that are not configured any more; discover those not known yet in the background.
 
         So are tools mended and placed anew where `mender` and `placer` go by other rules than before.
@@ -307,7 +307,11 @@ class Keeper:
         )
 
     async def _compared(
-        self, spec: ServerSpec, comparison: Comparison, found: Discovery, published: Published
+        self,
+        spec: ServerSpec,
+        comparison: Comparison,
+        found: DiscoveredServer,
+        published: PublishedDefinition,
     ) -> Change:
         """Have what a server publishes judged, until nobody decided meanwhile, and the catalog changed."""
         overtaken, change = True, Change()
@@ -335,7 +339,7 @@ class Keeper:
                     self.connections.complete(spec.name, comparison)
         return change
 
-    def _agrees(self, spec: ServerSpec, withheld: Withheld) -> bool:
+    def _agrees(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
         """Whether the catalog holds what was judged."""
         record = self._catalog.snapshot.servers.get(spec.name)
         if record is None or self._specs.get(spec.name) != spec:
@@ -372,7 +376,7 @@ class Keeper:
             await self.sync(server)
         return keys
 
-    async def _ask(self, spec: ServerSpec) -> tuple[Comparison, Discovery, Published]:
+    async def _ask(self, spec: ServerSpec) -> tuple[Comparison, DiscoveredServer, PublishedDefinition]:
         """What a server offers now, and the same as it came over the wire."""
         self._busy.add(spec.name)
         try:
@@ -381,7 +385,7 @@ class Keeper:
                 listing = await connection.list_tools()
                 more = await connection.list_offers()
                 tools = self._brought.beside(spec.name, listing.tools)
-                discovery = Discovery(
+                discovery = DiscoveredServer(
                     spec=spec,
                     facts=connection.facts,
                     tools=tools,
@@ -391,7 +395,7 @@ class Keeper:
                 return (
                     comparison,
                     discovery,
-                    Published(
+                    PublishedDefinition(
                         tools=listing.as_sent,
                         brought=tools[len(listing.tools) :],
                         offers=more.as_sent,
@@ -416,7 +420,7 @@ class Keeper:
             log.warning("the failure cannot be recorded", server=spec.name, reason=fault.reason)
         return Report(server=spec.name, error=reason)
 
-    async def _arrange(self, placer: Placer, mender: Mender, done: anyio.Event) -> None:
+    async def _arrange(self, placer: Placer, mender: ToolMediator, done: anyio.Event) -> None:
         """Mend and place every tool by rules that have changed."""
 
         async def mended(snapshot: Snapshot) -> Change:

@@ -13,8 +13,8 @@ from maitred.backends.listing import extra_fields
 from maitred.model.categories import Placement
 from maitred.model.resources import Offer, OfferKey
 from maitred.model.servers import ServerFacts, ServerRecord
-from maitred.model.tools import Mending, Tool, ToolKey
-from maitred.model.usage import Standing, Usage
+from maitred.model.tools import Mediation, Tool, ToolKey
+from maitred.model.usage import ToolStanding, Usage
 
 HEAD: Final = "0005"
 """The newest migration. A store that has it is opened without loading Alembic, which is slow to import."""
@@ -84,10 +84,10 @@ def tool(row: Sequence[Any]) -> Tool:
     )
 
 
-def _mending(stored: str, input_hash: str) -> Mending:
+def _mending(stored: str, input_hash: str) -> Mediation:
     values = from_json(stored)
     tags, use_cases = values.pop("tags", ()), values.pop("use_cases", ())
-    return Mending(**values, tags=tuple(tags), use_cases=tuple(use_cases), input_hash=input_hash)
+    return Mediation(**values, tags=tuple(tags), use_cases=tuple(use_cases), input_hash=input_hash)
 
 
 @lru_cache(maxsize=4_096)
@@ -106,9 +106,9 @@ def offer(row: Sequence[Any]) -> Offer:
     return Offer(key=made, name=name, definition=_json(definition), withheld=withheld)
 
 
-def standing(row: Sequence[Any]) -> tuple[ToolKey, Standing]:
+def standing(row: Sequence[Any]) -> tuple[ToolKey, ToolStanding]:
     """Whose standing it is, and the standing."""
     server, raw_name, score, level, usage = row
-    return ToolKey(server=server, name=raw_name), Standing(
+    return ToolKey(server=server, name=raw_name), ToolStanding(
         score=score, level=level, usage=Usage(**from_json(usage))
     )

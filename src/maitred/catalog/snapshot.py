@@ -13,7 +13,7 @@ from maitred.catalog.names import unrenamed
 from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, ToolKey
-from maitred.model.usage import Standing
+from maitred.model.usage import ToolStanding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Change:
     removed_tools: Sequence[ToolKey] = ()
     schemas: Mapping[str, bytes] = field(default_factory=dict)
     offers: Sequence[Offer] | None = None
-    standings: Mapping[ToolKey, Standing] | None = None
+    standings: Mapping[ToolKey, ToolStanding] | None = None
     placed_by: str = ""
     tiers_at: str = ""
     mended_by: str = ""
@@ -57,7 +57,7 @@ class Snapshot:
     tools: tuple[Tool, ...] = ()
     schemas: Mapping[str, bytes] = field(default_factory=dict)
     offers: tuple[Offer, ...] = ()
-    standings: Mapping[ToolKey, Standing] = field(default_factory=dict)
+    standings: Mapping[ToolKey, ToolStanding] = field(default_factory=dict)
     placed_by: str = ""
     tiers_at: str = ""
     mended_by: str = ""

@@ -20,7 +20,7 @@ from maitred.catalog import rows
 from maitred.catalog.live import Store
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.errors import ConfigError, StoreError
-from maitred.storage.database import Connection, Standby, is_nothing, within
+from maitred.storage.database import FileConnection, Standby, is_nothing, within
 from maitred.storage.diagnosis import may_pass, store_error
 
 log = structlog.get_logger(__name__)
@@ -164,8 +164,8 @@ class SqliteStore:
         stack, self._stack, self._opened = self._stack, AsyncExitStack(), None
         await stack.aclose()
 
-    async def _read(self, function: Callable[[Connection], T]) -> T:
-        def read(connection: Connection) -> tuple[T, sqlite3.Error | None]:
+    async def _read(self, function: Callable[[FileConnection], T]) -> T:
+        def read(connection: FileConnection) -> tuple[T, sqlite3.Error | None]:
             connection.execute("BEGIN")
             return function(connection), connection.why_read_only
 
@@ -178,21 +178,21 @@ class SqliteStore:
         return found
 
 
-def _touch(connection: Connection) -> None:
+def _touch(connection: FileConnection) -> None:
     """Write what changes nothing."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     connection.execute(f"PRAGMA user_version={int(version)}")
 
 
-def _is_current(connection: Connection) -> bool:
+def _is_current(connection: FileConnection) -> bool:
     return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(rows.HEAD,)]
 
 
-def _generation(connection: Connection) -> int:
+def _generation(connection: FileConnection) -> int:
     return int(connection.execute("SELECT generation FROM state").fetchone()[0])
 
 
-def _load(connection: Connection) -> Snapshot:
+def _load(connection: FileConnection) -> Snapshot:
     def all_of(table: str, columns: tuple[str, ...], order: str = "") -> sqlite3.Cursor:
         by = f" ORDER BY {order}" if order else ""
         return connection.execute(f"SELECT {', '.join(columns)} FROM {table}{by}")  # noqa: S608  # our own names

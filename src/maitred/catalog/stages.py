@@ -5,9 +5,9 @@ written together with the tools that it is about, so that no reader ever sees a 
 
 Keep every tool mended: when a server is discovered, and when rules or a person's overrides change.
 
-What mends stands above (`maitred.mediation`) and comes in as a `Mender`. Tools are mended in the same write
-that brings them, so that no reader sees them otherwise; what the server says is kept beside it. Tools that
-are withheld stay as they are: what they say may be meant for a model, and a mender may be one.
+The mediator is implemented above (`maitred.mediation`) and comes in as a `ToolMediator`. Tools are
+mediated in the same write that adds them, so that no reader sees the raw text; the server's own text is kept beside it.
+Withheld tools are not mediated: their text may be an attack on a model, and a mediator may be a model.
 
 Keep every tool in its category: when a server is discovered, and when rules or a person's choices change.
 
@@ -23,14 +23,14 @@ from anyio import to_thread
 
 from maitred.catalog.names import publish_offers
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.sync import CountTokens, Discovery, definition_text, named_anew
+from maitred.catalog.sync import CountTokens, DiscoveredServer, definition_text, named_anew
 from maitred.model.resources import Offer, OfferKey
 from maitred.model.servers import ServerRecord, ServerSpec
-from maitred.model.tools import Mending, RawTool, Tool, ToolKey, as_written, canonical, content_hash
+from maitred.model.tools import Mediation, RawTool, Tool, ToolKey, as_written, canonical, content_hash
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class PublishedDefinition:
     """All that a server says of itself, as it came; `brought` are tools that a result brought."""
 
     tools: Sequence[RawTool] = ()
@@ -41,7 +41,7 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Withheld:
+class WithheldParts:
     """The parts that are withheld, each with the reason in words that go on from "it".
 
     A server's title goes with its instructions.
@@ -59,7 +59,7 @@ class Withheld:
 class Admitter(Protocol):
     """Judges what a server publishes; the same is judged alike until somebody decides otherwise."""
 
-    async def admit(self, spec: ServerSpec, published: Published) -> Withheld:
+    async def admit(self, spec: ServerSpec, published: PublishedDefinition) -> WithheldParts:
         """Take note of what a server publishes now, and say which parts are withheld.
 
         Raises:
@@ -67,12 +67,12 @@ class Admitter(Protocol):
         """
         ...
 
-    async def holds(self, spec: ServerSpec, withheld: Withheld) -> bool:
+    async def holds(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
         """Whether a judgement is still what it would be, as far as persons have to do with it."""
         ...
 
 
-def admitted(found: Discovery, withheld: Withheld) -> Discovery:
+def admitted(found: DiscoveredServer, withheld: WithheldParts) -> DiscoveredServer:
     """A discovery as it goes into the catalog: what is withheld is marked so."""
     facts = replace(found.facts, title="", instructions="") if withheld.instructions else found.facts
     return replace(
@@ -88,7 +88,7 @@ def admitted(found: Discovery, withheld: Withheld) -> Discovery:
 def rejudged(
     snapshot: Snapshot,
     server: str,
-    withheld: Withheld,
+    withheld: WithheldParts,
     instructions: str,
     *,
     title: str,
@@ -134,7 +134,7 @@ def _changed(snapshot: Snapshot, tools: Mapping[ToolKey, Tool]) -> list[Tool]:
     return [tool for key, tool in tools.items() if tool != snapshot.by_key[key]]
 
 
-def withheld_tool(tool: Tool, withheld: Withheld, *, keep: bool = False) -> Tool:
+def withheld_tool(tool: Tool, withheld: WithheldParts, *, keep: bool = False) -> Tool:
     """The tool with the reason why it is withheld; the very same where that is no other than before.
 
     With `keep` it stays withheld for the reason that it was, if there is no other.
@@ -143,23 +143,23 @@ def withheld_tool(tool: Tool, withheld: Withheld, *, keep: bool = False) -> Tool
     return tool if tool.withheld == why else replace(tool, withheld=why)
 
 
-def withheld_offer(offer: Offer, withheld: Withheld, *, keep: bool = False) -> Offer:
+def withheld_offer(offer: Offer, withheld: WithheldParts, *, keep: bool = False) -> Offer:
     """The offer with the reason why it is withheld; see `withheld_tool`."""
     why = withheld.offers.get(offer.key) or (offer.withheld if keep else "")
     return offer if offer.withheld == why else replace(offer, withheld=why)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mended:
+class MediatedTool:
     """How a tool is to be published; `mending` holds the rest, its originals are filled in here."""
 
     title: str
     description: str
     input_schema: Any
-    mending: Mending
+    mending: Mediation
 
 
-class Mender(Protocol):
+class ToolMediator(Protocol):
     """Makes tools better. The same tools always get the same, until the fingerprint changes."""
 
     @property
@@ -167,13 +167,13 @@ class Mender(Protocol):
         """Changes when the same tools might be mended otherwise."""
         ...
 
-    async def mend(self, server: str, tools: Sequence[RawTool]) -> Sequence[Mended | None]:
+    async def mend(self, server: str, tools: Sequence[RawTool]) -> Sequence[MediatedTool | None]:
         """One answer a tool, in their order; `None` for one that stays as it is."""
         ...
 
 
 async def with_mendings(
-    snapshot: Snapshot, change: Change, servers: Sequence[str], mender: Mender, count: CountTokens
+    snapshot: Snapshot, change: Change, servers: Sequence[str], mender: ToolMediator, count: CountTokens
 ) -> Change:
     """A change, such as that of a server's discovery, with all tools of some servers mended."""
     touches = change.tools or change.removed_tools or change.removed_servers
@@ -188,7 +188,7 @@ async def with_mendings(
     return replace(change, tools=list(fresh.values()), schemas={**change.schemas, **schemas}, visible=True)
 
 
-async def remending(snapshot: Snapshot, mender: Mender, count: CountTokens) -> Change:
+async def remending(snapshot: Snapshot, mender: ToolMediator, count: CountTokens) -> Change:
     """The change that mends all tools by these rules; empty when they are the rules they were mended by."""
     if snapshot.mended_by == mender.fingerprint:
         return Change()
@@ -197,7 +197,7 @@ async def remending(snapshot: Snapshot, mender: Mender, count: CountTokens) -> C
 
 
 async def _mended(
-    snapshot: Snapshot, servers: Sequence[str], mender: Mender, count: CountTokens, *, named: bool
+    snapshot: Snapshot, servers: Sequence[str], mender: ToolMediator, count: CountTokens, *, named: bool
 ) -> tuple[list[Tool], dict[str, bytes]]:
     """The tools that are published otherwise than before, of any server if names change, and new schemas.
 
@@ -245,7 +245,7 @@ def raw_tools(snapshot: Snapshot, server: str) -> list[RawTool]:
     ]
 
 
-def _applied(tool: Tool, answer: Mended | None, schemas: dict[str, bytes]) -> Tool:
+def _applied(tool: Tool, answer: MediatedTool | None, schemas: dict[str, bytes]) -> Tool:
     """The tool as it is to be published; `tool` is as its server has it."""
     if answer is None:
         return tool

@@ -24,8 +24,8 @@ from maitred.config.paths import make_folder
 from maitred.errors import ConfigError, StoreError
 from maitred.model.resources import Offer
 from maitred.model.servers import ServerRecord
-from maitred.model.tools import Mending, Tool, ToolKey
-from maitred.model.usage import Standing
+from maitred.model.tools import Mediation, Tool, ToolKey
+from maitred.model.usage import ToolStanding
 from maitred.storage.diagnosis import HOLDS, may_pass, store_error
 from maitred.storage.tables import offers, schemas, servers, standings, state, tools
 
@@ -314,7 +314,7 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _mending(mending: Mending) -> dict[str, Any]:
+def _mending(mending: Mediation) -> dict[str, Any]:
     """What was done to a tool, but for the hash, which has a column of its own."""
     return {name: value for name, value in asdict(mending).items() if name != "input_hash" and value}
 
@@ -323,7 +323,7 @@ def _offer_row(offer: Offer) -> dict[str, Any]:
     return {"name": offer.name, "definition": dict(offer.definition), "withheld": offer.withheld}
 
 
-def _standing_row(key: ToolKey, standing: Standing) -> dict[str, Any]:
+def _standing_row(key: ToolKey, standing: ToolStanding) -> dict[str, Any]:
     return {
         "server": key.server,
         "raw_name": key.name,

@@ -22,7 +22,7 @@ _MAX_SCHEMA_BYTES = 2_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Discovery:
+class DiscoveredServer:
     """What one discovery of a server found; `withheld` says which tools nobody may use, and why.
 
     `judged_by` is that of `maitred.catalog.stages.Withheld`.
@@ -37,7 +37,7 @@ class Discovery:
     judged_by: str = ""
 
 
-async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Change:
+async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) -> Change:
     """The change that makes the catalog agree with a discovery; only differing rows are in it."""
     schemas: dict[str, bytes] = {}
     notes = list(found.notes)
@@ -78,7 +78,7 @@ async def plan(snapshot: Snapshot, found: Discovery, count: CountTokens) -> Chan
     )
 
 
-def _offers(snapshot: Snapshot, found: Discovery) -> Sequence[Offer] | None:
+def _offers(snapshot: Snapshot, found: DiscoveredServer) -> Sequence[Offer] | None:
     """All offers after a discovery; `None` where it changes none."""
     others = [offer for offer in snapshot.offers if offer.server != found.spec.name]
     named = publish_offers([*others, *found.offers])

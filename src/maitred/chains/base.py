@@ -127,7 +127,7 @@ class ChainSandbox(Protocol):
         ...
 
 
-class CagedSandbox(ChainSandbox, Protocol):
+class IsolatedSandbox(ChainSandbox, Protocol):
     """An engine in processes of its own, which the operating system may cut off from the machine too."""
 
     @property

@@ -34,7 +34,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Jail:
+class EngineJail:
     """The program to start as a worker; `why_not` is empty where it is jailed.
 
     `mark` stands in the command line of each process of the jail, and of no other.
@@ -63,7 +63,7 @@ class Jail:
             return False
 
 
-def make_jail(worker: Path, folder: Path, *, bwrap: str | None = None, why_not: str = "") -> Jail:
+def make_jail(worker: Path, folder: Path, *, bwrap: str | None = None, why_not: str = "") -> EngineJail:
     """Write a program into `folder`, private to us, that starts `worker` inside bubblewrap, and try it.
 
     `bwrap` is the program to use, else the one on the path; a `why_not` is a reason not to try at all.
@@ -77,11 +77,11 @@ def make_jail(worker: Path, folder: Path, *, bwrap: str | None = None, why_not: 
             jailed = _written(folder / "jailed", [found, *options, *_inside(worker)])
             refused = _trial(jailed)
             if not refused:
-                return Jail(program=jailed, jailed=True, mark=mark)
+                return EngineJail(program=jailed, jailed=True, mark=mark)
             why_not = why_not or refused
     why_not = why_not or "bubblewrap (bwrap) is not installed"
     bare = _written(folder / "bare", [str(worker)])
-    return Jail(program=worker if _trial(bare) else bare, jailed=False, why_not=why_not)
+    return EngineJail(program=worker if _trial(bare) else bare, jailed=False, why_not=why_not)
 
 
 def _parents() -> Iterator[tuple[int, int]]:

@@ -10,12 +10,12 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from maitred.chains.base import CagedSandbox, CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram
+from maitred.chains.base import CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram, IsolatedSandbox
 from maitred.chains.plain import without_paths
 
 log = structlog.get_logger(__name__)
 
-Open = Callable[[], AbstractAsyncContextManager[CagedSandbox]]
+Open = Callable[[], AbstractAsyncContextManager[IsolatedSandbox]]
 _REASON_CHARS = 300
 _STOPPING = "the gateway is being stopped"
 
@@ -27,7 +27,7 @@ class LazyEngine:
         self._make = make
         self._wanted = anyio.Event()
         self._known = anyio.Event()
-        self._engine: CagedSandbox | None = None
+        self._engine: IsolatedSandbox | None = None
         self._why_none = ""
 
     async def keep(self) -> None:
@@ -70,7 +70,7 @@ class LazyEngine:
             return self._why_none
         return "" if engine.jailed else engine.why_not
 
-    async def _opened(self) -> CagedSandbox | None:
+    async def _opened(self) -> IsolatedSandbox | None:
         if self._engine is None:
             known = self._known
             self._wanted.set()

@@ -29,9 +29,9 @@ from pydantic_monty import (
 from maitred.chains.base import CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram, FaultKind
 from maitred.chains.drive import Drive, modules_of
 from maitred.chains.faults import fault_of, faults_of, tidy
-from maitred.chains.jail import Jail, make_jail
+from maitred.chains.jail import EngineJail, make_jail
 from maitred.chains.plain import without_paths
-from maitred.chains.syntax import Usual, usual
+from maitred.chains.syntax import RewrittenProgram, usual
 from maitred.chains.undefined_names import unknown_names
 from maitred.chains.values import mended
 from maitred.errors import ConfigError
@@ -109,7 +109,7 @@ class MontySandbox:
         self._renewing = anyio.Lock()
         self._runs: set[anyio.CancelScope] = set()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._jail: Jail | None = None
+        self._jail: EngineJail | None = None
         self._pool: AsyncMonty | None = None
 
     @property
@@ -297,7 +297,7 @@ class MontySandbox:
         )
         return await pool.__aenter__()
 
-    def _made_jail(self, folder: Path) -> Jail:
+    def _made_jail(self, folder: Path) -> EngineJail:
         worker = _found_worker()
         if not self._try_jail:
             return make_jail(worker, folder, why_not="it is switched off")
@@ -330,7 +330,7 @@ async def _close(pool: AsyncMonty) -> None:
         await pool.__aexit__(None, None, None)
 
 
-async def _end_strays(jail: Jail | None) -> None:
+async def _end_strays(jail: EngineJail | None) -> None:
     if jail is not None:
         await anyio.to_thread.run_sync(jail.end_strays)
 
@@ -348,7 +348,7 @@ def _earlier(fault: ChainFault, lines: int = 1) -> ChainFault:
     return replace(fault, line=max(fault.line - lines, 0))
 
 
-def _usual(program: ChainProgram) -> Usual:
+def _usual(program: ChainProgram) -> RewrittenProgram:
     return usual(program.code, [one.name for one in program.modules], program.inputs)
 
 

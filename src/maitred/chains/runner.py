@@ -37,7 +37,7 @@ from maitred.errors import ArgumentsError, MaitredError, NotFoundError, ToolWith
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ChainTarget:
     """A tool that a chain calls, under its full name.
 
     `call` makes a call with arguments for a chain, by the ordinary path; `nested` is true of a saved chain,
@@ -51,7 +51,7 @@ class Target:
     parameters: Callable[[], str] = lambda: ""
 
 
-Find = Callable[[str], Awaitable[Target]]
+Find = Callable[[str], Awaitable[ChainTarget]]
 """Finds a tool by the name that a program has for it, or raises a `MaitredError`."""
 
 _NOT_MADE = (ArgumentsError, NotFoundError, ToolWithheldError)
@@ -109,7 +109,7 @@ class ChainRunner:
         """
         limits = replace(self._limits, wall_s=timeout_s)
         account = within or Account(self._new_id(), limits, self._clock)
-        session = _Session(self, account, progress, outermost=within is None)
+        session = _ChainSession(self, account, progress, outermost=within is None)
         if isinstance(program, DirectCalls):
             outcome = await session.over(lambda: _one_by_one(program, session.call), timeout_s)
         elif len(program.code.encode("utf-8", "surrogatepass")) > limits.source_bytes:
@@ -124,7 +124,7 @@ class ChainRunner:
         return session.told(outcome or _fault("timeout", f"The chain took longer than {timeout_s:g} s."))
 
 
-class _Session:
+class _ChainSession:
     """One run, and its calls."""
 
     def __init__(
@@ -204,7 +204,7 @@ class _Session:
                 try:
                     target = await self._runner.find(pending.tool)
                 except MaitredError as error:
-                    target = Target(name=pending.tool, call=partial(_refused, error))
+                    target = ChainTarget(name=pending.tool, call=partial(_refused, error))
                 pending.tool = target.name
                 if target.nested:
                     await self._make(pending, target)
@@ -214,7 +214,7 @@ class _Session:
             finally:
                 pending.done.set()
 
-    async def _make(self, pending: Pending, target: Target) -> None:
+    async def _make(self, pending: Pending, target: ChainTarget) -> None:
         account = self._account
         pending.started = account.clock()
         account.started.append(pending)

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from maitred.backends.base import Connection, ConnectOptions, Ending, Listing, Offers, Progress
+from maitred.backends.base import Connection, ConnectOptions, Ending, Listing, Progress, ServerOffers
 from maitred.chains.saved import SavedChain, parse_saved
 from maitred.config.sections import SavedFile, files_of
 from maitred.errors import ConfigError, ServerUnavailableError, ToolWithheldError
@@ -128,8 +128,8 @@ class _Connection:
     def end(self, reason: str) -> None:
         """It never ends."""
 
-    async def list_offers(self) -> Offers:
-        return Offers()
+    async def list_offers(self) -> ServerOffers:
+        return ServerOffers()
 
     async def call_tool(
         self,

@@ -75,7 +75,7 @@ _MAX_REFERENCES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Typed:
+class TypedFunction:
     """A function and the blocks of text that define the types it needs."""
 
     function: ChainFunction
@@ -99,7 +99,7 @@ def _function(
     return ChainFunction(name=name, tool=tool.name, parameters=parameters, more=more, required=needed)
 
 
-def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -> Typed:
+def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -> TypedFunction:
     """The same with its types; `shadows` are the builtin types that functions beside it hide."""
     root, properties, required = _read(snapshot, tool)
     function = _function(tool, name, root, properties, required)
@@ -115,7 +115,7 @@ def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -
     if isinstance(answer, Mapping) and answer.get("type") == "object":
         returned = types.of(answer, answer, ("Result",))
     stub = f"async def {name}({', '.join(signature)}) -> {returned}: ..."
-    return Typed(function=replace(function, stub=stub), types=list(types.blocks.values()))
+    return TypedFunction(function=replace(function, stub=stub), types=list(types.blocks.values()))
 
 
 def _read(snapshot: Snapshot, tool: Tool) -> tuple[Mapping[str, Any], dict[str, Any], set[str]]:

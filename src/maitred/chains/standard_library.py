@@ -15,7 +15,7 @@ OWN: Final = "maitred_"
 
 
 @dataclass(frozen=True)
-class Part:
+class LibraryPart:
     """The lines that define one name, without its `OWN`; and the modules and parts that they use.
 
     A module stands there under a name of ours too (`maitred_math`), whatever the program calls by its name.
@@ -26,7 +26,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Instead:
+class Substitution:
     """Calls, by the names that programs have for them, for which a part stands where `wants` says so."""
 
     names: Sequence[str]
@@ -40,8 +40,8 @@ def _methods(kind: type) -> Sequence[str]:
     return tuple(name for name in dir(kind) if not name.startswith("_"))
 
 
-PARTS: Final[Mapping[str, Part]] = {
-    "settled": Part(
+PARTS: Final[Mapping[str, LibraryPart]] = {
+    "settled": LibraryPart(
         (
             f"async def {OWN}settled(one):",
             "    try:",
@@ -50,14 +50,14 @@ PARTS: Final[Mapping[str, Part]] = {
             "        return error",
         )
     ),
-    "gather": Part(
+    "gather": LibraryPart(
         (
             f"async def {OWN}gather(*all):",
             f"    return await {OWN}asyncio.gather(*[{OWN}settled(one) for one in all])",
         ),
         ("asyncio", "settled"),
     ),
-    "completed": Part(
+    "completed": LibraryPart(
         (
             f"async def {OWN}given(one):",
             "    if isinstance(one, Exception):",
@@ -68,7 +68,7 @@ PARTS: Final[Mapping[str, Part]] = {
         ),
         ("gather",),
     ),
-    "listed": Part(
+    "listed": LibraryPart(
         (
             f"def {OWN}listed(function, *all, **named):",
             "    found = []",
@@ -76,7 +76,7 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return iter(found)",
         )
     ),
-    "uuid4": Part(
+    "uuid4": LibraryPart(
         (
             f"def {OWN}uuid4():",
             f"    word = ''.join({OWN}random.choice('0123456789abcdef') for _ in range(32))",
@@ -85,7 +85,7 @@ PARTS: Final[Mapping[str, Part]] = {
         ),
         ("random",),
     ),
-    "mean": Part(
+    "mean": LibraryPart(
         (
             f"def {OWN}mean(data):",
             "    data = list(data)",
@@ -96,10 +96,10 @@ PARTS: Final[Mapping[str, Part]] = {
         ),
         ("math",),
     ),
-    "fmean": Part(
+    "fmean": LibraryPart(
         (f"def {OWN}fmean(data):", f"    return float({OWN}mean([float(one) for one in data]))"), ("mean",)
     ),
-    "median": Part(
+    "median": LibraryPart(
         (
             f"def {OWN}median(data):",
             "    data = sorted(data)",
@@ -108,7 +108,7 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return data[half] if len(data) % 2 else (data[half - 1] + data[half]) / 2",
         )
     ),
-    "mode": Part(
+    "mode": LibraryPart(
         (
             f"def {OWN}mode(data):",
             "    data = list(data)",
@@ -116,7 +116,7 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return max(dict.fromkeys(data), key=lambda one: data.count(one))",
         )
     ),
-    "spread": Part(
+    "spread": LibraryPart(
         (
             f"def {OWN}spread(data, less, middle=None):",
             "    data = list(data)",
@@ -128,21 +128,21 @@ PARTS: Final[Mapping[str, Part]] = {
         ),
         ("math",),
     ),
-    "variance": Part(
+    "variance": LibraryPart(
         (f"def {OWN}variance(data, xbar=None):", f"    return {OWN}spread(data, 1, xbar)"), ("spread",)
     ),
-    "pvariance": Part(
+    "pvariance": LibraryPart(
         (f"def {OWN}pvariance(data, mu=None):", f"    return {OWN}spread(data, 0, mu)"), ("spread",)
     ),
-    "stdev": Part(
+    "stdev": LibraryPart(
         (f"def {OWN}stdev(data, xbar=None):", f"    return {OWN}math.sqrt({OWN}spread(data, 1, xbar))"),
         ("spread", "math"),
     ),
-    "pstdev": Part(
+    "pstdev": LibraryPart(
         (f"def {OWN}pstdev(data, mu=None):", f"    return {OWN}math.sqrt({OWN}spread(data, 0, mu))"),
         ("spread", "math"),
     ),
-    "multimode": Part(
+    "multimode": LibraryPart(
         (
             f"def {OWN}multimode(data):",
             "    data = list(data)",
@@ -150,13 +150,13 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return [one for one in dict.fromkeys(data) if data.count(one) == most]",
         )
     ),
-    "median_low": Part(
+    "median_low": LibraryPart(
         (f"def {OWN}median_low(data):", "    data = sorted(data)", "    return data[(len(data) - 1) // 2]")
     ),
-    "median_high": Part(
+    "median_high": LibraryPart(
         (f"def {OWN}median_high(data):", "    data = sorted(data)", "    return data[len(data) // 2]")
     ),
-    "quantiles": Part(
+    "quantiles": LibraryPart(
         (
             f"def {OWN}quantiles(data, n=4, method='exclusive'):",
             "    data = sorted(data)",
@@ -172,24 +172,26 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return found",
         )
     ),
-    "itemgetter": Part(
+    "itemgetter": LibraryPart(
         (
             f"def {OWN}itemgetter(first, *more):",
             "    if not more: return lambda one: one[first]",
             "    return lambda one: tuple([one[key] for key in (first, *more)])",
         )
     ),
-    "nlargest": Part(
+    "nlargest": LibraryPart(
         (
             f"def {OWN}nlargest(n, data, key=None):",
             "    return sorted(data, key=key, reverse=True)[:n]",
         )
     ),
-    "attrgetter": Part((f"def {OWN}attrgetter(name):", "    return lambda one: getattr(one, name)")),
-    "add": Part((f"def {OWN}add(one, other):", "    return one + other")),
-    "mul": Part((f"def {OWN}mul(one, other):", "    return one * other")),
-    "nsmallest": Part((f"def {OWN}nsmallest(n, data, key=None):", "    return sorted(data, key=key)[:n]")),
-    "suppress": Part(
+    "attrgetter": LibraryPart((f"def {OWN}attrgetter(name):", "    return lambda one: getattr(one, name)")),
+    "add": LibraryPart((f"def {OWN}add(one, other):", "    return one + other")),
+    "mul": LibraryPart((f"def {OWN}mul(one, other):", "    return one * other")),
+    "nsmallest": LibraryPart(
+        (f"def {OWN}nsmallest(n, data, key=None):", "    return sorted(data, key=key)[:n]")
+    ),
+    "suppress": LibraryPart(
         (
             f"class {OWN}suppress:",
             "    def __init__(self, *kinds): self.kinds = kinds",
@@ -197,7 +199,7 @@ PARTS: Final[Mapping[str, Part]] = {
             "    def __exit__(self, kind, error, place): return isinstance(error, self.kinds)",
         )
     ),
-    "StringIO": Part(
+    "StringIO": LibraryPart(
         (
             f"class {OWN}StringIO:",
             "    def __init__(self, text='', newline=None): self.text = text",
@@ -207,7 +209,7 @@ PARTS: Final[Mapping[str, Part]] = {
             "    def read(self): return self.text",
         )
     ),
-    "dedent": Part(
+    "dedent": LibraryPart(
         (
             f"def {OWN}dedent(text):",
             "    lines = [line if line.strip() else '' for line in text.split('\\n')]",
@@ -221,43 +223,43 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return '\\n'.join([line[margin:] for line in lines])",
         )
     ),
-    "indent": Part(
+    "indent": LibraryPart(
         (
             f"def {OWN}indent(text, prefix):",
             "    return ''.join([prefix + one if one.strip() else one for one in text.splitlines(True)])",
         )
     ),
-    "ascii_lowercase": Part((f"{OWN}ascii_lowercase = {string.ascii_lowercase!r}",)),
-    "ascii_uppercase": Part((f"{OWN}ascii_uppercase = {string.ascii_uppercase!r}",)),
-    "ascii_letters": Part((f"{OWN}ascii_letters = {string.ascii_letters!r}",)),
-    "digits": Part((f"{OWN}digits = {string.digits!r}",)),
-    "hexdigits": Part((f"{OWN}hexdigits = {string.hexdigits!r}",)),
-    "punctuation": Part((f"{OWN}punctuation = {string.punctuation!r}",)),
-    "capwords": Part(
+    "ascii_lowercase": LibraryPart((f"{OWN}ascii_lowercase = {string.ascii_lowercase!r}",)),
+    "ascii_uppercase": LibraryPart((f"{OWN}ascii_uppercase = {string.ascii_uppercase!r}",)),
+    "ascii_letters": LibraryPart((f"{OWN}ascii_letters = {string.ascii_letters!r}",)),
+    "digits": LibraryPart((f"{OWN}digits = {string.digits!r}",)),
+    "hexdigits": LibraryPart((f"{OWN}hexdigits = {string.hexdigits!r}",)),
+    "punctuation": LibraryPart((f"{OWN}punctuation = {string.punctuation!r}",)),
+    "capwords": LibraryPart(
         (f"def {OWN}capwords(text):", "    return ' '.join([word.capitalize() for word in text.split()])")
     ),
-    "escape": Part(
+    "escape": LibraryPart(
         (
             f"def {OWN}escape(text, quote=True):",
             "    text = text.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;')",
             "    return text.replace('\"', '&quot;').replace(\"'\", '&#x27;') if quote else text",
         )
     ),
-    "quote": Part(
+    "quote": LibraryPart(
         (
             f"def {OWN}quote(text, safe='/'):",
             "    kept = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~' + safe",
             "    return ''.join([chr(n) if chr(n) in kept else '%%%02X' % n for n in str(text).encode()])",
         )
     ),
-    "quote_plus": Part(
+    "quote_plus": LibraryPart(
         (
             f"def {OWN}quote_plus(text, safe=''):",
             f"    return {OWN}quote(text, safe + ' ').replace(' ', '+')",
         ),
         ("quote",),
     ),
-    "urlencode": Part(
+    "urlencode": LibraryPart(
         (
             f"def {OWN}urlencode(query):",
             "    pairs = query.items() if isinstance(query, dict) else query",
@@ -265,17 +267,17 @@ PARTS: Final[Mapping[str, Part]] = {
         ),
         ("quote_plus",),
     ),
-    "OrderedDict": Part((f"{OWN}OrderedDict = dict",)),
-    "wraps": Part((f"def {OWN}wraps(function):", "    return lambda one: one")),
-    "UTC": Part((f"{OWN}UTC = {OWN}datetime.timezone.utc",), ("datetime",)),
-    "utcnow": Part(
+    "OrderedDict": LibraryPart((f"{OWN}OrderedDict = dict",)),
+    "wraps": LibraryPart((f"def {OWN}wraps(function):", "    return lambda one: one")),
+    "UTC": LibraryPart((f"{OWN}UTC = {OWN}datetime.timezone.utc",), ("datetime",)),
+    "utcnow": LibraryPart(
         (
             f"def {OWN}utcnow():",
             f"    return {OWN}datetime.datetime.now({OWN}datetime.timezone.utc).replace(tzinfo=None)",
         ),
         ("datetime",),
     ),
-    "fromtimestamp": Part(
+    "fromtimestamp": LibraryPart(
         (
             f"def {OWN}fromtimestamp(seconds, tz=None):",
             f"    passed = {OWN}datetime.timedelta(microseconds=round(seconds * 1000000))",
@@ -284,11 +286,11 @@ PARTS: Final[Mapping[str, Part]] = {
         ),
         ("datetime",),
     ),
-    "utcfromtimestamp": Part(
+    "utcfromtimestamp": LibraryPart(
         (f"def {OWN}utcfromtimestamp(seconds):", f"    return {OWN}fromtimestamp(seconds)"),
         ("fromtimestamp",),
     ),
-    "timedelta": Part(
+    "timedelta": LibraryPart(
         (
             f"def {OWN}timedelta(",
             "    days=0, seconds=0, microseconds=0, milliseconds=0, minutes=0, hours=0, weeks=0",
@@ -299,7 +301,7 @@ PARTS: Final[Mapping[str, Part]] = {
         ),
         ("datetime",),
     ),
-    "round": Part(
+    "round": LibraryPart(
         (
             f"def {OWN}round(number, ndigits=None):",
             "    if ndigits is None: return round(number)",
@@ -307,7 +309,7 @@ PARTS: Final[Mapping[str, Part]] = {
             "    return float(f'{number:.{ndigits}f}')",
         )
     ),
-    "hasattr": Part(
+    "hasattr": LibraryPart(
         (
             f"def {OWN}hasattr(one, name):",
             "    if hasattr(one, name): return True",
@@ -323,7 +325,7 @@ PARTS: Final[Mapping[str, Part]] = {
         ),
         ("datetime",),
     ),
-    "plain": Part(
+    "plain": LibraryPart(
         (
             f"def {OWN}plain(one, default):",
             "    if isinstance(one, dict):",
@@ -333,14 +335,14 @@ PARTS: Final[Mapping[str, Part]] = {
             f"    return {OWN}plain(default(one), default)",
         )
     ),
-    "dumps": Part(
+    "dumps": LibraryPart(
         (
             f"def {OWN}dumps(obj, default=None, **named):",
             f"    return {OWN}json.dumps({OWN}plain(obj, default) if default else obj, **named)",
         ),
         ("json", "plain"),
     ),
-    "sub": Part(
+    "sub": LibraryPart(
         (
             f"def {OWN}sub(pattern, repl, string, count=0, flags=0):",
             f"    if isinstance(pattern, str): pattern = {OWN}re.compile(pattern, flags)",
@@ -384,22 +386,22 @@ ADDED: Final[Mapping[str, Sequence[str]]] = {
 """What a program may import besides of modules that the engine has."""
 
 _DATES: Final = ("datetime", "datetime.datetime")
-INSTEAD: Final[Mapping[str, Instead]] = {
-    "dumps": Instead(
+INSTEAD: Final[Mapping[str, Substitution]] = {
+    "dumps": Substitution(
         ("json.dumps", "dumps"), lambda call: any(one.arg == "default" for one in call.keywords)
     ),
-    "hasattr": Instead(("hasattr",), lambda _: True),
-    "round": Instead(
+    "hasattr": Substitution(("hasattr",), lambda _: True),
+    "round": Substitution(
         ("round",),
         lambda call: len(_values(call)) > 1 or any(isinstance(one, ast.Starred) for one in call.args),
     ),
-    "timedelta": Instead(
+    "timedelta": Substitution(
         ("timedelta", "datetime.timedelta"),
         lambda call: not all(map(_is_whole, _values(call))),
     ),
-    "utcnow": Instead([f"{one}.utcnow" for one in _DATES], lambda _: True),
-    "fromtimestamp": Instead([f"{one}.fromtimestamp" for one in _DATES], lambda _: True),
-    "utcfromtimestamp": Instead([f"{one}.utcfromtimestamp" for one in _DATES], lambda _: True),
+    "utcnow": Substitution([f"{one}.utcnow" for one in _DATES], lambda _: True),
+    "fromtimestamp": Substitution([f"{one}.fromtimestamp" for one in _DATES], lambda _: True),
+    "utcfromtimestamp": Substitution([f"{one}.utcfromtimestamp" for one in _DATES], lambda _: True),
 }
 """By the last part of the name, which is the part's own."""
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.chains.base import ChainModule
-from maitred.chains.signatures import BUILTINS, NO_FUNCTION, TYPING, Typed, distinct, typed, untyped
+from maitred.chains.signatures import BUILTINS, NO_FUNCTION, TYPING, TypedFunction, distinct, typed, untyped
 from maitred.model.tools import Tool
 
 _SANDBOX_MODULES = frozenset((
@@ -54,7 +54,7 @@ class ModuleIndex:
         self._snapshot = snapshot
         self._tools = tools
         self._named: dict[str, Mapping[str, str]] = {}
-        self._built: dict[str, Typed] = {}
+        self._built: dict[str, TypedFunction] = {}
 
     @cached_property
     def servers(self) -> Mapping[str, str]:
@@ -92,7 +92,7 @@ class ModuleIndex:
     @property
     def names(self) -> Mapping[str, Sequence[str]]:
         """Module name -> the names of its functions, which are looked up when they are asked for."""
-        return _Names(self.servers, lambda server: sorted(self._functions(server)))
+        return _FunctionNames(self.servers, lambda server: sorted(self._functions(server)))
 
     @cached_property
     def _modules(self) -> Mapping[str, str]:
@@ -140,7 +140,7 @@ class ModuleIndex:
         )
 
 
-class _Names(Mapping[str, Sequence[str]]):
+class _FunctionNames(Mapping[str, Sequence[str]]):
     """The names of functions by module; `of` gives those of a server."""
 
     def __init__(self, servers: Mapping[str, str], of: Callable[[str], Sequence[str]]) -> None:

@@ -37,7 +37,7 @@ _SEMAPHORES: Final = ("asyncio.Semaphore", "asyncio.BoundedSemaphore")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usual:
+class RewrittenProgram:
     """A program as the engine takes it; `before` are the lines that stand before its own."""
 
     code: str
@@ -51,7 +51,7 @@ class _Edit:
     text: str
 
 
-def usual(code: str, modules: Sequence[str] = (), inputs: Iterable[str] = ()) -> Usual:
+def usual(code: str, modules: Sequence[str] = (), inputs: Iterable[str] = ()) -> RewrittenProgram:
     """Write a program with what the engine has; one that does not parse stays as it is.
 
     `modules` are the servers that it may import; one that it uses and does not import is imported,
@@ -64,7 +64,7 @@ def usual(code: str, modules: Sequence[str] = (), inputs: Iterable[str] = ()) ->
                 return writer.written()
     except NO_TREE:
         pass
-    return Usual(code=code)
+    return RewrittenProgram(code=code)
 
 
 def bound_names(nodes: Iterable[ast.AST]) -> set[str]:
@@ -149,10 +149,10 @@ class _Writer:
             self._nodes = list(ast.walk(ast.parse(self._code)))
         return bool(self._edits)
 
-    def written(self) -> Usual:
+    def written(self) -> RewrittenProgram:
         header = before(self._wanted - {f"{OWN}asdict"})
         header += self._asdict() if f"{OWN}asdict" in self._wanted else ()
-        return Usual(code="\n".join([*header, self._code]), before=len(header))
+        return RewrittenProgram(code="\n".join([*header, self._code]), before=len(header))
 
     def _take(self, edit: _Edit) -> None:
         lines = self._code.count("\n", edit.start, edit.end) - edit.text.count("\n")

@@ -45,7 +45,7 @@ def bounded(value: Any, limits: ChainLimits) -> Any:
         TooBigError: it is too large, too deep or holds itself.
         NotPlainError: it is or holds bytes, a number that is not finite, an object, ...
     """
-    walk = _Walk(value, limits)
+    walk = _ValueCopy(value, limits)
     while walk.step():
         pass
     return walk.copy
@@ -62,7 +62,7 @@ async def crossing(
         lenient: Give whole numbers of over 64 bits as text, and `None` for those that are not finite.
         refused: A text that begins like one of these cannot cross; `UnawaitedError` says so.
     """
-    walk = _Walk(value, limits, lenient=lenient, refused=refused)
+    walk = _ValueCopy(value, limits, lenient=lenient, refused=refused)
     while walk.step():
         await anyio.lowlevel.checkpoint()
     return walk.copy, walk.bytes
@@ -73,7 +73,7 @@ def mended(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-class _Walk:
+class _ValueCopy:
     """One copy in the making: containers wait on a stack, each with its copy, which is filled in place."""
 
     def __init__(

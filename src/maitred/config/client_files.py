@@ -13,7 +13,7 @@ from maitred.config.document import strict_json
 from maitred.config.interpolate import Syntax
 
 
-class Machine(NamedTuple):
+class UserMachine(NamedTuple):
     """The user's folders, environment and platform."""
 
     home: Path
@@ -26,7 +26,7 @@ class Machine(NamedTuple):
         return Path(self.environ.get(variable) or self.home.joinpath(*default))
 
 
-class Group(NamedTuple):
+class ServerGroup(NamedTuple):
     """The servers in one object of a file, and what the file says about them elsewhere."""
 
     servers: Any
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 
     client: str
     path: Path
-    groups: Callable[[dict[str, Any]], Iterator[Group]]
+    groups: Callable[[dict[str, Any]], Iterator[ServerGroup]]
     syntax: Syntax
     folder: Path | None = None
 
@@ -49,7 +49,7 @@ class UnusableError(Exception):
     """A file, or a server in it, cannot be used; the text says why."""
 
 
-def sources(at: Machine) -> Iterator[Source]:
+def sources(at: UserMachine) -> Iterator[Source]:
     """Every file that is looked at; of two servers with one name, the one found first keeps it."""
     home, cwd = at.home, at.cwd
     mcp_servers, codex_servers, zed_servers = map(_under, ("mcpServers", "mcp_servers", "context_servers"))
@@ -120,29 +120,29 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _under(key: str) -> Callable[[dict[str, Any]], Iterator[Group]]:
-    return lambda data: iter([Group(as_object(data.get(key), f"`{key}`"))])
+def _under(key: str) -> Callable[[dict[str, Any]], Iterator[ServerGroup]]:
+    return lambda data: iter([ServerGroup(as_object(data.get(key), f"`{key}`"))])
 
 
-def _vscode(data: dict[str, Any]) -> Iterator[Group]:
-    yield Group(as_object(data.get("servers"), "`servers`"), data.get("inputs"))
+def _vscode(data: dict[str, Any]) -> Iterator[ServerGroup]:
+    yield ServerGroup(as_object(data.get("servers"), "`servers`"), data.get("inputs"))
 
 
-def _vscode_settings(data: dict[str, Any]) -> Iterator[Group]:
+def _vscode_settings(data: dict[str, Any]) -> Iterator[ServerGroup]:
     yield from _vscode(as_object(data.get("mcp"), "`mcp`"))
     yield from _vscode({"servers": data.get("mcp.servers"), "inputs": data.get("mcp.inputs")})
 
 
-def _claude_code(data: dict[str, Any]) -> Iterator[Group]:
+def _claude_code(data: dict[str, Any]) -> Iterator[ServerGroup]:
     yield from _under("mcpServers")(data)
     for folder, project in as_object(data.get("projects"), "`projects`").items():
         local = as_object(project, "a project")
         servers = as_object(local.get("mcpServers"), "`mcpServers` of a project")
-        yield Group(servers, disabled=local.get("disabledMcpServers"), folder=Path(folder))
+        yield ServerGroup(servers, disabled=local.get("disabledMcpServers"), folder=Path(folder))
 
 
-def _gemini(data: dict[str, Any]) -> Iterator[Group]:
+def _gemini(data: dict[str, Any]) -> Iterator[ServerGroup]:
     servers = as_object(data.get("mcpServers"), "`mcpServers`")
     rules = as_object(data.get("mcp"), "`mcp`")
     allowed, excluded = as_list(rules.get("allowed")) or servers, as_list(rules.get("excluded"))
-    yield Group(servers, disabled=[name for name in servers if name in excluded or name not in allowed])
+    yield ServerGroup(servers, disabled=[name for name in servers if name in excluded or name not in allowed])

@@ -16,16 +16,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from maitred.config.client_files import (
-    Group,
-    Machine,
+    ServerGroup,
     Source,
     UnusableError,
+    UserMachine,
     as_list,
     as_object,
     read_file,
     sources,
 )
-from maitred.config.interpolate import Translation, escape
+from maitred.config.interpolate import ReferenceTranslation, escape
 from maitred.config.load import entry_faults
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
@@ -54,7 +54,7 @@ _UNWRITABLE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ClientServer:
     """A server of one or several clients; `is_shared` if only a project's files, open to others, name it."""
 
     client: str
@@ -81,17 +81,17 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Discovery:
+class ImportedServers:
     """All that was found; `looked_at` names every file that might hold servers, missing ones too."""
 
-    found: tuple[Found, ...]
+    found: tuple[ClientServer, ...]
     problems: tuple[Problem, ...]
     looked_at: tuple[Path, ...]
 
 
 def discover(
     *, home: Path, cwd: Path, environ: Mapping[str, str], platform: str, clients: Collection[str] = CLIENTS
-) -> Discovery:
+) -> ImportedServers:
     """Look through the files of `clients`; the result depends on those files and the arguments only.
 
     Raises:
@@ -100,20 +100,20 @@ def discover(
     for unknown in [client for client in clients if client not in CLIENTS]:
         hint = did_you_mean(unknown, CLIENTS, otherwise=f"use {either(CLIENTS)}")
         raise ConfigError("--client", [f"{unknown!r} is not a client that is known; {hint}"])
-    machine = Machine(home, cwd, environ, platform)
+    machine = UserMachine(home, cwd, environ, platform)
     chosen: dict[Path, Source] = {}
     for source in sources(machine):
         if source.client in clients:
             chosen.setdefault(source.path, source)
     outcome = [item for source in chosen.values() for item in _servers(machine, source)]
-    return Discovery(
-        found=_fold([item for item in outcome if isinstance(item, Found)]),
+    return ImportedServers(
+        found=_fold([item for item in outcome if isinstance(item, ClientServer)]),
         problems=tuple(item for item in outcome if isinstance(item, Problem)),
         looked_at=tuple(chosen),
     )
 
 
-def _servers(at: Machine, source: Source) -> Iterator[Found | Problem]:
+def _servers(at: UserMachine, source: Source) -> Iterator[ClientServer | Problem]:
     try:
         groups = list(source.groups(read_file(source.path)))
     except UnusableError as error:
@@ -127,9 +127,9 @@ def _servers(at: Machine, source: Source) -> Iterator[Found | Problem]:
                 yield Problem(client=source.client, path=source.path, reason=str(error), name=name)
 
 
-def _fold(found: list[Found]) -> tuple[Found, ...]:
+def _fold(found: list[ClientServer]) -> tuple[ClientServer, ...]:
     """Join what is the same, and give every server a name of its own."""
-    result: dict[str, Found] = {}
+    result: dict[str, ClientServer] = {}
     given: dict[str, list[str]] = {one.name: [] for one in found}
     for one in found:
         names = given[one.name]
@@ -155,7 +155,7 @@ def _fold(found: list[Found]) -> tuple[Found, ...]:
     return tuple(result.values())
 
 
-def _reach(one: Found) -> dict[str, Any]:
+def _reach(one: ClientServer) -> dict[str, Any]:
     return {key: value for key, value in one.entry.items() if key not in _NOT_REACH}
 
 
@@ -170,7 +170,7 @@ def _joined(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
 class _Conversion:
     """Turns one server of a client into an entry, and notes what cannot be taken over as it is."""
 
-    def __init__(self, at: Machine, source: Source, group: Group, name: str, raw: Any) -> None:
+    def __init__(self, at: UserMachine, source: Source, group: ServerGroup, name: str, raw: Any) -> None:
         self._at = at
         self._source = source
         self._group = group
@@ -182,7 +182,7 @@ class _Conversion:
         places = {"userHome": str(at.home), "/": slash, "pathSeparator": slash}
         places |= dict.fromkeys(("workspaceFolder", "CLAUDE_PROJECT_DIR"), project)
         places["workspaceFolderBasename"] = Path(project).name
-        self._translate = Translation(
+        self._translate = ReferenceTranslation(
             syntax=source.syntax,
             environ=at.environ,
             places=places,
@@ -193,7 +193,7 @@ class _Conversion:
         self._own: frozenset[str] = frozenset()
         self._notes: dict[str, None] = {}
 
-    def found(self) -> Found:
+    def found(self) -> ClientServer:
         raw = self._raw
         if isinstance(raw.get("command"), dict):  # Zed before 2025-09
             command = raw.pop("command")
@@ -223,7 +223,9 @@ class _Conversion:
             )
         notes = tuple(self._notes)
         client, path = self._source.client, self._source.path
-        return Found(client=client, path=path, name=self._name, entry=entry, notes=notes, is_shared=is_shared)
+        return ClientServer(
+            client=client, path=path, name=self._name, entry=entry, notes=notes, is_shared=is_shared
+        )
 
     def _local(self) -> dict[str, Any]:
         raw = self._raw

@@ -37,7 +37,7 @@ def read_text(path: Path) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document:
+class ConfigDocument:
     """A file as read: plain values, the nodes that tell where they stand, faults that did not stop it."""
 
     tree: dict[str, Any]
@@ -70,7 +70,7 @@ class Document:
         return line
 
 
-def read_document(path: Path, text: str) -> Document:
+def read_document(path: Path, text: str) -> ConfigDocument:
     """Read YAML, or JSON with or without comments; a `ConfigError` says why that fails."""
     text = text.removeprefix("\ufeff")
     try:
@@ -87,7 +87,7 @@ def read_document(path: Path, text: str) -> Document:
         raise ConfigError(str(path), ["is nested too deeply"]) from None
     except YAMLError as error:
         raise ConfigError(str(path), [_syntax(error, text)]) from None
-    return Document(tree=tree, root=root, faults=tuple(values.faults))
+    return ConfigDocument(tree=tree, root=root, faults=tuple(values.faults))
 
 
 def _syntax(error: YAMLError, text: str) -> str:

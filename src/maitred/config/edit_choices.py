@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
-from maitred.config.document import Document, read_document
+from maitred.config.document import ConfigDocument, read_document
 from maitred.config.edit import Layout, rewrite
 from maitred.config.load import parse
 from maitred.errors import ConfigError
@@ -80,7 +80,7 @@ def _keys(tool: ToolKey, choice: Choice) -> Sequence[str]:
     return "tools", tool.server, tool.name, choice
 
 
-def _own(path: Path, text: str) -> Document:
+def _own(path: Path, text: str) -> ConfigDocument:
     document = read_document(path, text)
     if document.is_foreign:
         hint = (
@@ -97,7 +97,7 @@ def _copied(tree: Tree) -> Tree:
     return copied
 
 
-def _depth(document: Document, keys: Sequence[str]) -> int:
+def _depth(document: ConfigDocument, keys: Sequence[str]) -> int:
     """How many of the keys, from the first, lead to something that stands in the file itself."""
     node: Any = document.root
     for depth, key in enumerate(keys):
@@ -132,7 +132,7 @@ def _nested(keys: Sequence[str], value: Any) -> Any:
     return value
 
 
-def _with_value(document: Document, text: str, keys: Sequence[str], value: str) -> str:
+def _with_value(document: ConfigDocument, text: str, keys: Sequence[str], value: str) -> str:
     """The text with another value where a single one stands; a remark behind it stays."""
     node: Any = document.root
     for key in keys:

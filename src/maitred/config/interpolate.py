@@ -74,7 +74,7 @@ def escape(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translation:
+class ReferenceTranslation:
     """Turns the references of another program into ours, so that they resolve to what it would put there.
 
     `places` are variables whose value is known now (empty: known to be meaningless); `on_input` gives the

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
 
-from maitred.config.document import Document, Keys, read_document, read_text
+from maitred.config.document import ConfigDocument, Keys, read_document, read_text
 from maitred.config.paths import state_folder
 from maitred.config.sections import (
     AuthEntry,
@@ -31,7 +31,7 @@ from maitred.config.settings import (
     Http,
     Jwt,
     Limits,
-    Mediation,
+    MediationSettings,
     SavedEntry,
     Seconds,
     Settings,
@@ -134,7 +134,7 @@ def load(path: Path) -> Settings:
 def parse(path: Path, text: str) -> Settings:
     """Check the text of a configuration file; `path` is used in messages and tells JSON from YAML."""
     document = read_document(path, text)
-    check = _Check(document)
+    check = _SettingsReader(document)
     entries = dict(check.servers())
     categories = {} if document.is_foreign else dict(check.categories())
     choices = {} if document.is_foreign else dict(check.choices())
@@ -154,10 +154,10 @@ def parse(path: Path, text: str) -> Settings:
     )
 
 
-class _Check:
+class _SettingsReader:
     """Checks the values of a document, section by section, and keeps every fault with its line."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ConfigDocument) -> None:
         self._document = document
         self.faults = list(document.faults)
 
@@ -257,7 +257,7 @@ class _Check:
         if name == "visibility" and isinstance(raw, str):
             raw = {"mode": raw}
         found = self.value(_SECTIONS[name], [name], raw)
-        if isinstance(found, Mediation):
+        if isinstance(found, MediationSettings):
             for key, fault in mediation_faults(found):
                 self._add([name, key], fault)
         if isinstance(found, Http):
@@ -311,7 +311,7 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 
 def entry_faults(name: str, entry: Mapping[str, Any]) -> list[str]:
     """What is wrong with one server that does not stand in a file yet; empty if nothing is."""
-    check = _Check(Document(tree={"servers": {name: entry}}, root=None))
+    check = _SettingsReader(ConfigDocument(tree={"servers": {name: entry}}, root=None))
     list(check.servers())
     return [fault for _, fault in check.faults]
 

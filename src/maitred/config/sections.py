@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from maitred.config.settings import SAVED, Http, Mediation, SavedEntry
+from maitred.config.settings import SAVED, Http, MediationSettings, SavedEntry
 from maitred.errors import ConfigError
 from maitred.model.servers import OAuth, ServerSpec, Timeouts
 
@@ -136,13 +136,13 @@ _CHECKSUM: Final = re.compile(r"[0-9a-fA-F]{64}")
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
-def mediation_faults(section: Mediation) -> Iterator[tuple[str, str]]:
+def mediation_faults(section: MediationSettings) -> Iterator[tuple[str, str]]:
     """Pairs of a key and what is wrong with it."""
     yield from _of_the_model(section)
     yield from _of_the_address(section)
 
 
-def _of_the_model(section: Mediation) -> Iterator[tuple[str, str]]:
+def _of_the_model(section: MediationSettings) -> Iterator[tuple[str, str]]:
     if section.llm_provider == "none":
         for key in ("model", "url", "api_key"):
             if getattr(section, key):
@@ -154,7 +154,7 @@ def _of_the_model(section: Mediation) -> Iterator[tuple[str, str]]:
         yield "llm_provider", "local needs `url`, such as http://localhost:11434/v1"
 
 
-def _of_the_address(section: Mediation) -> Iterator[tuple[str, str]]:
+def _of_the_address(section: MediationSettings) -> Iterator[tuple[str, str]]:
     url, checksum = section.overrides_url, section.overrides_checksum
     if url and not _is_safe_mediation(url):
         yield "overrides_url", "must start with https:// (http:// only on this machine)"

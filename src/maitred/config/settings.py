@@ -105,14 +105,14 @@ class Chain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cache:
+class CacheSettings:
     """How much memory the answers may take that servers' `cache_s` says to keep."""
 
     max_bytes: Annotated[int, Ge(0)] = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mediation:
+class MediationSettings:
     """How tools are made better before they are shown.
 
     What persons wrote holds in any case: `overrides`, a file counted from the configuration file, goes before
@@ -137,7 +137,7 @@ class Mediation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Visibility:
+class VisibilitySettings:
     """How the rules of servers about when a tool makes sense decide what clients list.
 
     `mode: all` lists every tool whatever its rule says; calls keep to the rules in either case. Changes
@@ -282,7 +282,7 @@ class SavedEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class RateLimitSettings:
     """How much each principal may call; 0 is no limit, and a `burst` of 0 the calls of ten seconds."""
 
     calls_per_minute: Annotated[float, Ge(0)] = 0.0
@@ -336,10 +336,10 @@ class Settings:
     search: Search = field(default_factory=Search)
     results: Results = field(default_factory=Results)
     chain: Chain = field(default_factory=Chain)
-    cache: Cache = field(default_factory=Cache)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     use_cases: UseCases = field(default_factory=UseCases)
-    mediation: Mediation = field(default_factory=Mediation)
-    visibility: Visibility = field(default_factory=Visibility)
+    mediation: MediationSettings = field(default_factory=MediationSettings)
+    visibility: VisibilitySettings = field(default_factory=VisibilitySettings)
     admission: Admission = field(default_factory=Admission)
     audit: Audit = field(default_factory=Audit)
     isolation: Isolation = field(default_factory=Isolation)
@@ -348,5 +348,5 @@ class Settings:
     categories: Mapping[str, Category] = field(default_factory=dict)
     tools: Mapping[ToolKey, ToolChoice] = field(default_factory=dict)
     chains: Mapping[str, SavedEntry] = field(default_factory=dict)
-    access: Access = field(default_factory=Access)
+    access: RateLimitSettings = field(default_factory=RateLimitSettings)
     http: Http = field(default_factory=Http)

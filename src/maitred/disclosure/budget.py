@@ -109,18 +109,18 @@ def _beyond_ascii(code: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Packed:
+class PackedItems:
     """The items that fit, in order, and how many did not."""
 
     items: Sequence[str]
     left: int
 
 
-def pack(items: Sequence[str], budget_tokens: int) -> Packed:
+def pack(items: Sequence[str], budget_tokens: int) -> PackedItems:
     """Take items from the front while they fit; the first is always taken, since nothing would follow it."""
     spent = 0
     for position, item in enumerate(items):
         spent += estimate(item) + 1
         if spent > budget_tokens and position > 0:
-            return Packed(items=items[:position], left=len(items) - position)
-    return Packed(items=items, left=0)
+            return PackedItems(items=items[:position], left=len(items) - position)
+    return PackedItems(items=items, left=0)

@@ -30,7 +30,7 @@ _COUNT = re.compile(r"[\s.]*\(\d+ tools?\)\s*$")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class CategoryTool:
     """A category as a tool: its published name, what it is about, and what stands in it, by name."""
 
     name: str
@@ -68,7 +68,9 @@ def declared(tool: Tool) -> tuple[str, str] | None:
     return name, " ".join(clean(about).split()) if isinstance(about, str) else ""
 
 
-def grouped(tools: Sequence[Tool], categories: Sequence[Category], taken: Collection[str]) -> list[Group]:
+def grouped(
+    tools: Sequence[Tool], categories: Sequence[Category], taken: Collection[str]
+) -> list[CategoryTool]:
     """All tools in their categories, these by name; `taken` are names that no category may have."""
     own: dict[ToolKey, list[Tool]] = {}
     said: dict[ToolKey, str] = {}
@@ -84,12 +86,14 @@ def grouped(tools: Sequence[Tool], categories: Sequence[Category], taken: Collec
             placed.setdefault(tool.placement.category, []).append(tool)
     known = {category.name: category for category in categories}
     names = publish(own)
-    groups = [Group(name=names[key], about=_short(said[key]), tools=tuple(held)) for key, held in own.items()]
+    groups = [
+        CategoryTool(name=names[key], about=_short(said[key]), tools=tuple(held)) for key, held in own.items()
+    ]
     for name, held in placed.items():
         category = known.get(name) or Category(name=name)
         about = _short(category.description or category.title)
-        groups.append(Group(name=_suffixed(name or "other"), about=about, tools=tuple(held)))
-    free: dict[str, Group] = {}
+        groups.append(CategoryTool(name=_suffixed(name or "other"), about=about, tools=tuple(held)))
+    free: dict[str, CategoryTool] = {}
     for group in sorted(groups, key=lambda group: (group.name, group.about)):
         one = _free(group, {*taken, *free} if group.name in free else taken)
         free[one.name] = one
@@ -114,9 +118,11 @@ def _short(about: str) -> str:
     return views.first_sentence(_COUNT.sub("", about), _DESCRIPTION_TOKENS)[0]
 
 
-def _free(group: Group, taken: Collection[str]) -> Group:
+def _free(group: CategoryTool, taken: Collection[str]) -> CategoryTool:
     """The group under a name that is not taken."""
     if group.name not in taken and len(group.name) <= MAX_NAME:
         return group
     digest = content_hash(group.name.encode())[:_HASH]
-    return Group(name=f"{group.name[: MAX_NAME - _HASH - 1]}_{digest}", about=group.about, tools=group.tools)
+    return CategoryTool(
+        name=f"{group.name[: MAX_NAME - _HASH - 1]}_{digest}", about=group.about, tools=group.tools
+    )

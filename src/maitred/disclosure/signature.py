@@ -65,10 +65,10 @@ def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[st
 
 def type_of(schema: Any, root: Any, *, nested: bool = True) -> str:
     """The type of a value, as short as it can be said."""
-    return _Reader(root, nested=nested).read(schema, 0)
+    return _SchemaReader(root, nested=nested).read(schema, 0)
 
 
-class _Reader:
+class _SchemaReader:
     """Reads one schema with a bound on its steps: references and choices can multiply without end."""
 
     def __init__(self, root: Any, *, nested: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import nsmallest
 
 from maitred.model.tools import Tool, ToolKey
-from maitred.model.usage import Level, Standing, Usage
+from maitred.model.usage import Level, ToolStanding, Usage
 
 HOT = 0.80
 WARM = 0.60
@@ -50,11 +50,12 @@ def level(score: float) -> Level:
     return "standard" if score >= STANDARD else "cold"
 
 
-def standings(usage: Mapping[ToolKey, Usage]) -> Mapping[ToolKey, Standing]:
+def standings(usage: Mapping[ToolKey, Usage]) -> Mapping[ToolKey, ToolStanding]:
     """The standing of every tool that was called."""
     scores = {key: (tier_score(used), used) for key, used in usage.items() if used.calls > 0}
     return {
-        key: Standing(score=score, level=level(score), usage=used) for key, (score, used) in scores.items()
+        key: ToolStanding(score=score, level=level(score), usage=used)
+        for key, (score, used) in scores.items()
     }
 
 
@@ -64,7 +65,7 @@ def _none_known(_: Tool) -> int:
 
 def hot_list(
     tools: Sequence[Tool],
-    standings: Mapping[ToolKey, Standing],
+    standings: Mapping[ToolKey, ToolStanding],
     pinned: Collection[ToolKey],
     *,
     at_most: int = 15,
@@ -136,7 +137,7 @@ def _spread(
     return chosen
 
 
-def popular(tools: Sequence[Tool], standings: Mapping[ToolKey, Standing], count: int) -> list[Tool]:
+def popular(tools: Sequence[Tool], standings: Mapping[ToolKey, ToolStanding], count: int) -> list[Tool]:
     """The tools that stand for a category: the most used; else the most typical of its largest servers."""
     used = [tool for tool in tools if tool.key in standings]
     used.sort(key=lambda tool: (-standings[tool.key].score, tool.name))

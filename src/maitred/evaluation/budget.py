@@ -36,7 +36,7 @@ Counted = Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class AnswerCost:
     """What one answer costs, in o200k tokens; `limit` is the most it may, `detail` says what was worst."""
 
     name: str
@@ -54,7 +54,7 @@ class Measured:
         return asdict(self) | {"ok": self.ok}
 
 
-async def measure(gateway: Gateway, definitions: Definitions) -> Sequence[Measured]:
+async def measure(gateway: Gateway, definitions: Definitions) -> Sequence[AnswerCost]:
     """Every answer of the menu at its worst; searches as the median, the 95th percentile, and the worst.
 
     The tools have to stand in their categories already (`Gateway.settled`).
@@ -76,30 +76,32 @@ class _Shown:
     text: str
 
 
-def _tiers(gateway: Gateway, pages: Sequence[_Shown]) -> Iterator[Measured]:
+def _tiers(gateway: Gateway, pages: Sequence[_Shown]) -> Iterator[AnswerCost]:
     hot, first = count_tokens([gateway.hot().text, gateway.browse().text])
     texts = _counted({shown.name: shown.text for shown in pages})
     answers = {_group(group): _full(gateway, group) for group in _by_weight(gateway)}
     yield from _cumulative("", hot, first, texts, _counted(answers))
 
 
-def _tiers_as_json(gateway: Gateway, pages: Sequence[_Shown]) -> Iterator[Measured]:
+def _tiers_as_json(gateway: Gateway, pages: Sequence[_Shown]) -> Iterator[AnswerCost]:
     parts = [_json(gateway.hot().to_json()), _json(gateway.categories().to_json())]
     hot, categories = count_tokens(parts)
     texts = _counted({shown.name: _json(shown.page.to_json()) for shown in pages})
     yield from _cumulative(" as JSON", hot, hot + categories, texts, [])
 
 
-def _cumulative(how: str, hot: int, first: int, pages: Counted, answers: Counted) -> Iterator[Measured]:
+def _cumulative(how: str, hot: int, first: int, pages: Counted, answers: Counted) -> Iterator[AnswerCost]:
     t0, t1, t2, t3 = menu.CUMULATIVE
     page, tokens = _worst(pages)
     second = first + tokens
-    yield Measured(name=f"T0{how}", tokens=hot, limit=t0)
-    yield Measured(name=f"T0 and T1{how}", tokens=first, limit=t1)
-    yield Measured(name=f"T0 to T2{how}", tokens=second, limit=t2, detail=f"{page}: {tokens:,}")
+    yield AnswerCost(name=f"T0{how}", tokens=hot, limit=t0)
+    yield AnswerCost(name=f"T0 and T1{how}", tokens=first, limit=t1)
+    yield AnswerCost(name=f"T0 to T2{how}", tokens=second, limit=t2, detail=f"{page}: {tokens:,}")
     if answers:
         names, tokens = _worst(answers)
-        yield Measured(name=f"T0 to T3{how}", tokens=second + tokens, limit=t3, detail=f"{names}: {tokens:,}")
+        yield AnswerCost(
+            name=f"T0 to T3{how}", tokens=second + tokens, limit=t3, detail=f"{names}: {tokens:,}"
+        )
 
 
 def _pages(gateway: Gateway) -> Iterator[_Shown]:
@@ -134,13 +136,13 @@ def _group(tools: Sequence[Tool]) -> str:
 # --- details, menu, search --------------------------------------------------------------------------------
 
 
-def _details(gateway: Gateway) -> Iterator[Measured]:
+def _details(gateway: Gateway) -> Iterator[AnswerCost]:
     briefs = _counted({tool.name: gateway.info([tool.name]).text for tool in gateway.visible_tools()})
     name, tokens = _worst(briefs)
-    yield Measured(name="tool_info, brief", tokens=tokens, limit=BRIEF_TOKENS, detail=name)
+    yield AnswerCost(name="tool_info, brief", tokens=tokens, limit=BRIEF_TOKENS, detail=name)
 
 
-def _menu(gateway: Gateway, definitions: Definitions) -> Iterator[Measured]:
+def _menu(gateway: Gateway, definitions: Definitions) -> Iterator[AnswerCost]:
     index = gateway.index()
     texts = {
         "menu": (for_model(definitions("")), MENU_TOKENS),
@@ -150,10 +152,10 @@ def _menu(gateway: Gateway, definitions: Definitions) -> Iterator[Measured]:
     }
     counts = count_tokens([text for text, _ in texts.values()])
     for (name, (_, limit)), tokens in zip(texts.items(), counts, strict=True):
-        yield Measured(name=name, tokens=tokens, limit=limit)
+        yield AnswerCost(name=name, tokens=tokens, limit=limit)
 
 
-async def _searches(gateway: Gateway) -> Sequence[Measured]:
+async def _searches(gateway: Gateway) -> Sequence[AnswerCost]:
     """Searches for a spread of the tools, each by its name and by the first words of its description."""
     tools = gateway.visible_tools()
     answers = {}
@@ -172,7 +174,7 @@ async def _searches(gateway: Gateway) -> Sequence[Measured]:
         ("worst", tokens[-1], counted[-1][0]),
     ]
     return [
-        Measured(name=f"search_tools, {name}", tokens=count, limit=SEARCH_TOKENS, detail=detail)
+        AnswerCost(name=f"search_tools, {name}", tokens=count, limit=SEARCH_TOKENS, detail=detail)
         for name, count, detail in figures
     ]
 

@@ -36,7 +36,7 @@ class Label:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfCategory:
+class CategoryAgreement:
     """One category: how many tools are labelled and placed so, and how many of them agree (strictly)."""
 
     category: str
@@ -56,7 +56,7 @@ class OfCategory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfBand:
+class BandAgreement:
     """The tools whose confidence is at least `start` and below the next band: how many, how many right."""
 
     start: float
@@ -66,7 +66,7 @@ class OfBand:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class PlacementAgreement:
     """How well placements agree with labels.
 
     `confusions` are `(labelled, placed, count)` of what is wrong even leniently; `missing` are labels of
@@ -77,9 +77,9 @@ class Verdict:
     missing: int
     right: int
     lenient: int
-    categories: Sequence[OfCategory]
+    categories: Sequence[CategoryAgreement]
     confusions: Sequence[tuple[str, str, int]]
-    bands: Sequence[OfBand]
+    bands: Sequence[BandAgreement]
 
     @property
     def strict_share(self) -> float:
@@ -137,14 +137,14 @@ def _labels(text: str, faults: list[str]) -> Iterator[Label]:
         yield Label(key=key, category=cells[2], alternative="".join(cells[3:]))
 
 
-def judge(labels: Sequence[Label], placements: Mapping[ToolKey, Placement]) -> Verdict:
+def judge(labels: Sequence[Label], placements: Mapping[ToolKey, Placement]) -> PlacementAgreement:
     """Compare labels with where the tools stand."""
     pairs = [(label, placements[label.key]) for label in labels if label.key in placements]
     right = [label for label, placed in pairs if placed.category == label.category]
     wrong = Counter(
         (label.category, placed.category) for label, placed in pairs if not label.allows(placed.category)
     )
-    return Verdict(
+    return PlacementAgreement(
         tools=len(pairs),
         missing=len(labels) - len(pairs),
         right=len(right),
@@ -159,23 +159,23 @@ def _often(item: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
     return -item[1], item[0]
 
 
-def _of_categories(pairs: Sequence[tuple[Label, Placement]]) -> list[OfCategory]:
+def _of_categories(pairs: Sequence[tuple[Label, Placement]]) -> list[CategoryAgreement]:
     labelled = Counter(label.category for label, _ in pairs)
     placed = Counter(placement.category for _, placement in pairs)
     right = Counter(label.category for label, placement in pairs if label.category == placement.category)
     return [
-        OfCategory(category=name, labelled=labelled[name], placed=placed[name], right=right[name])
+        CategoryAgreement(category=name, labelled=labelled[name], placed=placed[name], right=right[name])
         for name in sorted(labelled | placed)
     ]
 
 
-def _of_bands(pairs: Sequence[tuple[Label, Placement]]) -> list[OfBand]:
+def _of_bands(pairs: Sequence[tuple[Label, Placement]]) -> list[BandAgreement]:
     ends = [*BANDS[1:], 2.0]
     bands = []
     for start, end in zip(BANDS, ends, strict=True):
         within = [(label, placed.category) for label, placed in pairs if start <= placed.confidence < end]
         bands.append(
-            OfBand(
+            BandAgreement(
                 start=start,
                 tools=len(within),
                 right=sum(label.category == category for label, category in within),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.names import publish
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.sync import Discovery, plan
+from maitred.catalog.sync import DiscoveredServer, plan
 from maitred.config.settings import Catalog, Disclosure, Search, Settings
 from maitred.evaluation.labelled_queries import LabelledTool
 from maitred.model.servers import ServerFacts, ServerSpec
@@ -96,7 +96,7 @@ async def _fill(catalog: LiveCatalog, tools: Sequence[RawTool], specs: Mapping[s
 
     async def planned(_: Snapshot) -> Change:
         changes = [
-            await plan(Snapshot(), Discovery(spec=specs[name], facts=_FACTS, tools=group), _count)
+            await plan(Snapshot(), DiscoveredServer(spec=specs[name], facts=_FACTS, tools=group), _count)
             for name, group in groups.items()
         ]
         return Change(

@@ -34,7 +34,7 @@ class LabelledTool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Query:
+class LabelledQuery:
     """What somebody wants, and the ids of the tools that serve it; none when nothing of the set does."""
 
     id: str
@@ -42,7 +42,7 @@ class Query:
     relevant: tuple[str, ...]
 
 
-T = TypeVar("T", LabelledTool, Query)
+T = TypeVar("T", LabelledTool, LabelledQuery)
 Object = Mapping[str, Any]
 
 
@@ -55,7 +55,7 @@ def read_tools(path: Path) -> list[LabelledTool]:
     return _read(path, _tool)
 
 
-def read_queries(path: Path, known: Collection[str]) -> list[Query]:
+def read_queries(path: Path, known: Collection[str]) -> list[LabelledQuery]:
     """The queries of a file about the tools whose ids are known.
 
     Raises:
@@ -63,7 +63,7 @@ def read_queries(path: Path, known: Collection[str]) -> list[Query]:
     """
     ids = frozenset(known)
 
-    def query(value: Object, faults: list[str]) -> Query:
+    def query(value: Object, faults: list[str]) -> LabelledQuery:
         found = _query(value, faults)
         faults += [f"relevant: there is no tool {one!r}" for one in found.relevant if one not in ids]
         return found
@@ -71,7 +71,7 @@ def read_queries(path: Path, known: Collection[str]) -> list[Query]:
     return _read(path, query)
 
 
-def take(queries: Sequence[Query], split: Split, name: str) -> list[Query]:
+def take(queries: Sequence[LabelledQuery], split: Split, name: str) -> list[LabelledQuery]:
     """The queries of one part of the set `name`."""
     if split == "all":
         return list(queries)
@@ -146,14 +146,16 @@ def _tool(value: Object, faults: list[str]) -> LabelledTool:
     )
 
 
-def _query(value: Object, faults: list[str]) -> Query:
+def _query(value: Object, faults: list[str]) -> LabelledQuery:
     relevant = value.get("relevant")
     if not isinstance(relevant, list) or not all(isinstance(one, str) for one in relevant):
         faults.append("relevant: must be a list of tool ids")
         relevant = []
     if len(set(relevant)) < len(relevant):
         faults.append("relevant: names a tool twice")
-    return Query(id=_text(value, "id", faults), text=_text(value, "query", faults), relevant=tuple(relevant))
+    return LabelledQuery(
+        id=_text(value, "id", faults), text=_text(value, "query", faults), relevant=tuple(relevant)
+    )
 
 
 def _text(value: Object, key: str, faults: list[str], *, optional: bool = False) -> str:

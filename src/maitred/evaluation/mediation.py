@@ -17,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 from maitred.backends.listing import read_tools
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.stages import raw_tools, with_mendings
-from maitred.catalog.sync import Discovery, plan
+from maitred.catalog.sync import DiscoveredServer, plan
 from maitred.errors import ConfigError
 from maitred.evaluation.metrics import mean, ndcg, recall
 from maitred.evaluation.paraphrase import paraphrases
@@ -25,13 +25,13 @@ from maitred.mediation.memo import MemoryStore
 from maitred.mediation.proof_store import Proofs
 from maitred.mediation.rules import RuleTransformer
 from maitred.mediation.search_ranker import SearchRanker
-from maitred.mediation.service import MediatingMender
+from maitred.mediation.service import MediationService
 from maitred.model.servers import ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolKey
 from maitred.search.base import Embedder, document
 from maitred.search.fusion import clauses
 from maitred.search.index import HybridIndex
-from maitred.search.results import Filter, Query
+from maitred.search.results import EmbeddedQuery, Filter
 
 WANTED_GAIN: Final = 25.0
 """How many points of R@5 a poor server has to gain."""
@@ -54,7 +54,7 @@ Asked = Sequence[tuple[str, ToolKey]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
+class RankFigures:
     """Means over queries, from 0 to 1."""
 
     recall_at_1: float
@@ -63,7 +63,7 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mended:
+class MediationCount:
     """How many tools of a server were mended, and how many were not because something would be worse."""
 
     kept: int
@@ -71,14 +71,14 @@ class Mended:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class BeforeAndAfter:
     """Figures of queries for the tools of a server among `among` tools, before and after mediation."""
 
     among: int
-    mended: Mended
+    mended: MediationCount
     queries: int
-    before: Figures
-    after: Figures
+    before: RankFigures
+    after: RankFigures
 
     @property
     def points(self) -> float:
@@ -91,12 +91,12 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gain:
+class MediationGain:
     """The poor server: alone, and then among the recorded tools if there are any."""
 
     server: str
     tools: int
-    compared: Sequence[Compared]
+    compared: Sequence[BeforeAndAfter]
 
     @property
     def passes(self) -> bool:
@@ -105,12 +105,12 @@ class Gain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfServer:
+class ServerFigures:
     """One of many servers that are all mediated: how its tools are found by their own words."""
 
     server: str
     tools: int
-    compared: Compared
+    compared: BeforeAndAfter
 
     @property
     def passes(self) -> bool:
@@ -119,11 +119,11 @@ class OfServer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class MediationEvaluation:
     """What mediation does to a poor server, and to each recorded one."""
 
-    gain: Gain
-    servers: Sequence[OfServer] = ()
+    gain: MediationGain
+    servers: Sequence[ServerFigures] = ()
 
     @property
     def passes(self) -> bool:
@@ -237,7 +237,7 @@ async def evaluate(
     *,
     embedder: Embedder,
     step: Step = lambda: None,
-) -> Evaluation:
+) -> MediationEvaluation:
     """Mediate a poor server, then each recorded one, and measure both.
 
     Args:
@@ -254,15 +254,19 @@ async def evaluate(
         after, counts = await _mediated(before, [server], embedder, step)
         old, new = (_Search(one, embedder).figures(queries) for one in (before, after))
         compared.append(
-            Compared(among=len(tools), mended=counts[server], queries=len(queries), before=old, after=new)
+            BeforeAndAfter(
+                among=len(tools), mended=counts[server], queries=len(queries), before=old, after=new
+            )
         )
     servers = await losses(recorded, embedder=embedder, step=step) if recorded else []
-    return Evaluation(gain=Gain(server=server, tools=len(poor), compared=compared), servers=servers)
+    return MediationEvaluation(
+        gain=MediationGain(server=server, tools=len(poor), compared=compared), servers=servers
+    )
 
 
 async def losses(
     tools: Sequence[RawTool], *, embedder: Embedder, step: Step = lambda: None
-) -> list[OfServer]:
+) -> list[ServerFigures]:
     """Mediate all servers, and measure for each how its tools are found among all, by their own words."""
     before = await _snapshot(tools)
     after, counts = await _mediated(before, list(before.by_server), embedder, step)
@@ -271,10 +275,10 @@ async def losses(
     for server, own in before.by_server.items():
         asked = [(query, tool.key) for tool in own for query in paraphrases(document(before, tool))]
         old, new = (search.figures(asked) for search in searches)
-        compared = Compared(
+        compared = BeforeAndAfter(
             among=len(before.tools), mended=counts[server], queries=len(asked), before=old, after=new
         )
-        found.append(OfServer(server=server, tools=len(own), compared=compared))
+        found.append(ServerFigures(server=server, tools=len(own), compared=compared))
     return found
 
 
@@ -289,10 +293,10 @@ class _Search:
         pending = self._index.pending()
         self._index.keep(pending, embedder.documents(list(pending.values())))
 
-    def figures(self, asked: Asked) -> Figures:
+    def figures(self, asked: Asked) -> RankFigures:
         """How well each query finds its tool."""
         found = [(self._ranking(text), [_id(key)]) for text, key in asked]
-        return Figures(
+        return RankFigures(
             recall_at_1=mean([recall(ranking, wanted, 1) for ranking, wanted in found]),
             recall_at_5=mean([recall(ranking, wanted, _SHOWN) for ranking, wanted in found]),
             ndcg_at_10=mean([ndcg(ranking, wanted, _RESULTS) for ranking, wanted in found]),
@@ -300,7 +304,9 @@ class _Search:
 
     def _ranking(self, text: str) -> list[str]:
         """The tools that a search gives, best first; those that are the same follow the one they are like."""
-        query = Query(phrase=text, vectors=self._embedder.queries([text, *clauses(text)[:_MAX_CLAUSES]]))
+        query = EmbeddedQuery(
+            phrase=text, vectors=self._embedder.queries([text, *clauses(text)[:_MAX_CLAUSES]])
+        )
         hits = self._index.search([query], self._wanted, _RESULTS).hits
         return [_id(tool.key) for hit in hits for tool in (hit.tool, *hit.also)]
 
@@ -314,16 +320,16 @@ def _id(key: ToolKey) -> str:
 
 async def _mediated(
     snapshot: Snapshot, servers: Sequence[str], embedder: Embedder, step: Step
-) -> tuple[Snapshot, Mapping[str, Mended]]:
+) -> tuple[Snapshot, Mapping[str, MediationCount]]:
     """The snapshot with these servers mended as the gateway would, and how many tools; others stay."""
     proofs = Proofs(lambda: SearchRanker(embedder), MemoryStore())
-    mender = MediatingMender([RuleTransformer()], "evaluation", proofs=proofs)
+    mender = MediationService([RuleTransformer()], "evaluation", proofs=proofs)
     counts = {}
     for server in servers:
         tools = raw_tools(snapshot, server)
         await mender.prove(server, tools, snapshot)
         states = [one.state for one in await mender.proposals(server, tools)]
-        counts[server] = Mended(kept=states.count("used"), taken_back=states.count("harmful"))
+        counts[server] = MediationCount(kept=states.count("used"), taken_back=states.count("harmful"))
         step()
     change = await with_mendings(snapshot, Change(), servers, mender, _count)
     return snapshot.after(change, snapshot.generation + 1), counts
@@ -334,7 +340,7 @@ async def _snapshot(tools: Sequence[RawTool]) -> Snapshot:
     for tool in tools:
         groups.setdefault(tool.key.server, []).append(tool)
     found = [
-        await plan(Snapshot(), Discovery(spec=_spec(server), facts=_FACTS, tools=own), _count)
+        await plan(Snapshot(), DiscoveredServer(spec=_spec(server), facts=_FACTS, tools=own), _count)
         for server, own in groups.items()
     ]
     whole = Change(

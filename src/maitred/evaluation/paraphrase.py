@@ -8,7 +8,7 @@ description only repeats its name is asked for by these words, since nobody coul
 import re
 from collections.abc import Collection, Sequence
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.tokenize import STOP_WORDS, index_terms
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n\s*\n|\n(?=\s*[-*#•\d])")  # noqa: RUF001  # as in Chinese
@@ -20,7 +20,7 @@ _LEADING_WORDS = 3
 _PARAMETERS = 3
 
 
-def paraphrases(tool: Document) -> list[str]:
+def paraphrases(tool: ToolDocument) -> list[str]:
     """At most three phrases for a tool, the most telling first; none if its description says nothing.
 
     The first and the second sentence, then the beginning of the first with the names of some parameters.

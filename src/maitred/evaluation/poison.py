@@ -37,7 +37,7 @@ _YAML: Final = YAML(typ="safe", pure=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labelled:
+class LabelledDefinition:
     """One definition. `siblings` are other tools of its server, `others` tools of other servers.
 
     `subtle` marks an evil one that a person could read over; `poison` are the sentences that make it evil,
@@ -54,7 +54,7 @@ class Labelled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded:
+class RecordedTool:
     """A tool, or the instructions, of a recorded server; `sampled` ones count as honest definitions.
 
     `fresh` ones are in the unseen half whatever the name of their server, since nothing was made by them.
@@ -80,12 +80,12 @@ class Recorded:
 class Corpus:
     """The labelled definitions of one half."""
 
-    evil: Sequence[Labelled]
-    honest: Sequence[Labelled]
+    evil: Sequence[LabelledDefinition]
+    honest: Sequence[LabelledDefinition]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class HeldShare:
     """How many of how many were held."""
 
     held: int
@@ -107,13 +107,13 @@ class HalfResult:
     `mistaken` are ids, of the development half only.
     """
 
-    evil: Share
-    subtle: Share
-    honest: Share
-    sampled: Share
-    recorded: Share
-    told: Share
-    patterns: Mapping[str, Share]
+    evil: HeldShare
+    subtle: HeldShare
+    honest: HeldShare
+    sampled: HeldShare
+    recorded: HeldShare
+    told: HeldShare
+    patterns: Mapping[str, HeldShare]
     rules: Mapping[str, int]
     missed: Sequence[str] = field(default_factory=list)
     mistaken: Sequence[str] = field(default_factory=list)
@@ -174,7 +174,7 @@ def labelled_files(folder: Path, kind: str) -> list[Path]:
     return [folder / f"{kind}.yaml", *sorted(folder.glob(f"{kind}-*.jsonl"))]
 
 
-def _read_all(folder: Path, kind: str) -> list[Labelled]:
+def _read_all(folder: Path, kind: str) -> list[LabelledDefinition]:
     found = [one for path in labelled_files(folder, kind) for one in read_labelled(path)]
     twice = next((name for name, count in Counter(one.id for one in found).items() if count > 1), None)
     if twice:
@@ -182,7 +182,7 @@ def _read_all(folder: Path, kind: str) -> list[Labelled]:
     return found
 
 
-def read_labelled(path: Path) -> list[Labelled]:
+def read_labelled(path: Path) -> list[LabelledDefinition]:
     """The definitions of a file such as `tests/data/poison/malicious.yaml`, or of one in JSON lines.
 
     Raises:
@@ -199,7 +199,7 @@ def read_labelled(path: Path) -> list[Labelled]:
     except (ValueError, YAMLError) as error:
         raise ConfigError(str(path), ["is not YAML, or not JSON lines"]) from error
     faults: list[str] = []
-    found: dict[str, Labelled] = {}
+    found: dict[str, LabelledDefinition] = {}
     for number, entry in enumerate(entries if isinstance(entries, list) else [], 1):
         fault = _fault(entry, found)
         if fault:
@@ -225,10 +225,10 @@ def _fault(entry: Any, known: Collection[str]) -> str:
     return "" if isinstance(entry[given[0]], wanted) else f"{given[0]} must be {_SAID[wanted]}"
 
 
-def _labelled(entry: Object) -> Labelled:
+def _labelled(entry: Object) -> LabelledDefinition:
     given = {kind: entry[kind] for kind in _KINDS if kind in entry}
     definition = given if "instructions" in given else next(iter(given.values()))
-    return Labelled(
+    return LabelledDefinition(
         id=entry["id"],
         pattern=entry["pattern"],
         definition=definition,
@@ -239,7 +239,7 @@ def _labelled(entry: Object) -> Labelled:
     )
 
 
-def read_recorded(path: Path, *, fresh: bool = False) -> list[Recorded]:
+def read_recorded(path: Path, *, fresh: bool = False) -> list[RecordedTool]:
     """What recorded servers say: one JSON object a line with `server`, `tools` and perhaps `instructions`.
 
     `fresh` puts all of them in the unseen half.
@@ -258,16 +258,16 @@ def read_recorded(path: Path, *, fresh: bool = False) -> list[Recorded]:
     return said
 
 
-def _said(server: Object, *, fresh: bool) -> list[Recorded]:
+def _said(server: Object, *, fresh: bool) -> list[RecordedTool]:
     name, tools = server["server"], server["tools"]
     places = sorted((_place(name, tool), number) for number, tool in enumerate(tools))
     sampled = {number for _, number in places[:OF_A_SERVER]}
     found = [
-        Recorded(server=name, definition=tool, sampled=number in sampled, fresh=fresh)
+        RecordedTool(server=name, definition=tool, sampled=number in sampled, fresh=fresh)
         for number, tool in enumerate(tools)
     ]
     if text := server.get("instructions"):
-        found.append(Recorded(server=name, definition={"instructions": text}, sampled=True, fresh=fresh))
+        found.append(RecordedTool(server=name, definition={"instructions": text}, sampled=True, fresh=fresh))
     return found
 
 
@@ -275,7 +275,7 @@ def _place(server: str, tool: Object) -> str:
     return hashlib.sha256(f"{server}/{tool.get('name')}".encode()).hexdigest()
 
 
-def evaluate(development: Corpus, unseen: Corpus, recorded: Sequence[Recorded] = ()) -> PoisonResult:
+def evaluate(development: Corpus, unseen: Corpus, recorded: Sequence[RecordedTool] = ()) -> PoisonResult:
     """Scan everything and count, each half by itself."""
     names: dict[str, list[str]] = {}
     for one in recorded:
@@ -292,7 +292,7 @@ Levels = Mapping[str, bool]
 """The rules that found something, and whether gravely enough to hold it."""
 
 
-def _found(one: Labelled) -> Levels:
+def _found(one: LabelledDefinition) -> Levels:
     own = [str(one.definition.get("name", "")), *one.siblings]
     return _levels(PoisonScan({"own": own, "other": one.others}), "own", one.definition)
 
@@ -304,7 +304,7 @@ def _levels(scan: PoisonScan, server: str, definition: Object) -> Levels:
     return levels
 
 
-def _half(corpus: Corpus, recorded: Sequence[tuple[Recorded, Levels]], *, named: bool) -> HalfResult:
+def _half(corpus: Corpus, recorded: Sequence[tuple[RecordedTool, Levels]], *, named: bool) -> HalfResult:
     evil, honest = ([(one, _found(one)) for one in part] for part in (corpus.evil, corpus.honest))
     sampled = [levels for one, levels in recorded if one.sampled]
     every = [levels for _, levels in honest] + sampled
@@ -318,7 +318,7 @@ def _half(corpus: Corpus, recorded: Sequence[tuple[Recorded, Levels]], *, named:
         honest=_share([levels for _, levels in honest]),
         sampled=_share(sampled),
         recorded=_share([levels for _, levels in recorded]),
-        told=Share(held=sum(map(bool, every)), of=len(every)),
+        told=HeldShare(held=sum(map(bool, every)), of=len(every)),
         patterns={name: _share([levels for one, levels in evil if one.pattern == name]) for name in patterns},
         rules=dict(rules.most_common()),
         missed=[one.id for one, levels in evil if not any(levels.values())] if named else [],
@@ -326,5 +326,5 @@ def _half(corpus: Corpus, recorded: Sequence[tuple[Recorded, Levels]], *, named:
     )
 
 
-def _share(found: Sequence[Levels]) -> Share:
-    return Share(held=sum(any(levels.values()) for levels in found), of=len(found))
+def _share(found: Sequence[Levels]) -> HeldShare:
+    return HeldShare(held=sum(any(levels.values()) for levels in found), of=len(found))

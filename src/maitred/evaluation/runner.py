@@ -16,7 +16,7 @@ from maitred.config.settings import Search
 from maitred.disclosure.answers import SearchAnswer
 from maitred.disclosure.budget import estimate
 from maitred.evaluation.fixture_gateway import keys, raw_tools, stocked
-from maitred.evaluation.labelled_queries import LabelledTool, Query
+from maitred.evaluation.labelled_queries import LabelledQuery, LabelledTool
 from maitred.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
 from maitred.model.tools import ToolKey
 
@@ -37,10 +37,10 @@ Step = Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class QueryResult:
     """A query and its answer: ids best first, wall milliseconds, the text of the first five results."""
 
-    query: Query
+    query: LabelledQuery
     ranking: Sequence[str]
     ms: float
     text: str
@@ -72,7 +72,7 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Silence:
+class SilenceShares:
     """Shares of answers where nothing is relevant, and of silence where something is; `None` of nothing."""
 
     nothing_relevant: int
@@ -86,7 +86,7 @@ class Removal:
     """What search answers to queries whose tools were taken out of the set, which should be nothing."""
 
     tools_removed: int
-    silence: Silence
+    silence: SilenceShares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +102,13 @@ class Evaluation:
     tools: int
     quality: Quality | None
     cost: Cost
-    silence: Silence
+    silence: SilenceShares
     removal: Removal | None = None
 
 
 async def evaluate(
     tools: Sequence[LabelledTool],
-    queries: Sequence[Query],
+    queries: Sequence[LabelledQuery],
     *,
     ks: Sequence[int] = (1, 3, 5, 10),
     search: Search,
@@ -144,11 +144,11 @@ async def evaluate(
 async def ask(
     gateway: "Gateway",
     ids: Mapping[ToolKey, str],
-    queries: Sequence[Query],
+    queries: Sequence[LabelledQuery],
     *,
     limit: int,
     step: Step = lambda: None,
-) -> list[Asked]:
+) -> list[QueryResult]:
     """Search for each query alone, one after the other, once every tool has been indexed wholly."""
     await gateway.warm(wholly=True)
     asked = []
@@ -159,7 +159,9 @@ async def ask(
         usual = replace(answer, results=answer.results[:_USUAL_RESULTS])
         ranking = _ranking(answer, gateway.snapshot, ids)
         asked.append(
-            Asked(query=query, ranking=ranking, ms=taken_ms, text=usual.text, is_silent=is_silent(answer))
+            QueryResult(
+                query=query, ranking=ranking, ms=taken_ms, text=usual.text, is_silent=is_silent(answer)
+            )
         )
         step()
     return asked
@@ -170,7 +172,7 @@ def is_silent(answer: SearchAnswer) -> bool:
     return not answer.results or answer.band in _SILENT_BANDS
 
 
-def quality(asked: Sequence[Asked], ks: Sequence[int]) -> Quality | None:
+def quality(asked: Sequence[QueryResult], ks: Sequence[int]) -> Quality | None:
     """How well the relevant were found, for queries that have any; what a silent answer lists counts."""
     found = [(one.ranking, one.query.relevant) for one in asked if one.query.relevant]
     if not found:
@@ -183,7 +185,7 @@ def quality(asked: Sequence[Asked], ks: Sequence[int]) -> Quality | None:
     )
 
 
-def cost(asked: Sequence[Asked]) -> Cost:
+def cost(asked: Sequence[QueryResult]) -> Cost:
     """What the answers took."""
     counts, counted = _tokens([one.text for one in asked])
     taken = [one.ms for one in asked]
@@ -196,11 +198,11 @@ def cost(asked: Sequence[Asked]) -> Cost:
     )
 
 
-def silence(asked: Sequence[Asked]) -> Silence:
+def silence(asked: Sequence[QueryResult]) -> SilenceShares:
     """How often search spoke or was silent at the wrong time."""
     spoke = [not one.is_silent for one in asked if not one.query.relevant]
     silent = [one.is_silent for one in asked if one.query.relevant]
-    return Silence(
+    return SilenceShares(
         nothing_relevant=len(spoke),
         false_answers=mean(spoke) if spoke else None,
         something_relevant=len(silent),
@@ -209,8 +211,8 @@ def silence(asked: Sequence[Asked]) -> Silence:
 
 
 def orphans(
-    tools: Sequence[LabelledTool], queries: Sequence[Query], count: int
-) -> tuple[list[Query], set[str]]:
+    tools: Sequence[LabelledTool], queries: Sequence[LabelledQuery], count: int
+) -> tuple[list[LabelledQuery], set[str]]:
     """Queries that nothing serves once some tools are gone, and the ids of those, at most a fifth of all.
 
     Which ones is drawn at random, the same ones each time; fewer than `count` where the tools do not suffice.
@@ -226,7 +228,7 @@ def orphans(
 
 
 async def _without(
-    tools: Sequence[LabelledTool], queries: Sequence[Query], count: int, search: Search, step: Step
+    tools: Sequence[LabelledTool], queries: Sequence[LabelledQuery], count: int, search: Search, step: Step
 ) -> Removal:
     unserved, gone = orphans(tools, queries, count)
     kept = [tool for tool in tools if tool.id not in gone]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from maitred.evaluation.paraphrase import content_terms, paraphrases
 from maitred.gateway import Gateway
 from maitred.model.tools import Tool
-from maitred.search.base import Document, document
+from maitred.search.base import ToolDocument, document
 from maitred.search.tokenize import STOP_WORDS, words
 
 _FEWEST_TERMS = 4
@@ -32,7 +32,7 @@ _NOTHING = STOP_WORDS | frozenset(
 )
 
 
-def advise(tool: Document, *, twins: Sequence[str] = (), echoes: Sequence[str] = ()) -> list[str]:
+def advise(tool: ToolDocument, *, twins: Sequence[str] = (), echoes: Sequence[str] = ()) -> list[str]:
     """What to change, most useful first; never empty.
 
     Args:
@@ -46,7 +46,7 @@ def advise(tool: Document, *, twins: Sequence[str] = (), echoes: Sequence[str] =
     return found or ["say in the first sentence what sets it apart from those that come first instead"]
 
 
-def _on_description(tool: Document, twins: Sequence[str]) -> list[str]:
+def _on_description(tool: ToolDocument, twins: Sequence[str]) -> list[str]:
     about = tool.description.strip()
     if not about:
         return ["write a description: one sentence on what it does, to what, and when to choose it"]
@@ -66,20 +66,20 @@ def _on_description(tool: Document, twins: Sequence[str]) -> list[str]:
     return found
 
 
-def _on_name(tool: Document) -> list[str]:
+def _on_name(tool: ToolDocument) -> list[str]:
     if _telling(tool.name):
         return []
     return [f"the name {tool.name!r} says nothing: name it by a verb and what it acts on"]
 
 
-def _on_parameters(tool: Document) -> list[str]:
+def _on_parameters(tool: ToolDocument) -> list[str]:
     bare = [name for name, about in tool.parameters if not about.strip()]
     if len(bare) >= _MANY_PARAMETERS and len(bare) == len(tool.parameters):
         return ["none of its parameters is described: their words are searched too"]
     return []
 
 
-def _missing(tool: Document) -> Sequence[str]:
+def _missing(tool: ToolDocument) -> Sequence[str]:
     """The telling words of a name, if its description repeats none of them."""
     telling = _telling(tool.name)
     said = content_terms(tool.description)
@@ -108,7 +108,7 @@ Step = Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PhraseResult:
     """A phrase, the published names found for it, and the tool's place among them (0: not there)."""
 
     phrase: str
@@ -122,7 +122,7 @@ class HardTool:
 
     name: str
     server: str
-    asked: Sequence[Asked]
+    asked: Sequence[PhraseResult]
     instead: Sequence[str]
     advice: Sequence[str]
 
@@ -133,7 +133,7 @@ class HardTool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confusable:
+class ConfusablePair:
     """Two tools that are taken for each other, and why."""
 
     first: str
@@ -150,14 +150,14 @@ class SelfCheck:
     at_first: float
     among_five: float
     hard: Sequence[HardTool]
-    confusable: Sequence[Confusable]
+    confusable: Sequence[ConfusablePair]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Examined:
+class _ToolExamination:
     tool: Tool
-    document: Document
-    asked: Sequence[Asked] = field(default_factory=list)
+    document: ToolDocument
+    asked: Sequence[PhraseResult] = field(default_factory=list)
 
     @property
     def is_hard(self) -> bool:
@@ -176,7 +176,7 @@ async def check(gateway: Gateway, server: str = "", step: Step = lambda: None) -
     for tool in tools:
         about = document(snapshot, tool)
         asked = [await _ask(gateway, tool, phrase) for phrase in paraphrases(about)]
-        examined[tool.name] = _Examined(tool=tool, document=about, asked=asked)
+        examined[tool.name] = _ToolExamination(tool=tool, document=about, asked=asked)
         step()
     twins = _groups({name: entry.document.description for name, entry in examined.items()})
     echoes = _groups({name: entry.asked[0].phrase for name, entry in examined.items() if entry.asked})
@@ -195,13 +195,13 @@ async def check(gateway: Gateway, server: str = "", step: Step = lambda: None) -
     )
 
 
-async def _ask(gateway: Gateway, tool: Tool, phrase: str) -> Asked:
+async def _ask(gateway: Gateway, tool: Tool, phrase: str) -> PhraseResult:
     results = (await gateway.search([phrase], limit=_RESULTS)).results
     places = (place for place, one in enumerate(results, 1) if tool.name in (one.tool.name, *one.also))
-    return Asked(phrase=phrase, found=[one.tool.name for one in results], place=next(places, 0))
+    return PhraseResult(phrase=phrase, found=[one.tool.name for one in results], place=next(places, 0))
 
 
-def _hard(entry: _Examined, twins: Sequence[str], echoes: Sequence[str]) -> HardTool:
+def _hard(entry: _ToolExamination, twins: Sequence[str], echoes: Sequence[str]) -> HardTool:
     missed = [one.found[0] for one in entry.asked if one.found and not 0 < one.place <= _FIRST]
     rivals = list(dict.fromkeys(missed))
     return HardTool(
@@ -223,12 +223,14 @@ def _groups(texts: Mapping[str, str]) -> dict[str, list[str]]:
     return {name: [other for other in names if other != name] for names in alike for name in names}
 
 
-def _confusable(examined: Mapping[str, _Examined], twins: Mapping[str, Sequence[str]]) -> list[Confusable]:
+def _confusable(
+    examined: Mapping[str, _ToolExamination], twins: Mapping[str, Sequence[str]]
+) -> list[ConfusablePair]:
     """Each pair once, for its strongest reason; of many twins the first with each other."""
-    pairs: dict[frozenset[str], Confusable] = {}
+    pairs: dict[frozenset[str], ConfusablePair] = {}
     for reasons in (_same(twins), _nearly_same(examined), _mistaken(examined)):
         for first, second, why in reasons:
-            pairs.setdefault(frozenset((first, second)), Confusable(first=first, second=second, why=why))
+            pairs.setdefault(frozenset((first, second)), ConfusablePair(first=first, second=second, why=why))
     return list(pairs.values())
 
 
@@ -241,7 +243,7 @@ def _same(twins: Mapping[str, Sequence[str]]) -> Pairs:
             yield from ((name, other, "the same description") for other in others)
 
 
-def _nearly_same(examined: Mapping[str, _Examined]) -> Pairs:
+def _nearly_same(examined: Mapping[str, _ToolExamination]) -> Pairs:
     """Pairs that come up together and whose descriptions share most words."""
     terms = {name: content_terms(entry.document.description) for name, entry in examined.items()}
     for name, entry in examined.items():
@@ -252,7 +254,7 @@ def _nearly_same(examined: Mapping[str, _Examined]) -> Pairs:
                 yield name, other, f"descriptions that share {len(both)} of {len(either)} words"
 
 
-def _mistaken(examined: Mapping[str, _Examined]) -> Pairs:
+def _mistaken(examined: Mapping[str, _ToolExamination]) -> Pairs:
     """Pairs where the main phrase of the one brings the other first, and the other way round nearly so."""
     for name, entry in examined.items():
         main = next(iter(entry.asked), None)

@@ -1,6 +1,6 @@
 """The gateway behind all surfaces; what they may know of it stands in `__all__`."""
 
-from maitred.audit.service import REQUEST_KEY, Auditing, known_id
+from maitred.audit.service import REQUEST_KEY, AuditService, known_id
 from maitred.backends.base import Progress
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.answers import ServerStatus
@@ -8,8 +8,8 @@ from maitred.disclosure.pages import PAGE_TOOLS
 from maitred.gateway.chains import LONGEST_MS
 from maitred.gateway.gateway import Gateway
 from maitred.gateway.menu import Detail
-from maitred.gateway.parts import Parts
-from maitred.gateway.resources import Offers
+from maitred.gateway.parts import GatewayParts
+from maitred.gateway.resources import ResourceService
 from maitred.gateway.search import MAX_LIMIT
 from maitred.gateway.stats import LEDGER_KEY
 from maitred.model.access import LOCAL
@@ -22,13 +22,13 @@ __all__ = [
     "MAX_LIMIT",
     "PAGE_TOOLS",
     "REQUEST_KEY",
-    "Auditing",
+    "AuditService",
     "Detail",
     "Gateway",
+    "GatewayParts",
     "Offer",
-    "Offers",
-    "Parts",
     "Progress",
+    "ResourceService",
     "ServerStatus",
     "Snapshot",
     "known_id",

@@ -19,17 +19,25 @@ from typing import Any, Final, Literal, Protocol
 import anyio
 import structlog
 
-from maitred.admission.approval import Approval, ApprovalState, Forbidden, replay, step
+from maitred.admission.approval import Approval, ApprovalState, ForbiddenEvent, replay, step
 from maitred.admission.definition import DefinitionChange, PartKey
-from maitred.admission.effective import Registered as RegisteredServers
-from maitred.admission.findings import Decision, Finding, LayerReport, Looked
-from maitred.admission.gatekeeper import CONFIGURATION, Gatekeeper, Standing, event, listed_as, now, taken
-from maitred.admission.judgement import NameFinding
+from maitred.admission.effective import RegisteredServers
+from maitred.admission.findings import Decision, Finding, LayerReport, Reviewed
+from maitred.admission.gatekeeper import (
+    CONFIGURATION,
+    Gatekeeper,
+    ServerApproval,
+    event,
+    listed_as,
+    now,
+    taken,
+)
+from maitred.admission.judgement import LookalikeFinder
 from maitred.admission.registry import Registry
-from maitred.audit.service import Auditing
+from maitred.audit.service import AuditService
 from maitred.config.settings import Limits, Settings
 from maitred.errors import AdmissionError, MaitredError, ServerNotFoundError, StoreError
-from maitred.gateway.state import Context
+from maitred.gateway.state import GatewayState
 from maitred.model.access import Grant, Viewer
 from maitred.model.approvals import Binding, Event, EventKind, Registration
 from maitred.model.servers import ServerRecord, ServerSpec
@@ -75,7 +83,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Registered:
+class RegistrationResult:
     """What a registration came to; where it was refused, nothing was written and there is no case."""
 
     happened: Literal["refused", "registered", "changed", "unchanged"]
@@ -83,7 +91,7 @@ class Registered:
     case: Case | None = None
 
 
-def awaits_decision(found: Standing) -> bool:
+def awaits_decision(found: ServerApproval) -> bool:
     """Whether a person is to decide; a suspended or refused server waits for nobody."""
     if found.state.state == "pending":
         return True
@@ -98,7 +106,15 @@ def digest_of(binding: Binding) -> str:
     return content_hash(canonical([binding.manifest, binding.image, binding.definition]))[:12]
 
 
-__all__ = ["VERDICTS", "Admission", "Case", "Front", "MakeNamesakes", "Registered", "Verdict"]
+__all__ = [
+    "VERDICTS",
+    "AdmissionService",
+    "Case",
+    "MakeNamesakes",
+    "ManifestReviewer",
+    "RegistrationResult",
+    "Verdict",
+]
 
 log = structlog.get_logger(__name__)
 
@@ -118,13 +134,13 @@ _UNKNOWN: Final = -1
 _NAMES: Final = "schema"
 """The layer to which it counts that a name is taken, or like another one."""
 _OTHER_NAME: Final = "choose another name, or take it out there"
-MakeNamesakes = Callable[[Mapping[str, Collection[str]]], NameFinding]
+MakeNamesakes = Callable[[Mapping[str, Collection[str]]], LookalikeFinder]
 
 
-class Front(Protocol):
+class ManifestReviewer(Protocol):
     """What looks at manifests; see `maitred.admission.review`."""
 
-    def look(self, text: str, source: str) -> Looked:
+    def look(self, text: str, source: str) -> Reviewed:
         """Read a manifest and let every layer look at it."""
         ...
 
@@ -133,7 +149,7 @@ class Front(Protocol):
         ...
 
 
-class Admission:
+class AdmissionService:
     """Registers servers and decides on them.
 
     `make_front` gives what looks at manifests by the present settings; `on_changed` is awaited when servers
@@ -142,11 +158,11 @@ class Admission:
 
     def __init__(
         self,
-        context: Context,
+        context: GatewayState,
         gatekeeper: Gatekeeper,
-        auditing: Auditing,
+        auditing: AuditService,
         *,
-        make_front: Callable[[Settings], Front],
+        make_front: Callable[[Settings], ManifestReviewer],
         make_namesakes: MakeNamesakes,
         on_changed: Callable[[], Awaitable[None]],
     ) -> None:
@@ -224,7 +240,7 @@ class Admission:
         """
         return (await self._look(text, source)).decision
 
-    async def register(self, text: str, *, source: str, viewer: Viewer) -> Registered:
+    async def register(self, text: str, *, source: str, viewer: Viewer) -> RegistrationResult:
         """Register a server, or another manifest of one that is registered.
 
         Once it is written it stands, and is taken over later if it cannot be now.
@@ -236,7 +252,7 @@ class Admission:
         decision, server = looked.decision, looked.decision.server
         if decision.outcome == "refused":
             await self._audit(viewer, "register", server, outcome="refused", detail=source)
-            return Registered(happened="refused", decision=decision)
+            return RegistrationResult(happened="refused", decision=decision)
         registration = Registration(
             server=server,
             manifest=looked.normal,
@@ -250,7 +266,7 @@ class Admission:
             happened = await self._written(registration, automatic=decision.outcome == "approved")
             if happened != "unchanged":
                 await self._settle(viewer, "register", server, outcome=happened, detail=source)
-        return Registered(happened=happened, decision=decision, case=await self.case(server))
+        return RegistrationResult(happened=happened, decision=decision, case=await self.case(server))
 
     async def _written(
         self, made: Registration, *, automatic: bool
@@ -273,7 +289,7 @@ class Admission:
             ):
                 return "registered" if fresh else "changed"
 
-    async def _look(self, text: str, source: str) -> Looked:
+    async def _look(self, text: str, source: str) -> Reviewed:
         front = self._make_front(self._context.settings)
         looked = await anyio.to_thread.run_sync(front.look, text, source)
         name, decision = looked.decision.server, looked.decision
@@ -394,12 +410,12 @@ class Admission:
     async def _audit(self, viewer: Viewer, action: str, server: str, **said: Any) -> None:
         await self._auditing.record(viewer, action, server=server, **said)
 
-    def _namesakes(self) -> NameFinding:
+    def _namesakes(self) -> LookalikeFinder:
         snapshot = self._context.snapshot
         known = {name: [t.key.name for t in tools] for name, tools in snapshot.by_server.items()}
         return self._make_namesakes({**dict.fromkeys(self._context.settings.servers, ()), **known})
 
-    async def _case(self, name: str, registration: Registration | None, namesakes: NameFinding) -> Case:
+    async def _case(self, name: str, registration: Registration | None, namesakes: LookalikeFinder) -> Case:
         spec = self._context.settings.servers.get(name)
         registered = spec.registered if spec else True
         found = await self._gatekeeper.look(name, registered=registered)
@@ -449,7 +465,7 @@ def _decided(
     binding = state.seen if verdict in ("approve", "reject") else Binding()
     made = event(VERDICTS[verdict], binding, who=who, why=why)
     after = step(state, made)
-    if isinstance(after, Forbidden):
+    if isinstance(after, ForbiddenEvent):
         raise AdmissionError(server, after.reason)
     return None if after == state else made
 

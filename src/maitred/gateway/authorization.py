@@ -10,17 +10,17 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from maitred.access.rate_limit import Busy, Limiter, Limits, Pass
-from maitred.access.tokens import Tokens
+from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits
+from maitred.access.tokens import TokenService
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import ServerStatus
 from maitred.errors import BusyError, NotAllowedError, ToolNotFoundError
 from maitred.gateway.menu import Menu
-from maitred.gateway.parts import Parts
-from maitred.gateway.resources import Offers
-from maitred.gateway.state import Context
+from maitred.gateway.parts import GatewayParts
+from maitred.gateway.resources import ResourceService
+from maitred.gateway.state import GatewayState
 from maitred.model.access import EVERYTHING, Ability, Grant, Scope, Viewer, may, refusal
 from maitred.model.categories import Category
 from maitred.model.tools import Tool, ToolKey
@@ -32,30 +32,30 @@ _MOST_PORTIONS: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Portion:
+class ScopedCatalog:
     """What is there for a scope, whose categories include those below them; `outside` is what is not."""
 
     scope: Scope
-    context: Context
+    context: GatewayState
     menu: Menu
-    offers: Offers
+    offers: ResourceService
     outside: frozenset[ToolKey] = frozenset()
 
 
-class Access:
+class Authorization:
     """Decides for viewers; `credentials` tell whose a token is, `tokens` makes and revokes them."""
 
-    def __init__(self, context: Context, parts: Parts) -> None:
+    def __init__(self, context: GatewayState, parts: GatewayParts) -> None:
         self._context = context
         self._parts = parts
-        self._limiter = Limiter(Limits())
+        self._limiter = Limiter(RateLimits())
         self.credentials = parts.credentials
-        self.tokens = Tokens(parts.credentials.made, parts.auditing, self._names)
+        self.tokens = TokenService(parts.credentials.made, parts.auditing, self._names)
         menu = Menu(context, parts.search.nearest)
-        offers = Offers(context, parts.subscriptions, parts.auditing, parts.screen)
-        self.whole = Portion(scope=EVERYTHING, context=context, menu=menu, offers=offers)
+        offers = ResourceService(context, parts.subscriptions, parts.auditing, parts.screen)
+        self.whole = ScopedCatalog(scope=EVERYTHING, context=context, menu=menu, offers=offers)
         self._of: tuple[Snapshot | None, int] = (None, 0)
-        self._portions: OrderedDict[Scope, Portion] = OrderedDict()
+        self._portions: OrderedDict[Scope, ScopedCatalog] = OrderedDict()
 
     # --- what somebody may do -----------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class Access:
             read_only=tool.read_only,
         )
 
-    def enter(self, viewer: Viewer, server: str) -> Pass:
+    def enter(self, viewer: Viewer, server: str) -> CallPermit:
         """Let a call of a server in; it runs until the context that this returns is left.
 
         A saved chain is let in always: what counts are the calls that it makes.
@@ -99,16 +99,16 @@ class Access:
         """
         limits = self._context.settings.access
         if not (limits.calls_per_minute or limits.calls_at_once) or self._context.is_saved(server):
-            return Pass(None)
-        own = Limits(per_minute=limits.calls_per_minute, burst=limits.burst, at_once=limits.calls_at_once)
+            return CallPermit(None)
+        own = RateLimits(per_minute=limits.calls_per_minute, burst=limits.burst, at_once=limits.calls_at_once)
         entered = self._limiter.enter(viewer.principal, own)
-        if isinstance(entered, Busy):
+        if isinstance(entered, LimitReached):
             raise BusyError(entered.reason, retry_in_s=entered.retry_after_s)
         return entered
 
     # --- what is there for somebody -----------------------------------------------------------------------
 
-    def portion(self, viewer: Viewer) -> Portion:
+    def portion(self, viewer: Viewer) -> ScopedCatalog:
         """What is there for somebody; worked out once for a scope and a state of the catalog."""
         scope = viewer.grant.scope
         if scope == EVERYTHING:
@@ -174,7 +174,7 @@ class Access:
         """What a scope may name."""
         return self._context.settings.servers, [one.name for one in self._context.categories]
 
-    def _made(self, scope: Scope, snapshot: Snapshot) -> Portion:
+    def _made(self, scope: Scope, snapshot: Snapshot) -> ScopedCatalog:
         settings = self._context.settings
         scope = replace(scope, categories=_with_below(scope.categories, self._context.categories))
         grant = Grant(principal="", role="viewer", scope=scope)
@@ -204,11 +204,13 @@ class Access:
                 offers=tuple(offer for offer in snapshot.offers if offer.server in servers),
             ),
         )
-        return Portion(
+        return ScopedCatalog(
             scope=scope,
             context=context,
             menu=Menu(context, self._nearest),
-            offers=Offers(context, self._parts.subscriptions, self._parts.auditing, self._parts.screen),
+            offers=ResourceService(
+                context, self._parts.subscriptions, self._parts.auditing, self._parts.screen
+            ),
             outside=frozenset(snapshot.by_key) - {tool.key for tool in inside},
         )
 
@@ -217,10 +219,10 @@ class Access:
         return [near for near in self._parts.search.nearest(name, snapshot) if near in snapshot.by_name]
 
 
-class _PartContext(Context):
+class _PartContext(GatewayState):
     """A context in whose settings and snapshot some servers and tools are missing."""
 
-    def __init__(self, whole: Context, settings: Settings, snapshot: Snapshot) -> None:
+    def __init__(self, whole: GatewayState, settings: Settings, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         super().__init__(settings, catalog=whole.catalog, pool=whole.pool, keeper=whole.keeper)
 

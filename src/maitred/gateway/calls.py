@@ -9,21 +9,21 @@ from typing import Any, Final
 
 import structlog
 
-from maitred.audit.service import Auditing, Entry
+from maitred.audit.service import AuditService, Entry
 from maitred.backends.base import Progress
 from maitred.calls.cache import CacheKey, ResultCache, cache_key, cacheable, mark_cached, unmarked
 from maitred.calls.relay import Caller
 from maitred.calls.results import Shortener
-from maitred.calls.screening import Screen, only_links_to
+from maitred.calls.screening import AnswerScreen, only_links_to
 from maitred.catalog.name_forms import servers_named
 from maitred.chains.account import Account
 from maitred.chains.saved_backend import why_not_saved
 from maitred.disclosure import views
 from maitred.errors import ArgumentsError, ServerError, ToolWithheldError
-from maitred.gateway.authorization import Access
+from maitred.gateway.authorization import Authorization
 from maitred.gateway.result_tools import ResultTools
-from maitred.gateway.state import Context, why_hidden
-from maitred.gateway.visibility import Visibility
+from maitred.gateway.state import GatewayState, why_hidden
+from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolCall, ToolKey
 from maitred.usage.recorder import UsageRecorder
@@ -38,7 +38,7 @@ _MOST_NEWS: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Within:
+class CallingChain:
     """The chain that makes a call, and whether it is a saved one."""
 
     account: Account
@@ -53,9 +53,9 @@ class Calls:
 
     def __init__(
         self,
-        context: Context,
-        access: Access,
-        visibility: Visibility,
+        context: GatewayState,
+        access: Authorization,
+        visibility: VisibilityService,
         *,
         usage: UsageRecorder,
         shortener: Shortener,
@@ -64,8 +64,8 @@ class Calls:
         warm: Callable[[], Any],
         run_saved: Callable[..., Awaitable[dict[str, Any]]],
         result_tools: ResultTools,
-        auditing: Auditing,
-        screen: Screen,
+        auditing: AuditService,
+        screen: AnswerScreen,
     ) -> None:
         self._context = context
         self._access = access
@@ -90,7 +90,7 @@ class Calls:
         read_only: bool = False,
         progress: Progress | None = None,
         shorten: bool = False,
-        within: Within | None = None,
+        within: CallingChain | None = None,
     ) -> dict[str, Any]:
         """Call a tool; see `Gateway.call`. `within` is the chain that calls, if one does."""
         chain_id = within.account.id if within else ""
@@ -106,7 +106,7 @@ class Calls:
             )
             return entry.told(answer, marked=shorten)
 
-    def _errors(self, viewer: Viewer, within: Within | None) -> AbstractAsyncContextManager[None]:
+    def _errors(self, viewer: Viewer, within: CallingChain | None) -> AbstractAsyncContextManager[None]:
         """Screens errors, unless a chain gets them: what it does with them is seen in its own answer."""
         return nullcontext() if within else self._screen.errors(to_person=viewer.surface == "cli")
 
@@ -119,7 +119,7 @@ class Calls:
         read_only: bool,
         progress: Progress | None,
         shorten: bool,
-        within: Within | None,
+        within: CallingChain | None,
     ) -> dict[str, Any]:
         tool = await self.found(call.name, viewer)
         entry.means(tool.server, tool.key.name)
@@ -183,7 +183,7 @@ class Calls:
         self._check(current, call, viewer, read_only=read_only)
 
     async def _asked(
-        self, tool: Tool, call: ToolCall, principal: str, send: Send, within: Within | None
+        self, tool: Tool, call: ToolCall, principal: str, send: Send, within: CallingChain | None
     ) -> tuple[dict[str, Any], bool]:
         """The kept answer or a new one, and whether it was kept. What may have written makes others old."""
         ttl_s = self._kept_s(tool, call)
@@ -203,7 +203,7 @@ class Calls:
             self._usage.called(tool.key, ok=True, elapsed_ms=(time.perf_counter() - started) * 1_000)
         return answer, cached
 
-    def _key(self, tool: Tool, call: ToolCall, principal: str, within: Within | None) -> CacheKey:
+    def _key(self, tool: Tool, call: ToolCall, principal: str, within: CallingChain | None) -> CacheKey:
         record = self._context.snapshot.servers[tool.server]
         version = f"{self._context.spec(tool.server).fingerprint}/{record.facts.version}"
         if within and self._context.is_saved(tool.server):
@@ -243,7 +243,9 @@ class Calls:
         """What a tool takes, in short."""
         return views.compact_schema(self._context.snapshot, tool)
 
-    async def _sent(self, tool: Tool, relay: Send, within: Within | None, entry: Entry) -> dict[str, Any]:
+    async def _sent(
+        self, tool: Tool, relay: Send, within: CallingChain | None, entry: Entry
+    ) -> dict[str, Any]:
         """Make the call, and count it if its server had to do with it."""
         if not tool.read_only:
             await entry.begin()
@@ -262,7 +264,7 @@ class Calls:
             self._used(tool.key)
         return answer
 
-    def _count(self, key: ToolKey, within: Within | None, *, ok: bool, elapsed_s: float) -> None:
+    def _count(self, key: ToolKey, within: CallingChain | None, *, ok: bool, elapsed_s: float) -> None:
         if within:
             log.debug("called", tool=f"{key.server}/{key.name}", ok=ok, chain=within.account.id)
         self._usage.called(key, ok=ok, elapsed_ms=elapsed_s * 1_000)

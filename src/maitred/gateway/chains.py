@@ -15,16 +15,16 @@ import anyio
 import structlog
 from anyio import from_thread, to_thread
 
-from maitred.audit.service import About, Auditing, known_id, with_marks
+from maitred.audit.service import AuditService, RequestContext, known_id, with_marks
 from maitred.backends.base import Progress
 from maitred.calls.results import ResultStore
-from maitred.calls.screening import Screen
+from maitred.calls.screening import AnswerScreen
 from maitred.chains.account import Account, ChainRun
 from maitred.chains.answer import MAX_OUTPUT_SIZE, ChainAnswer, Keep, answer, checked
 from maitred.chains.base import ChainFault, ChainLimits, ChainProgram
 from maitred.chains.forms import DirectCalls, read_form, unfenced
 from maitred.chains.lazy_engine import LazyEngine, Open
-from maitred.chains.runner import ChainRunner, Target
+from maitred.chains.runner import ChainRunner, ChainTarget
 from maitred.chains.saved import SavedChain
 from maitred.chains.saved_backend import read_saved
 from maitred.chains.stubs import ModuleIndex
@@ -32,10 +32,10 @@ from maitred.config.settings import SAVED
 from maitred.disclosure.budget import estimate
 from maitred.disclosure.chain_guide import GUIDE_TOKENS, chain_guide
 from maitred.errors import ToolWithheldError
-from maitred.gateway.authorization import Access
-from maitred.gateway.calls import Calls, Within
+from maitred.gateway.authorization import Authorization
+from maitred.gateway.calls import CallingChain, Calls
 from maitred.gateway.dry_run import DryRun
-from maitred.gateway.state import Context
+from maitred.gateway.state import GatewayState
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 
@@ -52,13 +52,13 @@ class Chains:
 
     def __init__(
         self,
-        context: Context,
-        access: Access,
+        context: GatewayState,
+        access: Authorization,
         calls: Calls,
         *,
         results: ResultStore,
-        auditing: Auditing,
-        screen: Screen,
+        auditing: AuditService,
+        screen: AnswerScreen,
         open_sandbox: Open,
     ) -> None:
         self._context = context
@@ -128,7 +128,7 @@ class Chains:
         failing = self._failing(viewer)
         read = partial(self._read, self.modules(viewer), code, failing, types=dry_run)
         program = await to_thread.run_sync(read)
-        about = About(viewer=viewer, request_id=known_id(request_id))
+        about = RequestContext(viewer=viewer, request_id=known_id(request_id))
         if isinstance(program, ChainFault):
             if not dry_run:
                 self._auditing.chain(about, code, outcome=program.kind)
@@ -176,7 +176,13 @@ class Chains:
         return read_form(code, modules) or written
 
     async def run_saved(
-        self, name: str, call: ToolCall, *, viewer: Viewer, progress: Progress | None, within: Within | None
+        self,
+        name: str,
+        call: ToolCall,
+        *,
+        viewer: Viewer,
+        progress: Progress | None,
+        within: CallingChain | None,
     ) -> dict[str, Any]:
         """Run a saved chain. One that only reads may only call what does.
 
@@ -197,7 +203,7 @@ class Chains:
             index = self.modules()
             modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
             program = chain.program(call.arguments, modules, known=index.names)
-            about = About(viewer=viewer, request_id=known_id(call.request_id))
+            about = RequestContext(viewer=viewer, request_id=known_id(call.request_id))
             runner = self._runner(about, saved=chain)
             run = await runner.run(
                 program,
@@ -220,7 +226,7 @@ class Chains:
             in_flight=settings.max_in_flight,
         )
 
-    def _note(self, run: ChainRun, about: About, code: str, saved: str = "") -> None:
+    def _note(self, run: ChainRun, about: RequestContext, code: str, saved: str = "") -> None:
         """Write down that a chain ran."""
         fault = run.outcome.fault
         log.info(
@@ -236,11 +242,11 @@ class Chains:
         outcome = fault.kind if fault else "ok"
         self._auditing.chain(about, code, outcome=outcome, calls=len(run.calls), ms=run.ms, name=saved)
 
-    def _runner(self, about: About, saved: SavedChain | None = None) -> ChainRunner:
+    def _runner(self, about: RequestContext, saved: SavedChain | None = None) -> ChainRunner:
         viewer = about.viewer
         reads = saved is not None and saved.read_only
 
-        async def find(name: str) -> Target:
+        async def find(name: str) -> ChainTarget:
             async with self._auditing.entry(about, "call", name):  # which is told of a refusal
                 tool = await self._calls.found(self._named(name, viewer), viewer)
                 if reads and not tool.read_only:
@@ -252,11 +258,11 @@ class Chains:
                 return await self._calls.call(
                     ToolCall(name=tool.name, arguments=arguments, request_id=about.request_id),
                     viewer=viewer,
-                    within=Within(account=account, saved=saved is not None),
+                    within=CallingChain(account=account, saved=saved is not None),
                 )
 
             nested = self._context.is_saved(tool.server)
-            return Target(
+            return ChainTarget(
                 name=tool.name, call=call, nested=nested, parameters=partial(self._calls.parameters, tool)
             )
 

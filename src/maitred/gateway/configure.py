@@ -8,27 +8,33 @@ from collections.abc import Mapping
 
 import anyio
 
-from maitred.audit.service import Auditing
+from maitred.audit.service import AuditService
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Settings
-from maitred.gateway.admission import Admission
-from maitred.gateway.mediation import Mediation
-from maitred.gateway.parts import Parts
-from maitred.gateway.state import Context
-from maitred.gateway.visibility import Visibility
+from maitred.gateway.admission import AdmissionService
+from maitred.gateway.mediation import GatewayMediation
+from maitred.gateway.parts import GatewayParts
+from maitred.gateway.state import GatewayState
+from maitred.gateway.visibility import VisibilityService
 from maitred.model.servers import EraChoice
 from maitred.model.tools import ToolKey
 
 
-class Configuring:
-    """Holds the settings as they were written; `Context.settings` are those with all registered servers."""
+class Configuration:
+    """Holds the settings as written; `GatewayState.settings` adds all registered servers."""
 
-    def __init__(self, context: Context, parts: Parts, visibility: Visibility, auditing: Auditing) -> None:
+    def __init__(
+        self,
+        context: GatewayState,
+        parts: GatewayParts,
+        visibility: VisibilityService,
+        auditing: AuditService,
+    ) -> None:
         self._context = context
         self._parts = parts
         self._visibility = visibility
-        self.mediation = Mediation(context, self.mediate_anew)
-        self.admission = Admission(
+        self.mediation = GatewayMediation(context, self.mediate_anew)
+        self.admission = AdmissionService(
             context,
             parts.gatekeeper,
             auditing,

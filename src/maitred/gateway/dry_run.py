@@ -21,7 +21,7 @@ from maitred.chains.values import TooBigError, crossing
 from maitred.config.settings import SAVED
 from maitred.errors import ArgumentsError, MaitredError
 from maitred.gateway.calls import Calls
-from maitred.gateway.state import Context
+from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 
 _MOST_FAULTS = 10
@@ -46,7 +46,7 @@ class DryRun:
 
     def __init__(
         self,
-        context: Context,
+        context: GatewayState,
         calls: Calls,
         *,
         named: Callable[[str, Viewer], str],

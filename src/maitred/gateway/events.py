@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
-from maitred.backends.base import Supervised
-from maitred.catalog.discovery import Keeper
+from maitred.backends.base import SupervisionEvent
+from maitred.catalog.discovery import Discoverer
 from maitred.catalog.names import resource_uri
 
 OVERVIEW: Final = "maitred://overview"
@@ -27,7 +27,7 @@ def server_uri(name: str) -> str:
 class Events:
     """Passes on what the pool tells. `refused` says which servers are not tried now."""
 
-    def __init__(self, keeper: Keeper, refused: Callable[[], object]) -> None:
+    def __init__(self, keeper: Discoverer, refused: Callable[[], object]) -> None:
         self._keeper = keeper
         self._refused = refused
         self._last = refused()
@@ -36,7 +36,7 @@ class Events:
         self._on_resource: list[Callable[[str], None]] = []
         self.on_started: Callable[[str], None] = lambda _: None
         self.on_health: Callable[[str], None] = lambda _: None
-        self.supervised: Callable[[str, Supervised], None] = lambda _, __: None
+        self.supervised: Callable[[str, SupervisionEvent], None] = lambda _, __: None
         keeper.on_settled = self.lists_changed
 
     def listen(

@@ -19,22 +19,22 @@ from maitred.disclosure import pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.introduction import Shown
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
-from maitred.gateway.authorization import Access
+from maitred.gateway.authorization import Authorization
 from maitred.gateway.calls import Calls
 from maitred.gateway.chains import Chains
-from maitred.gateway.configure import Configuring
-from maitred.gateway.lists import Expansion
+from maitred.gateway.configure import Configuration
+from maitred.gateway.lists import MenuLists
 from maitred.gateway.menu import Detail
-from maitred.gateway.parts import Parts
-from maitred.gateway.resources import Offers
+from maitred.gateway.parts import GatewayParts
+from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
-from maitred.gateway.search import Finder
-from maitred.gateway.state import Context, why_hidden
-from maitred.gateway.stats import Figures, Ledger, Stats
+from maitred.gateway.search import SearchService
+from maitred.gateway.state import GatewayState, why_hidden
+from maitred.gateway.stats import SpendingLedger, Stats, UsageStatistics
 from maitred.gateway.storage import Storage
-from maitred.gateway.suspensions import Supervising
+from maitred.gateway.suspensions import SuspensionRecorder
 from maitred.gateway.use_cases import UseCaseWriting
-from maitred.gateway.visibility import Visibility
+from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.resources import Offer, OfferKind
 from maitred.model.tools import Tool, ToolCall
@@ -52,19 +52,19 @@ class Gateway:
     servers in; `supervising` writes down what became of them; `storage` knows whether anything can be kept.
     """
 
-    def __init__(self, settings: Settings, parts: Parts) -> None:
+    def __init__(self, settings: Settings, parts: GatewayParts) -> None:
         self._parts = parts
         self._keeper, self._search = parts.keeper, parts.search
         self._results = parts.results
         self.auditing, self.screen = parts.auditing, parts.screen
-        self._context = Context(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
-        self.access = Access(self._context, parts)
+        self._context = GatewayState(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
+        self.access = Authorization(self._context, parts)
         self._menu = self.access.whole.menu
-        self.visibility = Visibility(self._context, self.access.outside)
-        self.ledger = Ledger(self._context, self._menu, parts.usage)
+        self.visibility = VisibilityService(self._context, self.access.outside)
+        self.ledger = SpendingLedger(self._context, self._menu, parts.usage)
         changed = parts.events.visibility_changed
-        self.expansion = Expansion(self._context, self._menu, self.visibility, self.ledger, changed)
-        self._finder = Finder(self._context, self.access, self.visibility, self._search)
+        self.expansion = MenuLists(self._context, self._menu, self.visibility, self.ledger, changed)
+        self._finder = SearchService(self._context, self.access, self.visibility, self._search)
         self._calls = Calls(
             self._context,
             self.access,
@@ -80,11 +80,11 @@ class Gateway:
             screen=parts.screen,
         )
         self.chains = self._make_chains()
-        self.figures = Figures(self._context, parts.usage)
+        self.figures = UsageStatistics(self._context, parts.usage)
         self.use_cases = UseCaseWriting(self._context, parts.open_writer)
-        self._configuring = Configuring(self._context, parts, self.visibility, self.auditing)
+        self._configuring = Configuration(self._context, parts, self.visibility, self.auditing)
         self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
-        self.supervising = Supervising(self._context, self.admission, self.auditing)
+        self.supervising = SuspensionRecorder(self._context, self.admission, self.auditing)
         self.storage = Storage(parts.catalog, catalog_path(settings), self._configuring.again)
         self._calls.watchers.append(lambda server, *_: self.mediation.needed([server]))
         self.visibility.changed = changed
@@ -388,7 +388,7 @@ class Gateway:
 
     # --- resources and prompts of the servers -------------------------------------------------------------
 
-    def offers(self, viewer: Viewer = LOCAL_USER) -> Offers:
+    def offers(self, viewer: Viewer = LOCAL_USER) -> ResourceService:
         """Resources, templates and prompts of the servers."""
         return self.access.portion(viewer).offers
 

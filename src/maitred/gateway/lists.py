@@ -13,13 +13,13 @@ from typing import Any, Final
 from maitred.backends.listing import TOOLS_KEY
 from maitred.disclosure import pages
 from maitred.disclosure.budget import pack
-from maitred.disclosure.category_tools import Group, grouped
+from maitred.disclosure.category_tools import CategoryTool, grouped
 from maitred.disclosure.introduction import Shown
 from maitred.errors import CursorError
 from maitred.gateway.menu import Menu
-from maitred.gateway.state import Context
-from maitred.gateway.stats import LEDGER_KEY, Ledger
-from maitred.gateway.visibility import Visibility
+from maitred.gateway.state import GatewayState
+from maitred.gateway.stats import LEDGER_KEY, SpendingLedger
+from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolCall, ToolKey
 from maitred.wording import counted
@@ -37,15 +37,15 @@ Opened = frozenset[ToolKey] | None
 """The tools of a category that a connection has open; `None` is all of them, those to come included."""
 
 
-class Expansion:
+class MenuLists:
     """Decides what lists show, and answers for category tools; `changed` is called when lists may differ."""
 
     def __init__(
         self,
-        context: Context,
+        context: GatewayState,
         menu: Menu,
-        visibility: Visibility,
-        ledger: Ledger,
+        visibility: VisibilityService,
+        ledger: SpendingLedger,
         changed: Callable[[], None],
     ) -> None:
         self._context = context
@@ -74,7 +74,7 @@ class Expansion:
         state = self.state(viewer)
         return self._menu.kept(("opened", state), lambda: self._with_opened(viewer))
 
-    def categories(self, viewer: Viewer) -> Sequence[Group]:
+    def categories(self, viewer: Viewer) -> Sequence[CategoryTool]:
         """The categories that stand in a viewer's list, in mode `categories`."""
         return [group for group in self._groups(viewer).values() if group.is_category]
 
@@ -95,7 +95,7 @@ class Expansion:
             lambda: [tool for tool in self._context.listable() if tool.key not in unlisted],
         )
 
-    def _groups(self, viewer: Viewer) -> Mapping[str, Group]:
+    def _groups(self, viewer: Viewer) -> Mapping[str, CategoryTool]:
         """All categories by published name, those too small to be listed included."""
         context = self._context
         return self._menu.kept(
@@ -128,7 +128,7 @@ class Expansion:
             if found := frozenset(keys) & {tool.key for tool in group.tools}:
                 self._put(viewer, group, found)
 
-    def _put(self, viewer: Viewer, group: Group, keys: Collection[ToolKey]) -> bool:
+    def _put(self, viewer: Viewer, group: CategoryTool, keys: Collection[ToolKey]) -> bool:
         """Add tools of a category to what is open; whether this viewer can have any open at all."""
         if viewer.era != "handshake" or not viewer.connection or self.mode() != "categories":
             return False
@@ -144,7 +144,7 @@ class Expansion:
             self._open.popitem(last=False)
         return True
 
-    def _collapse(self, viewer: Viewer, group: Group) -> bool:
+    def _collapse(self, viewer: Viewer, group: CategoryTool) -> bool:
         """Take a category's tools out of the list again; false if they were not in it."""
         mine = self._open.get(viewer.scope, {})
         if group.name not in mine:
@@ -181,7 +181,7 @@ class Expansion:
         """Whether a category tool has this name."""
         return self._meant(name, viewer) is not None
 
-    def _meant(self, name: str, viewer: Viewer) -> Group | None:
+    def _meant(self, name: str, viewer: Viewer) -> CategoryTool | None:
         """The category of this name; what a server calls a tool goes before one that no list shows."""
         snapshot = self._context.snapshot
         group = None if name in snapshot.by_name else self._groups(viewer).get(name)
@@ -189,7 +189,7 @@ class Expansion:
             return None
         return group
 
-    def _page(self, group: Group, cursor: object, viewer: Viewer) -> "_Page":
+    def _page(self, group: CategoryTool, cursor: object, viewer: Viewer) -> "_CategoryPage":
         """The tools of a category from a cursor on, as far as lines and definitions fit their budgets."""
         tools = self._menu.by_use(group.tools)
         if not isinstance(cursor, str):
@@ -214,7 +214,9 @@ class Expansion:
         ]
         packed = pack(lines, budget)
         end = start + len(packed.items)
-        return _Page(tools=shown[: len(packed.items)], lines=packed.items, left=len(tools) - end, end=end)
+        return _CategoryPage(
+            tools=shown[: len(packed.items)], lines=packed.items, left=len(tools) - end, end=end
+        )
 
     def _result(self, viewer: Viewer, text: str, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
         entry = self._ledger.answered(viewer.principal, text)
@@ -227,7 +229,7 @@ class Expansion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Page:
+class _CategoryPage:
     """Some tools of a category with their lines; `end` is the place after them, `left` how many follow."""
 
     tools: Sequence[Tool]
@@ -235,7 +237,7 @@ class _Page:
     left: int
     end: int
 
-    def text(self, group: Group, how: str, *, opened: bool) -> str:
+    def text(self, group: CategoryTool, how: str, *, opened: bool) -> str:
         """The page as an agent reads it; `how` says how to call its tools."""
         rows = [f"{_count(group)} in {group.name}; call them {how}:", *self.lines]
         if self.left:
@@ -246,5 +248,5 @@ class _Page:
         return "\n".join(rows)
 
 
-def _count(group: Group) -> str:
+def _count(group: CategoryTool) -> str:
     return counted(len(group.tools), "tool")

@@ -22,10 +22,10 @@ import structlog
 
 from maitred.catalog.stages import mendable_tools, raw_tools
 from maitred.errors import ConfigError, MaitredError, PathNotFoundError, StoreError
-from maitred.gateway.state import Context
-from maitred.mediation.base import PartlyAnsweredError, RawTool
-from maitred.mediation.llm import Estimate, Spent
-from maitred.mediation.service import MediatingMender, Proposal
+from maitred.gateway.state import GatewayState
+from maitred.mediation.base import PartlyAnsweredError, SourceTool
+from maitred.mediation.llm import Estimate, ModelSpending
+from maitred.mediation.service import MediationService, Proposal
 from maitred.model.tools import Tool
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ _TOGETHER_S: Final = 2.0
 _LOOK_S: Final = 3_600.0
 
 
-class Enhancing:
+class MediationTasks:
     """Owns the background tasks of mediation; `use` says by whom tools are mended now.
 
     `remake` is called after a pause where a mender lacks something; it is to make another and `use` it.
@@ -43,12 +43,12 @@ class Enhancing:
     used is paid for as well.
     """
 
-    def __init__(self, context: Context, remake: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, context: GatewayState, remake: Callable[[], Awaitable[None]]) -> None:
         self._context = context
         self._remake = remake
         self.pauses_s = (60.0, 86_400.0)
-        self._mender: MediatingMender | None = None
-        self._retired: list[MediatingMender] = []
+        self._mender: MediationService | None = None
+        self._retired: list[MediationService] = []
         self._tasks: anyio.abc.TaskGroup | None = None
         self._unproven = _Queue()
         self._unasked = _Queue()
@@ -73,7 +73,7 @@ class Enhancing:
         for mender in [*self._retired, *([self._mender] if self._mender else [])]:
             await mender.aclose()
 
-    def use(self, mender: MediatingMender) -> None:
+    def use(self, mender: MediationService) -> None:
         """Go by another mender; what it needs for the servers that are known is worked out soon."""
         if self._mender is not None:
             self._retired.append(self._mender)
@@ -213,7 +213,7 @@ class Enhancing:
         if told:
             self._unproven.add(server)
 
-    def _put_off(self, server: str, mender: MediatingMender, error: Exception) -> None:
+    def _put_off(self, server: str, mender: MediationService, error: Exception) -> None:
         """Ask again for a server after a pause, twice as long as the one before."""
         self._pauses[server] = pause_s = self._longer(self._pauses.get(server, 0.0))
         self._paused.add(server)
@@ -226,7 +226,7 @@ class Enhancing:
         if self._tasks is not None:
             self._tasks.start_soon(self._again, server, mender, pause_s)
 
-    async def _again(self, server: str, mender: MediatingMender, pause_s: float) -> None:
+    async def _again(self, server: str, mender: MediationService, pause_s: float) -> None:
         await anyio.sleep(pause_s)
         if mender is self._mender:  # another one has pauses of its own
             self._paused.discard(server)
@@ -327,17 +327,17 @@ class ToolDiff:
         }
 
 
-class Mediation:
-    """The mediation of a gateway: what it works ahead, and what it comes to. See `Enhancing` for `remake`."""
+class GatewayMediation:
+    """The mediation of a gateway: what it works ahead, and its results. `remake`: see `MediationTasks`."""
 
-    def __init__(self, context: Context, remake: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, context: GatewayState, remake: Callable[[], Awaitable[None]]) -> None:
         self._context = context
-        self.enhancing = Enhancing(context, remake)
+        self.enhancing = MediationTasks(context, remake)
         self.serving = self.enhancing.serving
         self.needed = self.enhancing.needed
         self.settled = self.enhancing.settled
 
-    def use(self, mender: MediatingMender) -> None:
+    def use(self, mender: MediationService) -> None:
         """Go by another mender."""
         self._mender = mender
         self.enhancing.use(mender)
@@ -394,7 +394,7 @@ class Mediation:
 
     async def ask(
         self, servers: Sequence[str] = (), *, progress: Callable[[int, int], None] = lambda _, __: None
-    ) -> Spent:
+    ) -> ModelSpending:
         """Ask the language model now about all it has not been asked; what it cost.
 
         `progress` is told how many of how many servers are done. What was answered is remembered, also when a
@@ -419,7 +419,7 @@ class Mediation:
         return mender.model.spent
 
     @property
-    def spent(self) -> Spent | None:
+    def spent(self) -> ModelSpending | None:
         """What the language model did cost since the settings were taken over; `None` without one."""
         return self._mender.model.spent if self._mender.model else None
 
@@ -430,5 +430,5 @@ class Mediation:
         return servers or sorted(self._context.snapshot.by_server)
 
 
-def _told(tool: RawTool) -> Mapping[str, Any]:
+def _told(tool: SourceTool) -> Mapping[str, Any]:
     return {name: getattr(tool, name) for name in _SHOWN}

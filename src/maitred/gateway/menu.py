@@ -16,7 +16,7 @@ from maitred.disclosure.pages import Categories, CategoryLine, HotList, Page, Su
 from maitred.disclosure.signature import parameters
 from maitred.disclosure.tiers import hot_list, popular
 from maitred.errors import CursorError, MaitredError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
-from maitred.gateway.state import Context, is_hidden, without_texts
+from maitred.gateway.state import GatewayState, is_hidden, without_texts
 from maitred.model.tools import Tool, ToolKey
 from maitred.wording import near_names
 
@@ -35,7 +35,7 @@ _NONE: ToolKeys = frozenset()
 class Menu:
     """Makes the pages. `nearest` names the tools that a mistaken name may have meant."""
 
-    def __init__(self, context: Context, nearest: Callable[[str, Snapshot], Sequence[str]]) -> None:
+    def __init__(self, context: GatewayState, nearest: Callable[[str, Snapshot], Sequence[str]]) -> None:
         self._context = context
         self._nearest = nearest
         self._of: Hashable = None

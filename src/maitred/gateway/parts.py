@@ -6,33 +6,33 @@ from dataclasses import dataclass
 
 from maitred.access.credentials import Credentials
 from maitred.admission.gatekeeper import Gatekeeper
-from maitred.audit.service import Auditing
+from maitred.audit.service import AuditService
 from maitred.backends.base import ServerPool
 from maitred.calls.cache import ResultCache
 from maitred.calls.results import ResultStore, Shortener
-from maitred.calls.screening import Screen
+from maitred.calls.screening import AnswerScreen
 from maitred.calls.subscriptions import Subscriptions
-from maitred.catalog.discovery import Keeper
+from maitred.catalog.discovery import Discoverer
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.stages import Placer
-from maitred.chains.base import CagedSandbox
+from maitred.chains.base import IsolatedSandbox
 from maitred.config.settings import Settings
-from maitred.gateway.admission import Front, MakeNamesakes
+from maitred.gateway.admission import MakeNamesakes, ManifestReviewer
 from maitred.gateway.events import Events
 from maitred.gateway.use_cases import OpenWriter
-from maitred.mediation.service import MediatingMender
+from maitred.mediation.service import MediationService
 from maitred.search.engine import SearchEngine
 from maitred.usage.recorder import UsageRecorder
 from maitred.visibility.visibility import VisibilityTable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class GatewayParts:
     """All that a gateway is given."""
 
     catalog: LiveCatalog
     pool: ServerPool
-    keeper: Keeper
+    keeper: Discoverer
     search: SearchEngine
     usage: UsageRecorder
     results: ResultStore
@@ -41,14 +41,14 @@ class Parts:
     subscriptions: Subscriptions
     credentials: Credentials
     events: Events
-    auditing: Auditing
-    screen: Screen
+    auditing: AuditService
+    screen: AnswerScreen
     gatekeeper: Gatekeeper
-    make_front: Callable[[Settings], Front]
+    make_front: Callable[[Settings], ManifestReviewer]
     make_namesakes: MakeNamesakes
     check_policy: Callable[[Settings], None]
     make_placer: Callable[[Settings], Placer]
-    make_mender: Callable[[Settings], Awaitable[MediatingMender]]
+    make_mender: Callable[[Settings], Awaitable[MediationService]]
     make_tables: Callable[[Settings], Mapping[str, VisibilityTable]]
     open_writer: OpenWriter
-    make_sandbox: Callable[[Settings], AbstractAsyncContextManager[CagedSandbox]]
+    make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

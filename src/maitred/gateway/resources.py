@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from maitred.audit.service import Auditing
+from maitred.audit.service import AuditService
 from maitred.backends.base import Connection
-from maitred.calls.screening import Screen
+from maitred.calls.screening import AnswerScreen
 from maitred.calls.subscriptions import Subscriptions
 from maitred.catalog.names import RESOURCES, resource_uri, split_resource_uri
 from maitred.errors import (
@@ -21,7 +21,7 @@ from maitred.errors import (
     ServerUnavailableError,
     ToolWithheldError,
 )
-from maitred.gateway.state import Context
+from maitred.gateway.state import GatewayState
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.resources import Offer, OfferKey, OfferKind
 
@@ -34,11 +34,15 @@ def is_ours(uri: str) -> bool:
     return uri.startswith(_OURS) and not uri.startswith(RESOURCES)
 
 
-class Offers:
+class ResourceService:
     """Lists and relays what servers offer besides tools."""
 
     def __init__(
-        self, context: Context, subscriptions: Subscriptions, auditing: Auditing, screen: Screen
+        self,
+        context: GatewayState,
+        subscriptions: Subscriptions,
+        auditing: AuditService,
+        screen: AnswerScreen,
     ) -> None:
         self._context = context
         self._subscriptions = subscriptions

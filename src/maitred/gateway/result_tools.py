@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from maitred.backends.listing import TOOLS_KEY
-from maitred.gateway.lists import Expansion
-from maitred.gateway.state import Context, is_hidden
+from maitred.gateway.lists import MenuLists
+from maitred.gateway.state import GatewayState, is_hidden
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolKey
 
@@ -18,7 +18,7 @@ class ResultTools:
     """Looks at answers before they are passed on; `outside` are the tools that are not there for a viewer."""
 
     def __init__(
-        self, context: Context, expansion: Expansion, outside: Callable[[Viewer], frozenset[ToolKey]]
+        self, context: GatewayState, expansion: MenuLists, outside: Callable[[Viewer], frozenset[ToolKey]]
     ) -> None:
         self._context = context
         self._expansion = expansion

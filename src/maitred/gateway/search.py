@@ -10,14 +10,14 @@ from maitred.config.taxonomy import normalise_tag
 from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, SearchAnswer
 from maitred.errors import PathNotFoundError
-from maitred.gateway.authorization import Access, Portion
+from maitred.gateway.authorization import Authorization, ScopedCatalog
 from maitred.gateway.menu import Detail
-from maitred.gateway.state import Context, why_hidden
-from maitred.gateway.visibility import Visibility
+from maitred.gateway.state import GatewayState, why_hidden
+from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolKey
 from maitred.search.engine import SearchEngine
-from maitred.search.results import Filter, Found
+from maitred.search.results import Filter, SearchHits
 
 ELSEWHERE: Final = "other servers"
 """In place of a server's name, where matching tools are that somebody may not know more of."""
@@ -28,11 +28,15 @@ _FULL_TOKENS = 2_000
 _MOST_FULL, _MOST_LINES = 20, 100  # more do not fit the budget of an answer, and need not be rendered
 
 
-class Finder:
+class SearchService:
     """Searches for a gateway."""
 
     def __init__(
-        self, context: Context, access: Access, visibility: Visibility, engine: SearchEngine
+        self,
+        context: GatewayState,
+        access: Authorization,
+        visibility: VisibilityService,
+        engine: SearchEngine,
     ) -> None:
         self._context = context
         self._access = access
@@ -75,7 +79,7 @@ class Finder:
         )
 
 
-def _filter(there: Portion, server: str, category: str, tags: Sequence[str]) -> Filter:
+def _filter(there: ScopedCatalog, server: str, category: str, tags: Sequence[str]) -> Filter:
     """What a search of somebody is limited to, as far as names say it.
 
     Raises:
@@ -94,7 +98,7 @@ def _filter(there: Portion, server: str, category: str, tags: Sequence[str]) -> 
 
 
 def _withheld(
-    found: Found, reasons: Mapping[str, str], outside: frozenset[ToolKey], principal: str
+    found: SearchHits, reasons: Mapping[str, str], outside: frozenset[ToolKey], principal: str
 ) -> dict[str, tuple[int, str]]:
     """By server, how many tools match but may not be shown, and why; one entry for all that are outside."""
     inside = [tool for tool in found.withheld if tool.key not in outside and tool.server in reasons]
@@ -106,7 +110,7 @@ def _withheld(
     return said
 
 
-def _results(found: Found, detail: Detail, why_not: Callable[[Tool], str]) -> list[FoundTool]:
+def _results(found: SearchHits, detail: Detail, why_not: Callable[[Tool], str]) -> list[FoundTool]:
     """The hits as they are shown, by the snapshot that they are of, with why they make no sense now."""
 
     def line(tool: Tool) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from maitred.backends.base import ServerPool
-from maitred.catalog.discovery import Keeper
+from maitred.catalog.discovery import Discoverer
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.name_forms import servers_named
 from maitred.catalog.names import prefix
@@ -28,10 +28,12 @@ HIDDEN: Final = "is hidden by an override of the operator"
 _REASON = 200
 
 
-class Context:
+class GatewayState:
     """Answers questions that need the settings, the catalog and the state of the servers together."""
 
-    def __init__(self, settings: Settings, *, catalog: LiveCatalog, pool: ServerPool, keeper: Keeper) -> None:
+    def __init__(
+        self, settings: Settings, *, catalog: LiveCatalog, pool: ServerPool, keeper: Discoverer
+    ) -> None:
         self.catalog = catalog
         self.pool = pool
         self.keeper = keeper

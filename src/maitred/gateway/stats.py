@@ -23,9 +23,9 @@ from maitred.disclosure.budget import estimate, for_model
 from maitred.disclosure.tiers import standings
 from maitred.errors import StoreError
 from maitred.gateway.menu import Menu
-from maitred.gateway.state import Context
+from maitred.gateway.state import GatewayState
 from maitred.model.tools import Tool, ToolKey
-from maitred.model.usage import Level, Spending, Standing, Usage
+from maitred.model.usage import Level, Spending, ToolStanding, Usage
 from maitred.usage.recorder import UsageRecorder
 
 log = structlog.get_logger(__name__)
@@ -62,10 +62,10 @@ class Stats:
         }
 
 
-class Figures:
+class UsageStatistics:
     """Reads usage and computes tiers for a gateway."""
 
-    def __init__(self, context: Context, usage: UsageRecorder) -> None:
+    def __init__(self, context: GatewayState, usage: UsageRecorder) -> None:
         self._context = context
         self._usage = usage
 
@@ -79,7 +79,7 @@ class Figures:
         used = await self._usage.usage(days)
         by_key = {key: usage for key, usage in used.items() if usage.calls}
         of_server = {name: u for name, u in (await self._usage.by_server(days)).items() if u.calls}
-        nothing = Standing()
+        nothing = ToolStanding()
         levels = Counter(snapshot.standings.get(tool.key, nothing).level for tool in snapshot.tools)
         return Stats(
             days=days,
@@ -96,7 +96,7 @@ class Figures:
 
     # --- tiers --------------------------------------------------------------------------------------------
 
-    async def update_tiers(self) -> Mapping[ToolKey, Standing]:
+    async def update_tiers(self) -> Mapping[ToolKey, ToolStanding]:
         """Compute the standing of every tool from its use in the last 30 days, and serve by it.
 
         Raises:
@@ -159,10 +159,10 @@ LEDGER_KEY: Final = "maitred/tokens"
 _CHARACTERS_PER_TOKEN = 4
 
 
-class Ledger:
+class SpendingLedger:
     """Writes down what each principal is given."""
 
-    def __init__(self, context: Context, menu: Menu, usage: UsageRecorder) -> None:
+    def __init__(self, context: GatewayState, menu: Menu, usage: UsageRecorder) -> None:
         self._context = context
         self._menu = menu
         self._usage = usage

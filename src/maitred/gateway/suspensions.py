@@ -11,35 +11,37 @@ from typing import Final
 import anyio
 import structlog
 
-from maitred.audit.log import Act
-from maitred.audit.service import Auditing
-from maitred.backends.base import Supervised
+from maitred.audit.log import AuditEntry
+from maitred.audit.service import AuditService
+from maitred.backends.base import SupervisionEvent
 from maitred.errors import AdmissionError, StoreError
-from maitred.gateway.admission import SUPERVISOR, Admission
-from maitred.gateway.state import Context
+from maitred.gateway.admission import SUPERVISOR, AdmissionService
+from maitred.gateway.state import GatewayState
 
 log = structlog.get_logger(__name__)
 
 _AGAIN_S: Final = 2.0
 
 
-class Supervising:
+class SuspensionRecorder:
     """Hears what supervision did. `keep_up` has to run for suspensions to be written down."""
 
-    def __init__(self, context: Context, admission: Admission, auditing: Auditing) -> None:
+    def __init__(self, context: GatewayState, admission: AdmissionService, auditing: AuditService) -> None:
         self._context = context
         self._admission = admission
         self._auditing = auditing
         self._given_up: deque[tuple[str, str]] = deque()
         self._came = anyio.Event()
 
-    def heard(self, server: str, event: Supervised) -> None:
+    def heard(self, server: str, event: SupervisionEvent) -> None:
         """Take note of what was done about a server; called from owner tasks."""
         if event.kind == "suspend":
             self._given_up.append((server, event.why))
             self._came.set()
         else:
-            self._auditing.note_act(Act(who=SUPERVISOR, action=event.kind, server=server, detail=event.why))
+            self._auditing.note_act(
+                AuditEntry(who=SUPERVISOR, action=event.kind, server=server, detail=event.why)
+            )
 
     async def keep_up(self) -> None:
         """Write suspensions down; never returns."""

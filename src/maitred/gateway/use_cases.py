@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
-from maitred.gateway.state import Context
+from maitred.gateway.state import GatewayState
 from maitred.model.tools import Tool
-from maitred.search.base import Document, document
+from maitred.search.base import ToolDocument, document
 
 BATCH: Final = 20
 
@@ -22,7 +22,7 @@ BATCH: Final = 20
 class Writer(Protocol):
     """Writes phrases for tools; see `maitred.search.use_cases`."""
 
-    async def write(self, tools: Sequence[Document]) -> list[tuple[str, ...]]:
+    async def write(self, tools: Sequence[ToolDocument]) -> list[tuple[str, ...]]:
         """For each tool some phrases, or none."""
         ...
 
@@ -33,7 +33,7 @@ OpenWriter = Callable[[Settings], AbstractAsyncContextManager[Writer | None]]
 class UseCaseWriting:
     """Writes use cases for a gateway. `open_writer` gives the model that is configured, or `None`."""
 
-    def __init__(self, context: Context, open_writer: OpenWriter) -> None:
+    def __init__(self, context: GatewayState, open_writer: OpenWriter) -> None:
         self._context = context
         self._open_writer = open_writer
 

@@ -16,12 +16,12 @@ import anyio
 from maitred.backends.listing import clean
 from maitred.catalog.snapshot import Snapshot
 from maitred.errors import ToolWithheldError
-from maitred.gateway.state import Context, is_hidden
+from maitred.gateway.state import GatewayState, is_hidden
 from maitred.model.access import Viewer
 from maitred.model.servers import Health, State
 from maitred.model.tools import Tool, ToolKey
 from maitred.visibility.facts import BUILT_IN, Facts, after_call, built_in
-from maitred.visibility.visibility import Hidden, VisibilityTable, became_visible
+from maitred.visibility.visibility import HiddenReason, VisibilityTable, became_visible
 
 _NOTHING: Final[frozenset[ToolKey]] = frozenset()
 _STABLE: Final = frozenset({"era", "roles"})
@@ -34,7 +34,7 @@ _TEXT: Final = 400
 Scope = tuple[str, str]
 
 
-class Visibility:
+class VisibilityService:
     """Answers for viewers; `changed` is called when what somebody may see might have become another set.
 
     `outside` are the tools that are not there for a viewer at all.
@@ -42,7 +42,7 @@ class Visibility:
 
     def __init__(
         self,
-        context: Context,
+        context: GatewayState,
         outside: Callable[[Viewer], frozenset[ToolKey]],
         *,
         now: Callable[[], datetime] = lambda: datetime.now().astimezone(),
@@ -122,7 +122,7 @@ class Visibility:
         if table is None:
             return ""
         named = partial(_published, self._context.snapshot, tool.server)
-        found: Hidden | None = table.why_hidden(tool.key.name, self._moment(viewer, tool.server), named)
+        found: HiddenReason | None = table.why_hidden(tool.key.name, self._moment(viewer, tool.server), named)
         return " ".join(clean(found.text).split())[:_TEXT] if found else ""
 
     def check(self, tool: Tool, viewer: Viewer) -> None:

@@ -5,13 +5,13 @@ A `Mediator` puts raw tools through transformers: what a person wrote (`Override
 on its own, without a gateway.
 """
 
-from maitred.mediation.base import EnhancedTool, Middleware, RawTool, ToolContext, Transformer
-from maitred.mediation.llm import Estimate, LlmTransformer, Spent
+from maitred.mediation.base import EnhancedTool, Middleware, SourceTool, ToolContext, Transformer
+from maitred.mediation.llm import Estimate, LlmTransformer, ModelSpending
 from maitred.mediation.mediator import UNCATEGORIZED, Mediator, middleware
-from maitred.mediation.memo import Memo, Memory, MemoryStore, MemoStore
+from maitred.mediation.memo import Memo, MemoEntry, MemoryStore, MemoStore
 from maitred.mediation.override_files import load_overrides
 from maitred.mediation.overrides import Overrides, OverrideTransformer, ToolOverride
-from maitred.mediation.proof import Ranker, Verdict, prove
+from maitred.mediation.proof import ProofVerdict, Ranker, prove
 from maitred.mediation.remote_overrides import fetch_overrides
 from maitred.mediation.rules import RuleTransformer
 
@@ -22,20 +22,20 @@ __all__ = [
     "LlmTransformer",
     "Mediator",
     "Memo",
+    "MemoEntry",
     "MemoStore",
-    "Memory",
     "MemoryStore",
     "Middleware",
+    "ModelSpending",
     "OverrideTransformer",
     "Overrides",
+    "ProofVerdict",
     "Ranker",
-    "RawTool",
     "RuleTransformer",
-    "Spent",
+    "SourceTool",
     "ToolContext",
     "ToolOverride",
     "Transformer",
-    "Verdict",
     "fetch_overrides",
     "load_overrides",
     "middleware",

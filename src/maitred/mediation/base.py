@@ -15,7 +15,7 @@ SourceType = Literal["web", "api", "file", "manual"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RawTool:
+class SourceTool:
     """A tool as its source offers it; `input_schema` is `None` where it gave none that is an object."""
 
     name: str
@@ -27,7 +27,7 @@ class RawTool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnhancedTool(RawTool):
+class EnhancedTool(SourceTool):
     """A tool ready to be shown.
 
     `original_name` is the name that its source knows, `category` is empty for none, `confidence` (0 to 1)
@@ -92,7 +92,7 @@ class Transformer(Protocol):
         ...
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """One answer a tool, `None` for each that it cannot help with, or `None` if it can help with none.
 
@@ -103,5 +103,5 @@ class Transformer(Protocol):
         ...
 
 
-Middleware = Callable[[Sequence[RawTool]], Awaitable[Sequence[RawTool]]]
+Middleware = Callable[[Sequence[SourceTool]], Awaitable[Sequence[SourceTool]]]
 """A hook on the way of tools from their source to their reader; knows nothing of mediators."""

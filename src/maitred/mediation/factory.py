@@ -16,7 +16,7 @@ import structlog
 
 from maitred.config.interpolate import resolver
 from maitred.config.load import catalog_path
-from maitred.config.settings import Mediation, Settings
+from maitred.config.settings import MediationSettings, Settings
 from maitred.config.taxonomy import merged
 from maitred.llm import Endpoint, make_language_model
 from maitred.mediation.base import Middleware, Transformer
@@ -28,7 +28,7 @@ from maitred.mediation.proof import Ranker
 from maitred.mediation.proof_store import VERSION, Proofs
 from maitred.mediation.remote_overrides import UnreachableError, fetch_overrides
 from maitred.mediation.rules import RuleTransformer
-from maitred.mediation.service import Asked, MediatingMender, ThreadedRules
+from maitred.mediation.service import MediationService, RememberedModel, ThreadedRules
 from maitred.model.tools import canonical, content_hash
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ _FILLING: Final = 40  # below the language model, whose priority is 50
 _HOUR_S: Final = 3_600.0
 
 
-class Menders:
+class MediatorFactory:
     """Makes menders.
 
     Args:
@@ -59,7 +59,7 @@ class Menders:
         self._middleware = middleware
         self._hook_mark = uuid4().hex if middleware else ""
 
-    async def make(self, settings: Settings) -> MediatingMender:
+    async def make(self, settings: Settings) -> MediationService:
         """The mender for these settings.
 
         Fetching a file of overrides is waited for a few seconds; without it the mender is not whole.
@@ -87,7 +87,7 @@ class Menders:
             [[key.server, key.name, choices[key].mending] for key in sorted(choices)],
             self._hook_mark,
         ]
-        return MediatingMender(
+        return MediationService(
             transformers,
             content_hash(canonical(marks)),
             asked=asked,
@@ -97,7 +97,7 @@ class Menders:
             is_whole=is_whole,
         )
 
-    def _asked(self, wanted: Mediation) -> Asked | None:
+    def _asked(self, wanted: MediationSettings) -> RememberedModel | None:
         if not wanted.auto_enhance:
             return None
         written = Endpoint(url=wanted.url, model=wanted.model, key=wanted.api_key)
@@ -107,7 +107,7 @@ class Menders:
             return None
         transformer = LlmTransformer(model, grouping_threshold=wanted.grouping_threshold)
         memo = Memo(transformer, self._memos, version=_version(wanted), ttl_s=wanted.cache_ttl * _HOUR_S)
-        return Asked(model=transformer, memo=memo, close=model.aclose)
+        return RememberedModel(model=transformer, memo=memo, close=model.aclose)
 
 
 def overrides_path(settings: Settings) -> Path | None:
@@ -118,7 +118,7 @@ def overrides_path(settings: Settings) -> Path | None:
     return Path(os.path.normpath(path))  # as who watches it writes it
 
 
-def _version(wanted: Mediation) -> str:
+def _version(wanted: MediationSettings) -> str:
     """What an answer of the language model depends on beside the tool."""
     said = [LlmTransformer.version, wanted.llm_provider, wanted.model, wanted.url, wanted.grouping_threshold]
     return content_hash(canonical(said))

@@ -16,7 +16,7 @@ import structlog
 from anyio import to_thread
 
 from maitred.llm import LlmError, Reply
-from maitred.mediation.base import EnhancedTool, PartlyAnsweredError, RawTool, ToolContext
+from maitred.mediation.base import EnhancedTool, PartlyAnsweredError, SourceTool, ToolContext
 from maitred.mediation.llm_answer import read_answer
 from maitred.mediation.llm_prices import usd
 from maitred.mediation.llm_prompt import question, rules
@@ -29,7 +29,7 @@ _MOST_TOKENS = 32_000
 _MARK_BYTES = 8
 
 
-class Asker(Protocol):
+class ModelAsker(Protocol):
     """A language model; see `maitred.llm.LanguageModel`."""
 
     @property
@@ -60,7 +60,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
+class ModelSpending:
     """What questions did cost; `failures` are those without an answer that could be used.
 
     Tokens are as the provider counted them, estimated where it does not say. `usd` is `None` where the
@@ -75,8 +75,8 @@ class Spent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Question:
-    tools: Sequence[RawTool]
+class _ToolQuestion:
+    tools: Sequence[SourceTool]
     rules: str
     prompt: str
     max_tokens: int
@@ -97,7 +97,7 @@ class LlmTransformer:
 
     def __init__(
         self,
-        model: Asker,
+        model: ModelAsker,
         *,
         grouping_threshold: int = 10,
         max_tools: int = 100,
@@ -108,10 +108,10 @@ class LlmTransformer:
         self._threshold = grouping_threshold
         self._max_tools = max_tools
         self._count = count
-        self.spent = Spent(usd=usd(model.name, 0, 0))
+        self.spent = ModelSpending(usd=usd(model.name, 0, 0))
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`; `None` for each tool that the model has nothing usable to say of.
 
@@ -130,7 +130,7 @@ class LlmTransformer:
                 raise PartlyAnsweredError(str(error) or type(error).__name__, found) from error
         return found
 
-    def estimate(self, tools: Sequence[RawTool], context: ToolContext) -> Estimate:
+    def estimate(self, tools: Sequence[SourceTool], context: ToolContext) -> Estimate:
         """What asking about these tools will cost at most; nothing is asked."""
         questions = list(self._questions(tools, context))
         inputs = sum(self._count(one.rules) + self._count(one.prompt) for one in questions)
@@ -142,14 +142,14 @@ class LlmTransformer:
             usd=usd(self._model.name, inputs, outputs),
         )
 
-    def _is_grouped(self, tools: Sequence[RawTool]) -> bool:
+    def _is_grouped(self, tools: Sequence[SourceTool]) -> bool:
         return len(tools) > self._threshold
 
-    def _questions(self, tools: Sequence[RawTool], context: ToolContext) -> Iterator[_Question]:
+    def _questions(self, tools: Sequence[SourceTool], context: ToolContext) -> Iterator[_ToolQuestion]:
         instructions = rules(grouped=self._is_grouped(tools))
         for start in range(0, len(tools), self._max_tools):
             some = tools[start : start + self._max_tools]
-            yield _Question(
+            yield _ToolQuestion(
                 tools=some,
                 rules=instructions,
                 prompt=question(some, context, secrets.token_hex(_MARK_BYTES)),
@@ -157,11 +157,11 @@ class LlmTransformer:
             )
 
     async def _answered(
-        self, asked: _Question, context: ToolContext, *, names: set[str], grouped: bool
+        self, asked: _ToolQuestion, context: ToolContext, *, names: set[str], grouped: bool
     ) -> Sequence[EnhancedTool | None]:
         refused: list[str] = []
 
-        def refuse(tool: RawTool, why: str) -> None:
+        def refuse(tool: SourceTool, why: str) -> None:
             refused.append(tool.name)
             log.warning("an answer about a tool is refused", source=context.source, tool=tool.name, why=why)
 
@@ -184,7 +184,7 @@ class LlmTransformer:
         )
         return found
 
-    async def _paid_for(self, asked: _Question) -> Reply:
+    async def _paid_for(self, asked: _ToolQuestion) -> Reply:
         """A whole answer, with its tokens, added to what was spent; those of a broken one are as well."""
         self.spent = replace(self.spent, calls=self.spent.calls + 1)
         reply = await self._model.ask(asked.rules, asked.prompt, max_tokens=asked.max_tokens)

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from maitred.config.taxonomy import CATEGORIES, MOST_TAGS, normalise_tag
 from maitred.llm import LlmError, json_objects, plain
-from maitred.mediation.base import EnhancedTool, RawTool
+from maitred.mediation.base import EnhancedTool, SourceTool
 from maitred.mediation.llm_prompt import (
     MAX_DESCRIPTION,
     MAX_PARAMETER,
@@ -122,10 +122,10 @@ _GROUP = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+){0,4}")
 _MAX_GROUP = 40
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _OPEN = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "$id", *TEXTS})
-_RAW_FIELDS = tuple(field.name for field in fields(RawTool))
+_RAW_FIELDS = tuple(field.name for field in fields(SourceTool))
 _TEN = frozenset(category.name for category in CATEGORIES)
 
-Refuse = Callable[[RawTool, str], None]
+Refuse = Callable[[SourceTool, str], None]
 """Called with a tool whose entry is refused, and why."""
 
 
@@ -161,17 +161,17 @@ class _Group(_Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Known:
+class _TakenNames:
     """What an entry is held against: names that are taken, and names that it may not speak of."""
 
-    tool: RawTool
+    tool: SourceTool
     taken: AbstractSet[str]
     unspoken: AbstractSet[str]
     group: str | None
 
 
 def read_answer(
-    text: str, tools: Sequence[RawTool], *, names: Collection[str], grouped: bool, by: str, refuse: Refuse
+    text: str, tools: Sequence[SourceTool], *, names: Collection[str], grouped: bool, by: str, refuse: Refuse
 ) -> list[EnhancedTool | None]:
     """One answer a tool, in their order; `None` where the model had nothing to say or its entry is refused.
 
@@ -201,7 +201,7 @@ def read_answer(
         entry = read.get(number, "it is missing in the answer")
         if isinstance(entry, _Entry):
             name, own = entry.name.casefold(), tool.name.casefold()
-            known = _Known(
+            known = _TakenNames(
                 tool=tool,
                 taken=(old - {own}) | ({name} if new[name] > 1 else set()),
                 unspoken=spoken - {own, name},
@@ -253,7 +253,7 @@ def _groups(value: Any) -> Mapping[int, str]:
     return found
 
 
-def _fault(entry: _Entry, known: _Known) -> str:
+def _fault(entry: _Entry, known: _TakenNames) -> str:
     """Why an entry is refused; empty if it is not."""
     tool = known.tool
     if plain(entry.tool) != shown_name(tool):
@@ -273,7 +273,7 @@ def _fault(entry: _Entry, known: _Known) -> str:
     return next(filter(None, (why_not(plain(text), original, known.unspoken) for text in texts)), "")
 
 
-def _enhanced(entry: _Entry, known: _Known, by: str) -> EnhancedTool | None:
+def _enhanced(entry: _Entry, known: _TakenNames, by: str) -> EnhancedTool | None:
     own = {name: getattr(known.tool, name) for name in _RAW_FIELDS}
     told = {
         **own,

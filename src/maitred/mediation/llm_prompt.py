@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from maitred.config.taxonomy import CATEGORIES, TAGS
 from maitred.llm import plain
-from maitred.mediation.base import RawTool, ToolContext
+from maitred.mediation.base import SourceTool, ToolContext
 
 MAX_TITLE: Final = 80
 MAX_DESCRIPTION: Final = 1_000
@@ -69,19 +69,19 @@ def rules(*, grouped: bool) -> str:
     return _RULES + (_GROUPS if grouped else _CATEGORIES)
 
 
-def question(tools: Sequence[RawTool], context: ToolContext, mark: str) -> str:
+def question(tools: Sequence[SourceTool], context: ToolContext, mark: str) -> str:
     """The tools as data, numbered from 1, between two lines with `mark`, which nobody can foresee."""
     about = {"source": plain(context.source)[:_MAX_NAME], "kind": context.source_type}
     lines = [_json(about), *(_json(_shown(number, tool)) for number, tool in enumerate(tools, 1))]
     return "\n".join([f"UNTRUSTED DATA {mark}", *lines, f"END OF UNTRUSTED DATA {mark}"])
 
 
-def shown_name(tool: RawTool) -> str:
+def shown_name(tool: SourceTool) -> str:
     """A tool's name as the model sees it."""
     return plain(tool.name)[:_MAX_NAME]
 
 
-def shown_text(tool: RawTool) -> str:
+def shown_text(tool: SourceTool) -> str:
     """All that a model is shown of a tool, which is not much, however much its server says."""
     return _json(_shown(0, tool))
 
@@ -92,7 +92,7 @@ def properties_of(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) and all(isinstance(name, str) for name in found) else {}
 
 
-def _shown(number: int, tool: RawTool) -> Mapping[str, Any]:
+def _shown(number: int, tool: SourceTool) -> Mapping[str, Any]:
     declared = properties_of(tool.input_schema).items()
     legible = ((name, schema) for name, schema in declared if plain(name) == name and len(name) <= _MAX_NAME)
     parameters = islice(legible, _MAX_PARAMETERS)

@@ -22,14 +22,14 @@ from typing import Any, Final
 
 import structlog
 
-from maitred.mediation.base import EnhancedTool, Middleware, RawTool, ToolContext, Transformer
+from maitred.mediation.base import EnhancedTool, Middleware, SourceTool, ToolContext, Transformer
 
 log = structlog.get_logger(__name__)
 
 UNCATEGORIZED = "uncategorized"
 """Where tools without a category stand."""
 
-_RAW_FIELDS = tuple(field.name for field in fields(RawTool))
+_RAW_FIELDS = tuple(field.name for field in fields(SourceTool))
 
 
 class Mediator:
@@ -43,7 +43,7 @@ class Mediator:
         self._transformers.append(transformer)
         self._transformers.sort(key=lambda one: -one.priority)
 
-    async def enhance(self, tools: Sequence[RawTool], context: ToolContext) -> list[EnhancedTool]:
+    async def enhance(self, tools: Sequence[SourceTool], context: ToolContext) -> list[EnhancedTool]:
         """One tool for each that is given, in the same order.
 
         Of each tool the first transformer that answers wins; later ones are asked only about the others. What
@@ -100,7 +100,7 @@ class Mediator:
 def middleware(mediator: Mediator, context: ToolContext) -> Middleware:
     """A mediator as a plain hook, tools -> tools, for a program that passes tools on."""
 
-    async def enhance(tools: Sequence[RawTool]) -> Sequence[RawTool]:
+    async def enhance(tools: Sequence[SourceTool]) -> Sequence[SourceTool]:
         return await mediator.enhance(tools, context)
 
     return enhance
@@ -110,7 +110,7 @@ def _category(tool: EnhancedTool) -> str:
     return tool.category or UNCATEGORIZED
 
 
-def _as_it_is(tool: RawTool) -> EnhancedTool:
+def _as_it_is(tool: SourceTool) -> EnhancedTool:
     if isinstance(tool, EnhancedTool):  # by another mediator, whose work stays
         return replace(tool, original_name=tool.name)
     own = {name: getattr(tool, name) for name in _RAW_FIELDS}
@@ -118,7 +118,7 @@ def _as_it_is(tool: RawTool) -> EnhancedTool:
 
 
 async def _ask(
-    transformer: Transformer, tools: Sequence[RawTool], context: ToolContext
+    transformer: Transformer, tools: Sequence[SourceTool], context: ToolContext
 ) -> Sequence[EnhancedTool | None]:
     """The answers of a transformer, one a tool; none at all if they cannot be trusted."""
     nothing: Sequence[EnhancedTool | None] = [None] * len(tools)
@@ -142,7 +142,7 @@ async def _ask(
     ]
 
 
-def _fault(tools: Sequence[RawTool], answers: Sequence[EnhancedTool | None]) -> str:
+def _fault(tools: Sequence[SourceTool], answers: Sequence[EnhancedTool | None]) -> str:
     if len(answers) != len(tools):
         return f"it has {len(answers)} tools instead of {len(tools)}"
     for tool, answer in zip(tools, answers, strict=True):
@@ -176,7 +176,7 @@ def _told_apart(tools: list[EnhancedTool], context: ToolContext) -> list[Enhance
     return kept
 
 
-class Hook:
+class FunctionTransformer:
     """Puts tools through a function; what it gives back as it was counts as no answer.
 
     Each tool stays in its place, under its name or, as an `EnhancedTool`, with that as `original_name`.
@@ -189,7 +189,7 @@ class Hook:
         self._middleware = middleware
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
         del context
@@ -198,12 +198,12 @@ class Hook:
             return answers
         return [self._answer(tool, answer) for tool, answer in zip(tools, answers, strict=True)]
 
-    def _answer(self, tool: RawTool, answer: Any) -> Any:
+    def _answer(self, tool: SourceTool, answer: Any) -> Any:
         if answer == tool:
             return None
         if isinstance(answer, EnhancedTool):
             return replace(answer, enhanced_by=self.name)
-        if isinstance(answer, RawTool) and isinstance(tool, EnhancedTool) and answer.name == tool.name:
+        if isinstance(answer, SourceTool) and isinstance(tool, EnhancedTool) and answer.name == tool.name:
             changed = {name: getattr(answer, name) for name in _RAW_FIELDS}
             return replace(tool, **changed, enhanced_by=self.name)
         return answer
@@ -213,7 +213,7 @@ _LAYERS: Final = (("name", "title", "description"), ("input_schema",))
 """What is taken together: a title of one and a description of the other would not fit."""
 
 
-class Layered:
+class LayeredTransformer:
     """Answers where the upper transformer does, under its name and priority."""
 
     def __init__(self, upper: Transformer, lower: Transformer) -> None:
@@ -231,7 +231,7 @@ class Layered:
         return self._upper.priority
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
         above = await self._upper.transform(tools, context)
@@ -241,7 +241,7 @@ class Layered:
         return [_over(*layers) for layers in zip(tools, above, below, strict=True)]
 
 
-def _over(tool: RawTool, above: EnhancedTool | None, below: EnhancedTool | None) -> EnhancedTool | None:
+def _over(tool: SourceTool, above: EnhancedTool | None, below: EnhancedTool | None) -> EnhancedTool | None:
     if above is None or below is None:
         return above
     silent = [

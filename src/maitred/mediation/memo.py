@@ -19,12 +19,12 @@ import anyio
 import structlog
 
 from maitred.errors import StoreError
-from maitred.mediation.base import EnhancedTool, PartlyAnsweredError, RawTool, ToolContext, Transformer
+from maitred.mediation.base import EnhancedTool, PartlyAnsweredError, SourceTool, ToolContext, Transformer
 from maitred.model.tools import canonical, content_hash
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Memory:
+class MemoEntry:
     """An answer about one tool as JSON (`null`: there was none), and when it was given, in unix seconds."""
 
     answer: bytes
@@ -39,7 +39,7 @@ TTL_S: Final = 7 * 86_400.0
 _BEFORE_THE_INNER = 10
 _KEPT_TTLS = 4
 _NOTHING: Final = b"null"
-_TOOL_FIELDS = tuple(field.name for field in fields(RawTool))
+_TOOL_FIELDS = tuple(field.name for field in fields(SourceTool))
 
 Start = Callable[[Callable[[], Awaitable[None]]], None]
 """Starts a function in the background; it neither waits for it nor fails when that does."""
@@ -48,11 +48,11 @@ Start = Callable[[Callable[[], Awaitable[None]]], None]
 class MemoStore(Protocol):
     """Where memories are kept. The methods raise `StoreError` when it does not let itself be used."""
 
-    async def load(self, keys: Collection[str]) -> Mapping[str, Memory]:
+    async def load(self, keys: Collection[str]) -> Mapping[str, MemoEntry]:
         """The memories that are kept for some keys."""
         ...
 
-    async def save(self, memories: Mapping[str, Memory]) -> None:
+    async def save(self, memories: Mapping[str, MemoEntry]) -> None:
         """Keep memories, in place of older ones."""
         ...
 
@@ -65,13 +65,13 @@ class MemoryStore:
     """Memories for as long as the program runs."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Memory] = {}
+        self._kept: dict[str, MemoEntry] = {}
 
-    async def load(self, keys: Collection[str]) -> Mapping[str, Memory]:
+    async def load(self, keys: Collection[str]) -> Mapping[str, MemoEntry]:
         """See `MemoStore`."""
         return {key: self._kept[key] for key in keys if key in self._kept}
 
-    async def save(self, memories: Mapping[str, Memory]) -> None:
+    async def save(self, memories: Mapping[str, MemoEntry]) -> None:
         """See `MemoStore`."""
         self._kept |= memories
 
@@ -142,7 +142,7 @@ class Memo:
         return _Remembered(self)
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
         known = await self.recall(tools, context)
@@ -161,12 +161,12 @@ class Memo:
             self._start(lambda: self._refresh(tools, context))
         return found
 
-    async def missing(self, tools: Sequence[RawTool], context: ToolContext) -> list[int]:
+    async def missing(self, tools: Sequence[SourceTool], context: ToolContext) -> list[int]:
         """The positions of the tools that are not remembered, or whose answers are stale."""
         known = await self.recall(tools, context)
         return [at for at, one in enumerate(known) if self._is_wanted(one)]
 
-    async def fill(self, tools: Sequence[RawTool], context: ToolContext) -> int:
+    async def fill(self, tools: Sequence[SourceTool], context: ToolContext) -> int:
         """Ask for what is missing or stale; how many tools have another answer than before.
 
         Raises:
@@ -174,20 +174,20 @@ class Memo:
         """
         return (await self._ask(tools, context))[1]
 
-    async def recall(self, tools: Sequence[RawTool], context: ToolContext) -> list[_Recalled | None]:
+    async def recall(self, tools: Sequence[SourceTool], context: ToolContext) -> list[_Recalled | None]:
         """What is remembered of each tool, `None` where nothing is."""
         keys = [self._key(tool, context) for tool in tools]
         kept = await self._store.load(frozenset(keys))
         return [_read(kept[key]) if key in kept else None for key in keys]
 
-    async def _refresh(self, tools: Sequence[RawTool], context: ToolContext) -> None:
+    async def _refresh(self, tools: Sequence[SourceTool], context: ToolContext) -> None:
         try:
             await self._ask(tools, context)
         except Exception as error:  # noqa: BLE001  # whatever it raises, the old answers are there
             self._tell("stale answers could not be refreshed", context, error)
 
     async def _ask(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> tuple[list[EnhancedTool | None], int]:
         """The fresh answers about tools, asked for unless somebody else did meanwhile; how many are new."""
         if not tools:
@@ -211,7 +211,7 @@ class Memo:
 
     async def _keep(
         self,
-        asked: Mapping[str, RawTool],
+        asked: Mapping[str, SourceTool],
         answers: Sequence[EnhancedTool | None] | None,
         context: ToolContext,
     ) -> Mapping[str, EnhancedTool | None]:
@@ -222,7 +222,7 @@ class Memo:
 
     async def _save(self, answers: Mapping[str, EnhancedTool | None], context: ToolContext) -> None:
         now = self._clock()
-        memories = {key: Memory(answer=_written(answer), at=now) for key, answer in answers.items()}
+        memories = {key: MemoEntry(answer=_written(answer), at=now) for key, answer in answers.items()}
         try:
             await self._store.save(memories)
             await self._store.prune(now - _KEPT_TTLS * max(self._ttl_s, TTL_S))  # others keep theirs there
@@ -237,7 +237,7 @@ class Memo:
         """Whether a tool is to be asked about; a time to come is a clock that was set back."""
         return one is None or not 0 <= self._clock() - one.at < self._ttl_s
 
-    def _key(self, tool: RawTool, context: ToolContext) -> str:
+    def _key(self, tool: SourceTool, context: ToolContext) -> str:
         own = {name: getattr(tool, name) for name in _TOOL_FIELDS}
         return content_hash(canonical([self.name, self._version, context.source, own]))
 
@@ -255,13 +255,13 @@ class _Remembered:
         return self.memo.priority
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         return [one.answer if one else None for one in await self.memo.recall(tools, context)]
 
 
 def _checked(
-    tools: Sequence[RawTool], answers: Sequence[EnhancedTool | None] | None, by: str
+    tools: Sequence[SourceTool], answers: Sequence[EnhancedTool | None] | None, by: str
 ) -> Sequence[EnhancedTool | None]:
     """Answers that belong to the tools; what a mediator would refuse must not be remembered for a week."""
     if answers is None:
@@ -277,7 +277,7 @@ def _written(answer: EnhancedTool | None) -> bytes:
     return _NOTHING if answer is None else canonical(asdict(answer))
 
 
-def _read(memory: Memory) -> _Recalled | None:
+def _read(memory: MemoEntry) -> _Recalled | None:
     """What a memory says; nothing if it is damaged, or was written by a version with other fields."""
     try:
         value: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))

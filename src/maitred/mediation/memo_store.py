@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from maitred.mediation.memo import Memory
+from maitred.mediation.memo import MemoEntry
 from maitred.storage.database import opened
 
 
@@ -25,21 +25,21 @@ class SqliteMemos:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def load(self, keys: Collection[str]) -> Mapping[str, Memory]:
+    async def load(self, keys: Collection[str]) -> Mapping[str, MemoEntry]:
         """The memories that are kept for some keys."""
         query = (
             "SELECT key, answer, at FROM memos WHERE typeof(answer) = 'blob'"
             " AND key IN (SELECT value FROM json_each(?))"
         )
 
-        def load() -> Mapping[str, Memory]:
+        def load() -> Mapping[str, MemoEntry]:
             with self._opened() as connection:
                 rows = connection.execute(query, (json.dumps(list(keys)),)).fetchall()
-            return {key: Memory(answer=answer, at=at) for key, answer, at in rows}
+            return {key: MemoEntry(answer=answer, at=at) for key, answer, at in rows}
 
         return await anyio.to_thread.run_sync(load)
 
-    async def save(self, memories: Mapping[str, Memory]) -> None:
+    async def save(self, memories: Mapping[str, MemoEntry]) -> None:
         """Keep memories, in place of older ones."""
         rows = [(key, memory.answer, memory.at) for key, memory in memories.items()]
         query = "INSERT OR REPLACE INTO memos (key, answer, at) VALUES (?, ?, ?)"

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.mediation.base import RawTool
+from maitred.mediation.base import SourceTool
 from maitred.mediation.words import pieces, singular
 from maitred.model.tools import Tool
 
@@ -34,7 +34,7 @@ class Neighbourhood:
             for word in () if tool.withheld else _words(tool.key.name, tool.title, tool.description):
                 self._saying[word].append(at)
 
-    def near(self, server: str, tools: Iterable[RawTool], most: int = MOST) -> list[RawTool]:
+    def near(self, server: str, tools: Iterable[SourceTool], most: int = MOST) -> list[SourceTool]:
         """The tools of other servers that are nearest to these, as they are published, at most `most`."""
         texts = list(tools)
         each = max(_FEWEST, 2 * most // max(len(texts), 1))
@@ -42,7 +42,7 @@ class Neighbourhood:
         found = dict.fromkeys(row[at] for at in range(each) for row in ranked if at < len(row))
         return [published(self.snapshot, self.snapshot.tools[at]) for at in list(found)[:most]]
 
-    def _nearest(self, server: str, tool: RawTool, most: int) -> Sequence[int]:
+    def _nearest(self, server: str, tool: SourceTool, most: int) -> Sequence[int]:
         total = len(self.snapshot.tools)
         scores: defaultdict[int, float] = defaultdict(float)
         for word in _words(tool.name, tool.title, tool.description):
@@ -55,10 +55,10 @@ class Neighbourhood:
         return heapq.nsmallest(most, others, key=lambda at: (-scores[at], at))
 
 
-def published(snapshot: Snapshot, tool: Tool) -> RawTool:
+def published(snapshot: Snapshot, tool: Tool) -> SourceTool:
     """A tool as it is published, under the name that its server knows."""
     schema = snapshot.schema(tool.input_hash)
-    return RawTool(
+    return SourceTool(
         name=tool.key.name,
         title=tool.title,
         description=tool.description,

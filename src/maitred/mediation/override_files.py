@@ -23,7 +23,7 @@ from typing import Any
 import jsonschema_rs
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from maitred.config.document import Document, Keys, read_document
+from maitred.config.document import ConfigDocument, Keys, read_document
 from maitred.config.taxonomy import check_tags
 from maitred.errors import ConfigError
 from maitred.mediation.overrides import TEXTS, Overrides, ToolOverride, types_of
@@ -91,7 +91,7 @@ def parse_overrides(
     except ConfigError as error:
         told = [one.replace("`servers` or `mcpServers`", f"`{_TOP}`") for one in error.faults]
         raise ConfigError(source, told) from None
-    check = _Check(document, categories)
+    check = _OverridesReader(document, categories)
     servers = check.servers()
     if check.faults:
         raise ConfigError(source, [f"line {line}: {fault}" for line, fault in sorted(check.faults)])
@@ -111,10 +111,10 @@ def overrides_of(server: str, written: Mapping[str, Any], *, categories: Collect
 # --- checking ---------------------------------------------------------------------------------------------
 
 
-class _Check:
+class _OverridesReader:
     """Turns a document into overrides and keeps every fault with its line."""
 
-    def __init__(self, document: Document, categories: Collection[str]) -> None:
+    def __init__(self, document: ConfigDocument, categories: Collection[str]) -> None:
         self._document = document
         self._categories = categories
         self._typed = _typed(document.root, {}) if document.root is not None else {}
@@ -294,7 +294,7 @@ def _at(tree: Any, keys: Keys) -> Any:
 
 
 def _typed(node: Node, known: dict[int, Any]) -> Any:
-    """The values of a document with their types, which `Document.tree` leaves as text."""
+    """The values of a document with their types, which `ConfigDocument.tree` leaves as text."""
     if id(node) in known:
         return known[id(node)]
     known[id(node)] = None  # what holds itself is cut there

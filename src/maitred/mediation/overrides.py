@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import jsonschema_rs
 import structlog
 
-from maitred.mediation.base import EnhancedTool, RawTool, ToolContext
+from maitred.mediation.base import EnhancedTool, SourceTool, ToolContext
 
 log = structlog.get_logger(__name__)
 
@@ -79,12 +79,12 @@ class OverrideTransformer:
         self._overrides = overrides
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`; `None` for each tool that no file names."""
         return [self._one(tool, context.source) for tool in tools]
 
-    def _one(self, tool: RawTool, source: str) -> EnhancedTool | None:
+    def _one(self, tool: SourceTool, source: str) -> EnhancedTool | None:
         found = next((one for file in self._overrides if (one := file.find(source, tool.name))), None)
         if found is None:
             return None

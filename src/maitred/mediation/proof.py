@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from anyio import to_thread
 
-from maitred.mediation.base import EnhancedTool, RawTool
+from maitred.mediation.base import EnhancedTool, SourceTool
 from maitred.mediation.lexicon import word_set
 from maitred.mediation.sentences import stems
 from maitred.mediation.words import pieces
@@ -58,7 +58,7 @@ class Probe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Harm:
+class LoweredTool:
     """A tool that a change lowers: its original name, what it was asked for by, and both places."""
 
     tool: str
@@ -68,7 +68,7 @@ class Harm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class ProofVerdict:
     """Whether a change is kept. `probes` are those of the changed tool itself.
 
     Of a change that is kept they are as they are in the end, of one that is taken back as they would have
@@ -77,14 +77,14 @@ class Verdict:
 
     kept: bool
     probes: Sequence[Probe] = ()
-    harmed: Sequence[Harm] = ()
+    harmed: Sequence[LoweredTool] = ()
 
 
 class Ranker(Protocol):
     """Ranks tools as search would."""
 
     async def rankings(
-        self, tools: Sequence[RawTool], originals: Sequence[RawTool], queries: Sequence[str]
+        self, tools: Sequence[SourceTool], originals: Sequence[SourceTool], queries: Sequence[str]
     ) -> Sequence[Sequence[int]]:
         """For each query the positions of the best tools, best first, at most `DEPTH`.
 
@@ -98,7 +98,7 @@ class Ranker(Protocol):
         ...
 
 
-def probes(tool: RawTool) -> Sequence[str]:
+def probes(tool: SourceTool) -> Sequence[str]:
     """Queries for a tool made of what it says: its name, description, parameters and use cases."""
     named = set(stems(tool.name))
     sentences = [_words(text) for text in _sentences(tool.description or tool.title)[:_SENTENCES]]
@@ -115,8 +115,11 @@ def probes(tool: RawTool) -> Sequence[str]:
 
 
 async def prove(
-    before: Sequence[RawTool], after: Sequence[EnhancedTool], neighbours: Sequence[RawTool], ranker: Ranker
-) -> list[Verdict | None]:
+    before: Sequence[SourceTool],
+    after: Sequence[EnhancedTool],
+    neighbours: Sequence[SourceTool],
+    ranker: Ranker,
+) -> list[ProofVerdict | None]:
     """Find the changes by which nothing is found worse; one verdict a tool, `None` for an unchanged one.
 
     Of all tools together, so that what only one of two changes can have, one gets. The work is a ranking of
@@ -168,7 +171,7 @@ async def _settle(trial: "_Trial", ranker: Ranker) -> None:
 
 
 async def _ranked(
-    ranker: Ranker, shown: Sequence[RawTool], trial: "_Trial", queries: Sequence[str]
+    ranker: Ranker, shown: Sequence[SourceTool], trial: "_Trial", queries: Sequence[str]
 ) -> "_Rankings":
     ranked = await ranker.rankings(shown, trial.originals, queries)
     return dict(zip(queries, ranked, strict=True))
@@ -190,13 +193,13 @@ class _Trial:
     """Which changes are kept by now. Tools are numbered: those of the server first, then the neighbours."""
 
     def __init__(
-        self, before: Sequence[RawTool], after: Sequence[EnhancedTool], neighbours: Sequence[RawTool]
+        self, before: Sequence[SourceTool], after: Sequence[EnhancedTool], neighbours: Sequence[SourceTool]
     ) -> None:
-        self.originals: list[RawTool] = [*before, *neighbours]
+        self.originals: list[SourceTool] = [*before, *neighbours]
         self._after = after
         pairs = enumerate(zip(before, after, strict=True))
         self.kept = {at for at, (old, new) in pairs if _reads(old) != _reads(new)}
-        self.verdicts: list[Verdict | None] = [None] * len(before)
+        self.verdicts: list[ProofVerdict | None] = [None] * len(before)
         self._own = [probes(tool) for tool in self.originals]
         self._adds = {at: _said(after[at]) ^ _said(before[at]) for at in self.kept}
         self._new = {at: list(dict.fromkeys([*self._own[at], *probes(after[at])])) for at in self.kept}
@@ -210,7 +213,7 @@ class _Trial:
         return list(dict.fromkeys(query for group in (*self._own, *self._new.values()) for query in group))
 
     @property
-    def shown(self) -> list[RawTool]:
+    def shown(self) -> list[SourceTool]:
         """The tools with the changes that are kept by now."""
         return [self._after[at] if at in self.kept else tool for at, tool in enumerate(self.originals)]
 
@@ -235,7 +238,7 @@ class _Trial:
         guilty = {at for fall in falls for at in fall.by} if thoroughly else self._guilty(falls, results)
         for at in self.kept:
             harmed = [self._harm(fall) for fall in falls if at in guilty and at in fall.by]
-            self.verdicts[at] = Verdict(kept=at not in guilty, probes=results[at], harmed=harmed)
+            self.verdicts[at] = ProofVerdict(kept=at not in guilty, probes=results[at], harmed=harmed)
         self.kept -= guilty
         fallen = list(dict.fromkeys(fall.probe.query for fall in falls))
         self._fallen.update(fallen)
@@ -264,9 +267,9 @@ class _Trial:
             if query in self._asked(at)
         )
 
-    def _harm(self, fall: _Fall) -> Harm:
+    def _harm(self, fall: _Fall) -> LoweredTool:
         name, probe = self.originals[fall.tool].name, fall.probe
-        return Harm(tool=name, query=probe.query, before=probe.before, after=probe.after)
+        return LoweredTool(tool=name, query=probe.query, before=probe.before, after=probe.after)
 
     def _results(self, at: int) -> list[Probe]:
         """How a tool is found now by its own words, the new ones too if its change is kept."""
@@ -313,13 +316,13 @@ def _place(at: int, ranking: Sequence[int]) -> int:
     return ranking.index(at) + 1 if at in ranking else 0
 
 
-def _reads(tool: RawTool) -> object:
+def _reads(tool: SourceTool) -> object:
     """What search reads of a tool."""
     use_cases = tool.use_cases if isinstance(tool, EnhancedTool) else ()
     return tool.name, tool.title, tool.description, tool.input_schema, use_cases
 
 
-def _said(tool: RawTool) -> frozenset[str]:
+def _said(tool: SourceTool) -> frozenset[str]:
     """The words of a tool that search weighs, by their stems."""
     schema = tool.input_schema or {}
     found = schema.get("properties")

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import anyio
 
-from maitred.mediation.base import EnhancedTool, RawTool
-from maitred.mediation.memo import Memory, MemoStore
-from maitred.mediation.proof import Harm, Probe, Ranker, Verdict, prove
+from maitred.mediation.base import EnhancedTool, SourceTool
+from maitred.mediation.memo import MemoEntry, MemoStore
+from maitred.mediation.proof import LoweredTool, Probe, ProofVerdict, Ranker, prove
 from maitred.model.tools import canonical, content_hash
 
 VERSION: Final = 1
 """Raised when the same proposal might be judged otherwise."""
 
-Verdicts = Sequence[Verdict | None]
+Verdicts = Sequence[ProofVerdict | None]
 """One a tool; `None` for one that nothing was proposed for."""
 
 
@@ -43,7 +43,7 @@ class Proofs:
         self._stood: dict[str, frozenset[str]] = {}
 
     async def known(
-        self, source: str, before: Sequence[RawTool], after: Sequence[EnhancedTool]
+        self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]
     ) -> Verdicts | None:
         """The verdicts about all tools of a source, or `None` if they are not proven.
 
@@ -54,7 +54,7 @@ class Proofs:
         return await self._recall(key, len(before))
 
     async def noted(
-        self, source: str, before: Sequence[RawTool], after: Sequence[EnhancedTool], verdicts: Verdicts
+        self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool], verdicts: Verdicts
     ) -> None:
         """Remember, while the program runs, which changes of a source are used by a proof."""
         keys = await anyio.to_thread.run_sync(_pairs, before, after)
@@ -62,7 +62,7 @@ class Proofs:
         self._stood[source] = frozenset(kept)
 
     async def stood(
-        self, source: str, before: Sequence[RawTool], after: Sequence[EnhancedTool]
+        self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]
     ) -> Sequence[bool]:
         """Which changes passed the last proof of a source, of which other tools have changed since."""
         known = self._stood.get(source)
@@ -73,9 +73,9 @@ class Proofs:
     async def prove(
         self,
         source: str,
-        before: Sequence[RawTool],
+        before: Sequence[SourceTool],
         after: Sequence[EnhancedTool],
-        neighbours: Callable[[], Sequence[RawTool]],
+        neighbours: Callable[[], Sequence[SourceTool]],
     ) -> Verdicts:
         """Prove what was not, and remember it.
 
@@ -97,7 +97,7 @@ class Proofs:
                 self._ranker = await anyio.to_thread.run_sync(self._make_ranker)
             verdicts = await prove(before, after, near, self._ranker)
             answer = canonical([asdict(one) if one else None for one in verdicts])
-            await self._store.save({key: Memory(answer=answer, at=self._clock())})
+            await self._store.save({key: MemoEntry(answer=answer, at=self._clock())})
             return verdicts
 
     async def _recall(self, key: str, count: int) -> Verdicts | None:
@@ -105,18 +105,18 @@ class Proofs:
         return _read(found, count) if found else None
 
 
-def _key(source: str, before: Sequence[RawTool], after: Sequence[EnhancedTool]) -> str:
+def _key(source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]) -> str:
     said = [[vars(tool) for tool in before], [vars(tool) for tool in after]]
     return content_hash(canonical(["proof", VERSION, source, said]))
 
 
-def _pairs(before: Sequence[RawTool], after: Sequence[EnhancedTool]) -> Sequence[str]:
+def _pairs(before: Sequence[SourceTool], after: Sequence[EnhancedTool]) -> Sequence[str]:
     """A key for each change."""
     pairs = zip(before, after, strict=True)
     return [content_hash(canonical([vars(old), vars(new)])) for old, new in pairs]
 
 
-def _read(memory: Memory, count: int) -> Verdicts | None:
+def _read(memory: MemoEntry, count: int) -> Verdicts | None:
     """What a memory says; nothing if it is damaged, or was written by a version with other fields."""
     try:
         rows: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))
@@ -125,9 +125,9 @@ def _read(memory: Memory, count: int) -> Verdicts | None:
         return None
 
 
-def _verdict(row: Any) -> Verdict:
-    return Verdict(
+def _verdict(row: Any) -> ProofVerdict:
+    return ProofVerdict(
         kept=bool(row["kept"]),
         probes=tuple(Probe(**probe) for probe in row["probes"]),
-        harmed=tuple(Harm(**harm) for harm in row["harmed"]),
+        harmed=tuple(LoweredTool(**harm) for harm in row["harmed"]),
     )

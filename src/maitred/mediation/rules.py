@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from maitred.mediation.base import EnhancedTool, RawTool, ToolContext
+from maitred.mediation.base import EnhancedTool, SourceTool, ToolContext
 from maitred.mediation.lexicon import VERBS
-from maitred.mediation.sentences import Sentence, describe, meaning, repaired, sentence_case, stems
-from maitred.mediation.words import Spelling, around, spell
+from maitred.mediation.sentences import SentenceDraft, describe, meaning, repaired, sentence_case, stems
+from maitred.mediation.words import SpelledName, around, spell
 
 _RESPELLED = 0.6
 _INFERRED = 0.5
@@ -60,17 +60,17 @@ class RuleTransformer:
         self._rename = rename
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`; the context plays no part."""
         del context
         return self.mended(tools)
 
-    def mended(self, tools: Sequence[RawTool]) -> list[EnhancedTool | None]:
+    def mended(self, tools: Sequence[SourceTool]) -> list[EnhancedTool | None]:
         """The same at once, for a worker thread."""
         return [self._mended(tool) for tool in tools]
 
-    def _mended(self, tool: RawTool) -> EnhancedTool | None:
+    def _mended(self, tool: SourceTool) -> EnhancedTool | None:
         properties = _properties(tool.input_schema)
         short = len(tool.description.split()) <= _SHORT_TEXT
         context = around([tool.name, *properties, *([tool.description] if short else [])])
@@ -104,13 +104,13 @@ class RuleTransformer:
         )
 
 
-def _new_name(name: Spelling) -> str:
+def _new_name(name: SpelledName) -> str:
     """A name as it can be published; empty if it cannot."""
     found = "_".join("_".join(name.words).split())
     return found if re.fullmatch(rf"[a-z0-9_]{{1,{_MAX_NAME}}}", found) else ""
 
 
-def _description(description: str, name: Spelling, sentence: Sentence | None) -> str:
+def _description(description: str, name: SpelledName, sentence: SentenceDraft | None) -> str:
     """What the tool does: as its author says, mended; inferred where that is missing or says too little."""
     own = repaired(description)
     if sentence is None:
@@ -137,7 +137,7 @@ def _with(
     return schema if schema is None or told == properties else {**schema, "properties": told}
 
 
-def _parameter(schema: Any, name: Spelling) -> Any:
+def _parameter(schema: Any, name: SpelledName) -> Any:
     """A parameter's schema with what its name tells; as it is where that is nothing new."""
     if not (schema is True or isinstance(schema, Mapping)):
         return schema
@@ -155,7 +155,7 @@ def _hint(words: Sequence[str]) -> Mapping[str, Any] | None:
     return _HINTS.get(words[-1]) if words else None
 
 
-def _told(name: Spelling, kind: Any) -> str:
+def _told(name: SpelledName, kind: Any) -> str:
     """A sentence about a parameter; empty where its name makes none."""
     words = name.words
     if words[0] in _BOOLEAN and len(words) > 1:

@@ -10,9 +10,9 @@ from functools import lru_cache
 import anyio
 import numpy as np
 
-from maitred.mediation.base import EnhancedTool, RawTool
+from maitred.mediation.base import EnhancedTool, SourceTool
 from maitred.mediation.proof import DEPTH
-from maitred.search.base import Document, Embedder, Vectors, make_document
+from maitred.search.base import Embedder, ToolDocument, Vectors, make_document
 from maitred.search.fusion import fuse
 from maitred.search.lexical import LexicalIndex
 from maitred.search.tokenize import query_terms
@@ -31,7 +31,7 @@ class SearchRanker:
         self._terms = lru_cache(maxsize=_REMEMBERED)(query_terms)
 
     async def rankings(
-        self, tools: Sequence[RawTool], originals: Sequence[RawTool], queries: Sequence[str]
+        self, tools: Sequence[SourceTool], originals: Sequence[SourceTool], queries: Sequence[str]
     ) -> Sequence[Sequence[int]]:
         """See `maitred.mediation.proof.Ranker`.
 
@@ -41,7 +41,7 @@ class SearchRanker:
         return await anyio.to_thread.run_sync(self._rank, tools, originals, queries)
 
     def _rank(
-        self, tools: Sequence[RawTool], originals: Sequence[RawTool], queries: Sequence[str]
+        self, tools: Sequence[SourceTool], originals: Sequence[SourceTool], queries: Sequence[str]
     ) -> list[list[int]]:
         if not tools or not queries:
             return [[] for _ in queries]
@@ -58,7 +58,7 @@ class SearchRanker:
             found.append(ranking.rows[:DEPTH].tolist())
         return found
 
-    def _cosines(self, documents: Sequence[Document], queries: Sequence[str]) -> Vectors:
+    def _cosines(self, documents: Sequence[ToolDocument], queries: Sequence[str]) -> Vectors:
         """Of each query to each document; all 0 where nothing of the query is known."""
         for known in (self._documents, self._queries):
             if len(known) > _REMEMBERED:
@@ -75,7 +75,7 @@ class SearchRanker:
         return np.asarray(np.einsum("qd,nd->qn", near, rows), np.float32)
 
 
-def _document(tool: RawTool, original: RawTool) -> Document:
+def _document(tool: SourceTool, original: SourceTool) -> ToolDocument:
     is_changed = tool is not original
     return make_document(
         name=original.name,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from maitred.mediation.lexicon import ACRONYMS, KNOWN, NOUNS, VERBS, word_set
 from maitred.mediation.words import (
-    Spelling,
+    SpelledName,
     around,
     is_plural,
     is_word,
@@ -64,7 +64,7 @@ _PLAIN_WORD = re.compile(r"[a-z]+(?=[\s,;:.]|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sentence:
+class SentenceDraft:
     """One or two sentences, whether they tell what is done, and whether they took a guess."""
 
     text: str
@@ -72,7 +72,7 @@ class Sentence:
     guessed: bool = False
 
 
-def describe(name: Spelling, parameters: Sequence[Spelling]) -> Sentence | None:
+def describe(name: SpelledName, parameters: Sequence[SpelledName]) -> SentenceDraft | None:
     """What a tool does, from its name and parameters; `None` if its name is no more than an unknown word.
 
     Parameters are told of only where their names were written out; those that are words are seen anyway.
@@ -99,7 +99,7 @@ def describe(name: Spelling, parameters: Sequence[Spelling]) -> Sentence | None:
     if any(one.mended for one in taken):
         text += f" Takes {_listed([one.text for one in taken])}."
     guessed = guessed or any(one.guessed for one in parameters)
-    return Sentence(text=text, has_verb=does, guessed=guessed)
+    return SentenceDraft(text=text, has_verb=does, guessed=guessed)
 
 
 def _verb_first(words: Sequence[str]) -> list[str]:
@@ -110,7 +110,7 @@ def _verb_first(words: Sequence[str]) -> list[str]:
     return [words[1], words[0]] if is_pair else list(words)
 
 
-def _key(parameters: Sequence[Spelling]) -> tuple[str, ...]:
+def _key(parameters: Sequence[SpelledName]) -> tuple[str, ...]:
     """The words of the parameter that says which thing is meant: an id if there is one."""
     keys = [one.words for one in parameters if one.words and one.words[-1] in _IDENTIFIES]
     return next((words for words in keys if words[-1] == "id"), keys[0] if keys else ())

@@ -13,19 +13,19 @@ import structlog
 from anyio import to_thread
 
 from maitred.catalog.snapshot import Snapshot
-from maitred.catalog.stages import Mended, mendable_tools
+from maitred.catalog.stages import MediatedTool, mendable_tools
 from maitred.errors import StoreError
-from maitred.mediation.base import EnhancedTool, Middleware, RawTool, ToolContext, Transformer
+from maitred.mediation.base import EnhancedTool, Middleware, SourceTool, ToolContext, Transformer
 from maitred.mediation.llm import Estimate, LlmTransformer
-from maitred.mediation.mediator import Hook, Layered, Mediator
+from maitred.mediation.mediator import FunctionTransformer, LayeredTransformer, Mediator
 from maitred.mediation.memo import Memo
 from maitred.mediation.neighbours import Neighbourhood
 from maitred.mediation.overrides import OverrideTransformer
-from maitred.mediation.proof import Verdict
+from maitred.mediation.proof import ProofVerdict
 from maitred.mediation.proof_store import Proofs, Verdicts
 from maitred.mediation.rules import RuleTransformer
 from maitred.model.categories import ToolChoice
-from maitred.model.tools import Mending, Tool, ToolKey, canonical, content_hash
+from maitred.model.tools import Mediation, Tool, ToolKey, canonical, content_hash
 from maitred.model.tools import RawTool as ServerTool
 
 log = structlog.get_logger(__name__)
@@ -36,17 +36,17 @@ worse by it; it is not proven yet."""
 
 _NONE: Final = "none"
 _NOTHING_CHOSEN: Final = ToolChoice()
-_RAW_FIELDS = tuple(field.name for field in fields(RawTool))
+_RAW_FIELDS = tuple(field.name for field in fields(SourceTool))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
     """What mediation makes of a tool; `verdict` is `None` where no proof speaks of it."""
 
-    before: RawTool
+    before: SourceTool
     after: EnhancedTool
     state: State
-    verdict: Verdict | None = None
+    verdict: ProofVerdict | None = None
 
     @property
     def published(self) -> EnhancedTool:
@@ -55,7 +55,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RememberedModel:
     """A language model with what it answered before; `close` ends its connections."""
 
     model: LlmTransformer
@@ -71,13 +71,13 @@ class ThreadedRules(RuleTransformer):
         self.priority = priority
 
     async def transform(
-        self, tools: Sequence[RawTool], context: ToolContext
+        self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
         return await to_thread.run_sync(self.mended, tools)
 
 
-class MediatingMender:
+class MediationService:
     """Mends by transformers; `fingerprint` stands for them and all that they go by."""
 
     def __init__(
@@ -85,7 +85,7 @@ class MediatingMender:
         transformers: Sequence[Transformer],
         fingerprint: str,
         *,
-        asked: Asked | None = None,
+        asked: RememberedModel | None = None,
         proofs: Proofs | None = None,
         choices: Mapping[ToolKey, ToolChoice] | None = None,
         middleware: Middleware | None = None,
@@ -110,7 +110,7 @@ class MediatingMender:
         self._asked = asked
         self._proofs = proofs
         self._choices = dict(choices or {})
-        self._hook = _mediator([Hook(middleware)]) if middleware else None
+        self._hook = _mediator([FunctionTransformer(middleware)]) if middleware else None
         self._near: Neighbourhood | None = None
 
     @property
@@ -130,7 +130,7 @@ class MediatingMender:
 
     # --- what the catalog asks ----------------------------------------------------------------------------
 
-    async def mend(self, server: str, tools: Sequence[ServerTool]) -> Sequence[Mended | None]:
+    async def mend(self, server: str, tools: Sequence[ServerTool]) -> Sequence[MediatedTool | None]:
         """One answer a tool, in their order; `None` for one that stays as it is."""
         proposals = await self.proposals(server, tools)
         now = [one.published for one in proposals]
@@ -223,7 +223,9 @@ class MediatingMender:
             log.warning("what was proven cannot be read", server=server, reason=error.reason)
             return None
 
-    def _neighbours(self, server: str, drafts: Sequence[Proposal], snapshot: Snapshot) -> Sequence[RawTool]:
+    def _neighbours(
+        self, server: str, drafts: Sequence[Proposal], snapshot: Snapshot
+    ) -> Sequence[SourceTool]:
         if self._near is None or self._near.snapshot is not snapshot:
             self._near = Neighbourhood(snapshot)
         changed = [one for one in drafts if one.state != "same"]
@@ -231,7 +233,7 @@ class MediatingMender:
 
     # --- the language model -------------------------------------------------------------------------------
 
-    async def missing(self, server: str, tools: Sequence[ServerTool]) -> list[RawTool]:
+    async def missing(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
         """The tools that the language model is to be asked about.
 
         Raises:
@@ -260,21 +262,21 @@ class MediatingMender:
         wanted = await self.missing(server, tools)
         return self._asked.model.estimate(wanted, _of(server)) if self._asked else None
 
-    async def _left(self, server: str, tools: Sequence[ServerTool]) -> list[RawTool]:
+    async def _left(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
         """The tools that nothing answers which goes before the language model."""
         given = [_given(tool) for tool in tools if self._choice(tool.key) != "reject"]
         answers = await self._above.enhance(given, _of(server))
         return [tool for tool, answer in zip(given, answers, strict=True) if answer.enhanced_by == _NONE]
 
 
-def _remembered(asked: Asked | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
+def _remembered(asked: RememberedModel | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
     """What the language model answered, laid over what those say that come after it."""
     if asked is None:
         return []
     found: Transformer = asked.memo.remembered
     for one in sorted(others, key=lambda one: -one.priority):
         if one.priority < found.priority:
-            found = Layered(found, one)
+            found = LayeredTransformer(found, one)
     return [found]
 
 
@@ -289,9 +291,9 @@ def _of(server: str) -> ToolContext:
     return ToolContext(source=server, source_type="api")
 
 
-def _given(tool: ServerTool) -> RawTool:
+def _given(tool: ServerTool) -> SourceTool:
     schema = tool.input_schema
-    return RawTool(
+    return SourceTool(
         name=tool.key.name,
         title=tool.title,
         description=tool.description,
@@ -300,13 +302,13 @@ def _given(tool: ServerTool) -> RawTool:
     )
 
 
-def _as_it_is(tool: RawTool) -> EnhancedTool:
+def _as_it_is(tool: SourceTool) -> EnhancedTool:
     own = {name: getattr(tool, name) for name in _RAW_FIELDS}
     return EnhancedTool(**own, original_name=tool.name, enhanced_by=_NONE)
 
 
-def _raw(tool: EnhancedTool) -> RawTool:
-    return RawTool(**{name: getattr(tool, name) for name in _RAW_FIELDS})
+def _raw(tool: EnhancedTool) -> SourceTool:
+    return SourceTool(**{name: getattr(tool, name) for name in _RAW_FIELDS})
 
 
 def _is_shown(tool: Tool, proposal: Proposal) -> bool:
@@ -325,7 +327,7 @@ def _any_open(drafts: Sequence[Proposal]) -> bool:
     return any(one.state == "unproven" for one in drafts)
 
 
-def _world(drafts: Sequence[Proposal]) -> tuple[list[RawTool], list[EnhancedTool]]:
+def _world(drafts: Sequence[Proposal]) -> tuple[list[SourceTool], list[EnhancedTool]]:
     """The tools without and with what is to be proven; what is settled is the same in both."""
     before = [one.before if one.state == "unproven" else _raw(one.published) for one in drafts]
     after = [one.after if one.state == "unproven" else one.published for one in drafts]
@@ -346,20 +348,22 @@ async def _hooked(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) ->
     given = [replace(tool, original_name=tool.name) for tool in tools]
     answers = await hook.enhance(given, _of(server))
     return [
-        replace(answer, original_name=tool.original_name) if answer.enhanced_by == Hook.name else tool
+        replace(answer, original_name=tool.original_name)
+        if answer.enhanced_by == FunctionTransformer.name
+        else tool
         for tool, answer in zip(tools, answers, strict=True)
     ]
 
 
-def _mended(before: RawTool, after: EnhancedTool) -> Mended | None:
+def _mended(before: SourceTool, after: EnhancedTool) -> MediatedTool | None:
     if after.enhanced_by == _NONE:
         return None
     changed = after.input_schema != before.input_schema
-    return Mended(
+    return MediatedTool(
         title=after.title,
         description=after.description,
         input_schema=after.input_schema if changed else None,
-        mending=Mending(
+        mending=Mediation(
             by=after.enhanced_by,
             confidence=after.confidence,
             rename=after.name if after.name != before.name else "",

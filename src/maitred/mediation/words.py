@@ -28,7 +28,7 @@ _SUFFIXES: Mapping[str, str] = {"id": "id", "ids": "ids", "no": "number", "nm": 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spelling:
+class SpelledName:
     """A name in lower-case words; whether any was written out, and whether that took a guess."""
 
     words: tuple[str, ...]
@@ -55,7 +55,7 @@ def around(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool = False) -> Spelling:
+def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool = False) -> SpelledName:
     """Write a name out.
 
     Args:
@@ -80,7 +80,7 @@ def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool =
             found, is_certain = _certain(piece, joined_verbs=is_tool and at == 0)
             words += found
             certain = certain and is_certain
-    return Spelling(words=tuple(words), mended=words != own, guessed=not certain)
+    return SpelledName(words=tuple(words), mended=words != own, guessed=not certain)
 
 
 def shown(word: str) -> str:

@@ -75,7 +75,7 @@ LOCAL_GRANT: Final = Grant(principal=LOCAL, role="admin")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
+class RefusedAccess:
     """Why a caller gets no grant; `reason` may be shown to it.
 
     `unavailable`: what is needed to decide cannot be had now, so the same credentials may do later.

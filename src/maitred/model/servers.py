@@ -214,7 +214,7 @@ class ServerRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aspect:
+class MachineAspect:
     """One part of it. `works` is false if something is missing; `told` says what there is, or why not."""
 
     name: Literal["jail", "limits", "engine", "scan"]

@@ -40,7 +40,7 @@ class RawTool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mending:
+class Mediation:
     """What mediation did to a tool: who, how sure (0 to 1), and what the server itself says.
 
     `title`, `description` and `input_hash` are the server's own. `rename` is the name that was given in place
@@ -83,7 +83,7 @@ class Tool:
     placement: Placement = UNPLACED
     use_cases: tuple[str, ...] = ()
     use_cases_by: WrittenBy = ""
-    mending: Mending | None = None
+    mending: Mediation | None = None
     withheld: str = ""
 
     @property

@@ -29,7 +29,7 @@ class Usage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class ToolStanding:
     """What a tool's use came to when the tiers were last computed. `score` is 0 to 1."""
 
     score: float = 0.0

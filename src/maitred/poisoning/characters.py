@@ -91,7 +91,7 @@ _ORDERING: Final = mask("agent call send read field")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sign:
+class HiddenCharacters:
     """What was seen, and the part of the text in which it was."""
 
     id: str
@@ -100,7 +100,7 @@ class Sign:
     shown: str
 
 
-def signs(text: str, *, label: bool) -> Iterator[Sign]:
+def signs(text: str, *, label: bool) -> Iterator[HiddenCharacters]:
     """The signs of one text; `label` tells that it is a name, which needs none of these characters."""
     if not (text.isascii() and text.isprintable()):
         yield from _characters(text, label=label)
@@ -108,43 +108,45 @@ def signs(text: str, *, label: bool) -> Iterator[Sign]:
         return
     if len(text) > LONGEST_TEXT:
         reason = f"a text of {len(text):,} characters; what is far down in it nobody reads"
-        yield Sign(id="long-text", severity="ask", reason=reason, shown=text[:80])
+        yield HiddenCharacters(id="long-text", severity="ask", reason=reason, shown=text[:80])
     if len(text) > _LEAST_PADDED and (gap := _GAP.search(text)):
         shown = text[max(gap.start() - 20, 0) : gap.start()] + " … " + text[gap.end() : gap.end() + 100]
-        yield Sign(
+        yield HiddenCharacters(
             id="padding", severity="ask", reason="blank space that moves text out of sight", shown=shown
         )
     if len(text) > _LEAST_REPEATING and len(zlib.compress(text.encode(errors="replace"), 1)) * _REPEATS < len(
         text
     ):
-        yield Sign(id="padding", severity="ask", reason="the same words again and again", shown=text[:80])
+        yield HiddenCharacters(
+            id="padding", severity="ask", reason="the same words again and again", shown=text[:80]
+        )
     if _MARKS_UP.search(text):
         yield from _markup(text)
 
 
-def _characters(text: str, *, label: bool) -> Iterator[Sign]:
+def _characters(text: str, *, label: bool) -> Iterator[HiddenCharacters]:
     grave: Severity = "refuse" if label else "ask"
     if control := _CONTROL.search(text):
         reason = "control characters, which can hide or rewrite text on a terminal"
-        yield Sign(id="control", severity=grave, reason=reason, shown=_around(text, control))
+        yield HiddenCharacters(id="control", severity=grave, reason=reason, shown=_around(text, control))
     if text.isascii():
         return
     if tag := _TAG.search(_FLAG.sub("", text)):
         reason = "tag characters, which a model can read and a person cannot see"
-        yield Sign(id="invisible", severity="refuse", reason=reason, shown=tag[0])
+        yield HiddenCharacters(id="invisible", severity="refuse", reason=reason, shown=tag[0])
     elif unseen := _hidden(text, label=label):
         reason = "characters that take no place on a screen"
-        yield Sign(id="invisible", severity=grave, reason=reason, shown=_around(text, unseen))
+        yield HiddenCharacters(id="invisible", severity=grave, reason=reason, shown=_around(text, unseen))
     direction = _DIRECTION.search(text)
     if direction and (label or _OVERRIDE & set(text) or not _runs_left(text)):
         reason = "characters that change the direction of text, so that it reads otherwise than it is"
-        yield Sign(id="bidi", severity="refuse", reason=reason, shown=_around(text, direction))
+        yield HiddenCharacters(id="bidi", severity="refuse", reason=reason, shown=_around(text, direction))
     if mixed := _mixed(text, label=label):
         reason = "letters of another alphabet that look like Latin ones"
-        yield Sign(id="lookalike-letters", severity=grave, reason=reason, shown=mixed)
+        yield HiddenCharacters(id="lookalike-letters", severity=grave, reason=reason, shown=mixed)
     if len(_STYLED.findall(text)) >= _MANY_STYLED:
         reason = "letters in a style or width which a search for words passes by"
-        yield Sign(id="styled-letters", severity="warn", reason=reason, shown=text)
+        yield HiddenCharacters(id="styled-letters", severity="warn", reason=reason, shown=text)
 
 
 def _hidden(text: str, *, label: bool) -> re.Match[str] | None:
@@ -183,42 +185,48 @@ def _mixed(text: str, *, label: bool) -> str:
     )
 
 
-def _markup(text: str) -> Iterator[Sign]:
+def _markup(text: str) -> Iterator[HiddenCharacters]:
     if ":" in text or "<" in text or "[" in text:
         yield from _roles(text)
     if "<" in text or "[" in text:
         for comment in _comments(text):
             grave = bool(ideas_in(comment.lower()) & _ORDERING)
             reason = "a comment that a model reads and a person does not see"
-            yield Sign(id="hidden-markup", severity="ask" if grave else "warn", reason=reason, shown=comment)
+            yield HiddenCharacters(
+                id="hidden-markup", severity="ask" if grave else "warn", reason=reason, shown=comment
+            )
         if concealed := _CONCEALED.search(text):
             reason = "mark-up that hides what it holds"
-            yield Sign(id="hidden-markup", severity="ask", reason=reason, shown=concealed[0])
+            yield HiddenCharacters(id="hidden-markup", severity="ask", reason=reason, shown=concealed[0])
         if beacon := _BEACON.search(text):
             reason = "a link or picture whose address is to carry data away"
-            yield Sign(id="beacon", severity="ask", reason=reason, shown=beacon[0])
+            yield HiddenCharacters(id="beacon", severity="ask", reason=reason, shown=beacon[0])
     if addressed := _ADDRESSED.search(text) or _ENCLOSED.search(text) or _NOTICE.search(text):
         reason = "a passage set apart for the model"
-        yield Sign(id="instruction-tag", severity="ask", reason=reason, shown=_around(text, addressed))
+        yield HiddenCharacters(
+            id="instruction-tag", severity="ask", reason=reason, shown=_around(text, addressed)
+        )
     elif important := _IMPORTANT.search(text):
         reason = "a passage set apart by tags, as orders to the model often are"
         inner = ideas_in(fold(text[important.end() : important.end() + _INNER]))
         grave = bool(inner & _ACTING and inner & _TAKEN)
         shown = _around(text, important)
-        yield Sign(id="instruction-tag", severity="ask" if grave else "warn", reason=reason, shown=shown)
+        yield HiddenCharacters(
+            id="instruction-tag", severity="ask" if grave else "warn", reason=reason, shown=shown
+        )
 
 
-def _roles(text: str) -> Iterator[Sign]:
+def _roles(text: str) -> Iterator[HiddenCharacters]:
     turns = list(_TURN.finditer(text)) if ":" in text else []
     if marker := _TEMPLATE.search(text):
         reason = "the marks by which a model tells who speaks"
-        yield Sign(id="role-marker", severity="ask", reason=reason, shown=_around(text, marker))
+        yield HiddenCharacters(id="role-marker", severity="ask", reason=reason, shown=_around(text, marker))
     elif len({turn[1].lower() for turn in turns}) > 1 or any(turn[1].lower() == "system" for turn in turns):
         reason = "turns of a conversation that did not take place"
-        yield Sign(id="role-marker", severity="ask", reason=reason, shown=_around(text, turns[0]))
+        yield HiddenCharacters(id="role-marker", severity="ask", reason=reason, shown=_around(text, turns[0]))
     elif ":" in text and (role := _ROLE.search(text)):
         reason = "a message in the role of the system"
-        yield Sign(id="role-marker", severity="warn", reason=reason, shown=_around(text, role))
+        yield HiddenCharacters(id="role-marker", severity="warn", reason=reason, shown=_around(text, role))
 
 
 def _comments(text: str) -> Iterator[str]:

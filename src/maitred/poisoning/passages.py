@@ -137,7 +137,7 @@ def _pieces(start: int, sentence: str) -> Iterator[tuple[int, str]]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decoded:
+class DecodedPassage:
     """What a part of a text says when it is decoded; `shown` is the part as it was written."""
 
     how: str
@@ -145,7 +145,7 @@ class Decoded:
     text: str
 
 
-def decoded(text: str) -> Iterator[Decoded]:
+def decoded(text: str) -> Iterator[DecodedPassage]:
     """What stands in a text in a code and is readable: prose of at least three words."""
     if text.isascii() and not _CODED.search(text):
         return
@@ -153,7 +153,7 @@ def decoded(text: str) -> Iterator[Decoded]:
         for match in pattern.finditer(text):
             plain = decode(match[0])
             if len(_PROSE.findall(plain)) >= _LEAST_WORDS and _readable(plain):
-                yield Decoded(how=how, shown=match[0], text=plain)
+                yield DecodedPassage(how=how, shown=match[0], text=plain)
 
 
 _LEAST_WORDS = 3

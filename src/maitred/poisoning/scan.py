@@ -24,7 +24,7 @@ from maitred.poisoning.passages import (
     sentences,
     unspaced,
 )
-from maitred.poisoning.rules.base import Rules
+from maitred.poisoning.rules.base import RuleTable
 from maitred.poisoning.rules.conduct import CONDUCT
 from maitred.poisoning.rules.exfiltration import TAKING
 from maitred.poisoning.rules.orders import ORDERS
@@ -33,11 +33,11 @@ from maitred.poisoning.scorer import Scorer, bundled
 from maitred.poisoning.subjects import ASKED_FOR, excused
 from maitred.poisoning.tool_names import ToolNames
 
-_RULES: Final = Rules((*ORDERS, *TAKING))
-_SCOPE: Final = Rules((*SCOPE, *CONDUCT))
+_RULES: Final = RuleTable((*ORDERS, *TAKING))
+_SCOPE: Final = RuleTable((*SCOPE, *CONDUCT))
 _WORDED: Final = frozenset(one.id for one in (*ORDERS, *TAKING, *SCOPE, *CONDUCT))
 _IN_TEXT: Final = frozenset({"override", "secrecy", "exfiltration", "lure", "model-order"})
-_RULES_OF_TEXT: Final = Rules(
+_RULES_OF_TEXT: Final = RuleTable(
     tuple(one for one in (*ORDERS, *TAKING) if one.id in _IN_TEXT and one.severity != "warn")
 )
 _TO_A_MODEL = re.compile(

@@ -109,7 +109,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class SentenceFeatures:
     """What is seen of a sentence: `plain` places count once, `runs` half; `stems` are its words."""
 
     plain: Places
@@ -145,7 +145,7 @@ class Seen:
         return (_RELATED_PLACE, share * _RELATED), (_UNRELATED_PLACE, float(share == 0))
 
 
-def seen(sentence: str, kind: str, *, label: bool) -> Seen:
+def seen(sentence: str, kind: str, *, label: bool) -> SentenceFeatures:
     """What is seen of a folded sentence; `kind` as `kind_of` tells, `label` of a name."""
     words = ["0" if word.isdigit() else word for word in _WORD.findall(sentence.lower())[:_MOST_WORDS]]
     hashes = _hashed(words)
@@ -159,7 +159,7 @@ def seen(sentence: str, kind: str, *, label: bool) -> Seen:
         _marks(words, kind, label=label),
     ]
     stems = tuple(words[place][:_STEM] for place in content if len(words[place]) >= _LEAST_STEM)
-    return Seen(
+    return SentenceFeatures(
         plain=_each_once(_spread(np.concatenate(plain))),
         runs=_each_once(_spread(_runs(" ".join(words)))),
         stems=stems,
@@ -229,7 +229,7 @@ LONG: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sentence:
+class ScoredSentence:
     """One sentence of a definition: where it stands, as it was written, and folded."""
 
     where: str
@@ -253,7 +253,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weights:
+class ScorerWeights:
     """What training made: the table, and from which score on a definition is held.
 
     With every sentence there is another chance that an honest one scores high, so `slope` times the
@@ -265,7 +265,7 @@ class Weights:
     slope: float
 
 
-def read_sentences(definition: Mapping[str, Any]) -> Iterator[Sentence]:
+def read_sentences(definition: Mapping[str, Any]) -> Iterator[ScoredSentence]:
     """The sentences of a definition in its order, at most 400."""
     left, count = MAX_CHARACTERS, 0
     for passage in passages(definition):
@@ -276,7 +276,7 @@ def read_sentences(definition: Mapping[str, Any]) -> Iterator[Sentence]:
             folded = " ".join(fold(part).split())
             if not passage.label and len(set(folded.split(" ")[:_LOOKED_AT])) < _LEAST_WORDS:
                 continue  # a word repeated says nothing, and scores as nothing that was learned
-            yield Sentence(where=passage.where, shown=part, folded=folded, label=passage.label)
+            yield ScoredSentence(where=passage.where, shown=part, folded=folded, label=passage.label)
             count += 1
             if count >= _MOST:
                 return
@@ -284,7 +284,7 @@ def read_sentences(definition: Mapping[str, Any]) -> Iterator[Sentence]:
             return
 
 
-def about(definition: Mapping[str, Any], found: "list[Sentence]") -> frozenset[str]:
+def about(definition: Mapping[str, Any], found: "list[ScoredSentence]") -> frozenset[str]:
     """What a definition is about: its names, those of its parameters, and its first sentence."""
     names = [str(definition.get(key) or "") for key in ("name", "title")]
     first = next((one.folded for one in found if not one.label), "")
@@ -298,7 +298,7 @@ class Scorer:
     connection anew.
     """
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: ScorerWeights) -> None:
         self.weights = weights
         self._seen = lru_cache(maxsize=16_384)(self._look)
         self._scores: dict[str, Score] = {}
@@ -329,7 +329,7 @@ class Scorer:
         clears = LONG <= len(found) < _MOST and best.value < self.weights.held_from  # no padding helps
         return replace(best, value=value, clears=clears)
 
-    def _look(self, folded: str, kind: str, label: bool) -> tuple[Seen, float]:  # noqa: FBT001  # a key of the cache
+    def _look(self, folded: str, kind: str, label: bool) -> tuple[SentenceFeatures, float]:  # noqa: FBT001  # a key of the cache
         glance = seen(folded, kind, label=label)
         return glance, glance.total(self.weights.table)
 
@@ -375,7 +375,7 @@ def packed(table: NDArray[np.float32], bias: float, held_from: float, slope: flo
     }
 
 
-def unpacked(file: Mapping[str, Any]) -> Weights:
+def unpacked(file: Mapping[str, Any]) -> ScorerWeights:
     """The weights of a file.
 
     Raises:
@@ -386,4 +386,4 @@ def unpacked(file: Mapping[str, Any]) -> Weights:
         raise ValueError("the table has another size, or a number is none")
     scale, bias, held_from, slope = (float(value) for value in file["rest"])
     table = Table(values=file["table"].astype(np.float32) * np.float32(scale), bias=bias)
-    return Weights(table=table, held_from=held_from, slope=slope)
+    return ScorerWeights(table=table, held_from=held_from, slope=slope)

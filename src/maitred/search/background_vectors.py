@@ -11,8 +11,8 @@ import structlog
 
 from maitred.config.redaction import redact
 from maitred.errors import StoreError
-from maitred.search.base import Document, Embedder, Vectors
-from maitred.search.cache import Cache
+from maitred.search.base import Embedder, ToolDocument, Vectors
+from maitred.search.cache import TtlCache
 from maitred.search.results import Semantics
 
 if TYPE_CHECKING:  # the gateway starts without numpy
@@ -48,7 +48,7 @@ class VectorCache(Protocol):
         ...
 
 
-class Embedding:
+class BackgroundVectors:
     """Keeps an index supplied with vectors. `make` is called in a thread when the first are needed."""
 
     def __init__(self, make: Callable[[], Embedder | None], cache: VectorCache | None) -> None:
@@ -62,7 +62,7 @@ class Embedding:
         self._why = ""
         self._not_kept = ""
         self._retry_at = 0.0
-        self._queries: Cache[str, Vectors] = Cache(_CACHED_QUERIES)
+        self._queries: TtlCache[str, Vectors] = TtlCache(_CACHED_QUERIES)
         self._index: HybridIndex | None = None
         self._work = anyio.Event()
         self._idle = anyio.Event()
@@ -188,8 +188,8 @@ class Embedding:
         return self._made
 
     def _take_over(
-        self, pending: dict[int, Document], kept: Mapping[str, bytes], index: "HybridIndex"
-    ) -> dict[int, Document]:
+        self, pending: dict[int, ToolDocument], kept: Mapping[str, bytes], index: "HybridIndex"
+    ) -> dict[int, ToolDocument]:
         """Give the index the vectors that were kept; what is still to be embedded."""
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
@@ -251,7 +251,7 @@ class Embedding:
             self.version += 1
 
 
-def _embed(embedder: Embedder, part: Mapping[int, Document], index: "HybridIndex") -> dict[str, bytes]:
+def _embed(embedder: Embedder, part: Mapping[int, ToolDocument], index: "HybridIndex") -> dict[str, bytes]:
     """Embed a batch, give it to the index, and return it as it is kept."""
     vectors = embedder.documents(list(part.values()))
     index.keep(part, vectors)

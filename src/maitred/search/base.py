@@ -25,7 +25,7 @@ _MAX_PARAMETER_TEXT = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document:
+class ToolDocument:
     """The words of a tool. `name` is the raw one; `parameters` are pairs of name and description."""
 
     name: str
@@ -47,17 +47,17 @@ class Document:
         return content_hash(json.dumps(parts).encode())
 
 
-def document(snapshot: Snapshot, tool: Tool) -> Document:
+def document(snapshot: Snapshot, tool: Tool) -> ToolDocument:
     """What search reads of a tool; texts beyond a length count no more, so that long ones gain nothing."""
     return _document(tool, snapshot.schema)
 
 
-def documents(tools: Sequence[Tool], schema: Callable[[str], Any]) -> list[Document]:
+def documents(tools: Sequence[Tool], schema: Callable[[str], Any]) -> list[ToolDocument]:
     """The same for several tools; `schema` gives a parsed schema by its hash."""
     return [_document(tool, schema) for tool in tools]
 
 
-def _document(tool: Tool, schema: Callable[[str], Any]) -> Document:
+def _document(tool: Tool, schema: Callable[[str], Any]) -> ToolDocument:
     own = tool.mending
     return make_document(
         name=tool.key.name,
@@ -77,14 +77,14 @@ def make_document(
     server: str = "",
     use_cases: Sequence[str] = (),
     schema: Any = None,
-) -> Document:
+) -> ToolDocument:
     """The document of a tool with its raw name.
 
     Of a mended tool it has the words of its server beside the new ones, so that whoever knows it by either
     finds it: `titles` and `descriptions` have the one that is shown first; others count where they say more.
     """
     about = _telling(descriptions)
-    return Document(
+    return ToolDocument(
         name=name,
         server=server,
         title=" ".join(filter(None, _telling(titles))),
@@ -136,7 +136,7 @@ class Embedder(Protocol):
         """Whether thousands of documents take a second, and a query so little that no thread is needed."""
         ...
 
-    def documents(self, documents: Sequence[Document]) -> Vectors:
+    def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
         """Vectors of tools, one row each."""
         ...
 

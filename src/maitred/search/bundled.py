@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maitred.search.base import Document, Vectors
+from maitred.search.base import ToolDocument, Vectors
 
 WEIGHTS = Path(__file__).parent / "weights" / "static.npz"
 SEGMENTS = 5
@@ -95,7 +95,7 @@ def words_of_run(run: str) -> list[str]:
     return [piece.lower() for piece in _PIECE.findall(run)]
 
 
-def segments(document: Document) -> tuple[str, str, str, str, str]:
+def segments(document: ToolDocument) -> tuple[str, str, str, str, str]:
     """The five texts of a tool: name and title, first sentence, rest, parameter names, server."""
     first, _, rest = _split_once(document.description)
     name = f"{document.name} {document.title}" if document.title else document.name
@@ -108,7 +108,7 @@ def _split_once(text: str) -> tuple[str, str, str]:
     return (text[: match.start()], match.group(0), text[match.end() :]) if match else (text, "", "")
 
 
-def document_pieces(tokeniser: Tokeniser, document: Document) -> list[list[int]]:
+def document_pieces(tokeniser: Tokeniser, document: ToolDocument) -> list[list[int]]:
     """The pieces of the five segments of a tool."""
     texts = segments(document)
     return [tokeniser.ids(text, limit) for text, limit in zip(texts, _LIMITS, strict=True)]
@@ -120,7 +120,7 @@ def query_pieces(tokeniser: Tokeniser, text: str) -> list[int]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weights:
+class EmbeddingWeights:
     """What training learned.
 
     Attributes:
@@ -140,7 +140,7 @@ class Weights:
     segment_weights: NDArray[np.float32]
 
 
-def load(path: Path) -> Weights:
+def load(path: Path) -> EmbeddingWeights:
     """Read a weights file.
 
     Raises:
@@ -159,9 +159,9 @@ def load(path: Path) -> Weights:
     return weights
 
 
-def _unpack(file: Mapping[str, NDArray[Any]]) -> Weights:
+def _unpack(file: Mapping[str, NDArray[Any]]) -> EmbeddingWeights:
     vocabulary = file["vocabulary"].tobytes().decode("ascii").split("\n")
-    weights = Weights(
+    weights = EmbeddingWeights(
         model=file["model"].tobytes().decode("ascii"),
         vocabulary=vocabulary,
         vectors=file["vectors"],
@@ -197,7 +197,7 @@ class StaticEmbedder:
         """Names the weights by their content."""
         return self._table.weights.model
 
-    def documents(self, documents: Sequence[Document]) -> Vectors:
+    def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
         """Vectors of tools: float32, one row each, of length 1, or 0 where no piece is known."""
         table = self._table
         chunks = [documents[i : i + _CHUNK] for i in range(0, len(documents), _CHUNK)]
@@ -222,12 +222,12 @@ class StaticEmbedder:
 class _Table:
     """Weights, ready to be averaged."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: EmbeddingWeights) -> None:
         self.weights = weights
         self.tokeniser = Tokeniser(weights.vocabulary)
         self.empty = np.zeros((0, weights.vectors.shape[1]), np.float32)
 
-    def documents(self, documents: Sequence[Document]) -> Vectors:
+    def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
         """Vectors of a few tools."""
         pieces = [part for document in documents for part in document_pieces(self.tokeniser, document)]
         parts = self._sums(pieces, self.weights.document_weights)

@@ -9,7 +9,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Cache(Generic[K, V]):
+class TtlCache(Generic[K, V]):
     """At most `size` values, each for `seconds` at most; `clock` counts seconds."""
 
     def __init__(

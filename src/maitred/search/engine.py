@@ -9,11 +9,11 @@ import anyio
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import ToolKey
-from maitred.search.background_vectors import Embedding, VectorCache
+from maitred.search.background_vectors import BackgroundVectors, VectorCache
 from maitred.search.base import Candidate, Embedder
-from maitred.search.cache import Cache
+from maitred.search.cache import TtlCache
 from maitred.search.rerank import RerankStage
-from maitred.search.results import Filter, Found, Mode, Query, Semantics
+from maitred.search.results import EmbeddedQuery, Filter, Mode, SearchHits, Semantics
 
 if TYPE_CHECKING:  # the gateway starts without numpy
     from maitred.search.index import HybridIndex
@@ -41,9 +41,9 @@ class SearchEngine:
         self._hybrid: HybridIndex | None = None
         self._supplied = -2
         self._used: set[ToolKey] = set()
-        self._embedding = Embedding(make_embedder if mode != "lexical" else lambda: None, cache)
+        self._embedding = BackgroundVectors(make_embedder if mode != "lexical" else lambda: None, cache)
         self._reranker = reranker
-        self._results: Cache[object, tuple[Found, str]] = Cache(_CACHED_RESULTS, _CACHED_S)
+        self._results: TtlCache[object, tuple[SearchHits, str]] = TtlCache(_CACHED_RESULTS, _CACHED_S)
         self._updating = anyio.Lock()
         self._tasks = anyio.create_task_group()
 
@@ -103,13 +103,15 @@ class SearchEngine:
             self._step(snapshot)
         return self._index.nearest(name)
 
-    async def search(self, phrases: Sequence[str], wanted: Filter, limit: int) -> tuple[Found, str]:
+    async def search(self, phrases: Sequence[str], wanted: Filter, limit: int) -> tuple[SearchHits, str]:
         """The best tools for each phrase, and a note on what search had to do without."""
         await self._embedding.nearly()
         key = (self._index.generation, self._embedding.version, tuple(phrases), wanted, limit)
         if (known := self._results.get(key)) is not None:
             return known
-        queries = [Query(phrase=phrase, vectors=await self._embedding.of(phrase)) for phrase in phrases]
+        queries = [
+            EmbeddedQuery(phrase=phrase, vectors=await self._embedding.of(phrase)) for phrase in phrases
+        ]
         found = await anyio.to_thread.run_sync(self._index.search, queries, wanted, limit)
         found, unranked = await self._reranked(found, phrases)
         answer = (found, "; ".join(part for part in (self.semantics.note, unranked) if part))
@@ -117,7 +119,7 @@ class SearchEngine:
             self._results.put(key, answer)
         return answer
 
-    async def _reranked(self, found: Found, phrases: Sequence[str]) -> tuple[Found, str]:
+    async def _reranked(self, found: SearchHits, phrases: Sequence[str]) -> tuple[SearchHits, str]:
         if self._reranker is None or len(phrases) != 1 or not found.hits[1:]:
             return found, ""
         candidates = [Candidate(name=hit.tool.name, line=hit.tool.description) for hit in found.hits]

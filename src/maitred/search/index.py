@@ -13,11 +13,11 @@ import numpy as np
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import Tool, ToolKey
-from maitred.search.base import Document, Vectors, document
+from maitred.search.base import ToolDocument, Vectors, document
 from maitred.search.dense import EXACT_ROWS, VectorIndex
 from maitred.search.fusion import Ranking, fold, fuse, merge, only_vectors, spread
 from maitred.search.lexical import LexicalIndex, LexicalScores
-from maitred.search.results import FAIR, Filter, Found, Hit, Mode, Query
+from maitred.search.results import FAIR, EmbeddedQuery, Filter, Hit, Mode, SearchHits
 from maitred.search.rows import Mask, Rows
 from maitred.search.tokenize import normalised, query_terms
 
@@ -47,7 +47,7 @@ class HybridIndex:
         self._rows = Rows()
         self._lexical = LexicalIndex()
         self._dense = VectorIndex(self._exact_rows)
-        self._pending: dict[int, Document] = {}
+        self._pending: dict[int, ToolDocument] = {}
         self._digests: dict[int, str] = {}
 
     # --- keeping in step ----------------------------------------------------------------------------------
@@ -86,12 +86,12 @@ class HybridIndex:
             self._pending.update(zip(rows, documents, strict=True))
             self._snapshot = snapshot
 
-    def pending(self) -> dict[int, Document]:
+    def pending(self) -> dict[int, ToolDocument]:
         """The rows that have no vector yet, with what is to be embedded."""
         with self._lock:
             return dict(self._pending)
 
-    def keep(self, documents: Mapping[int, Document], vectors: Vectors) -> None:
+    def keep(self, documents: Mapping[int, ToolDocument], vectors: Vectors) -> None:
         """Take the vectors of documents that were pending; those that went meanwhile are passed over."""
         with self._lock:
             rows = list(documents)
@@ -116,7 +116,7 @@ class HybridIndex:
 
     # --- searching ----------------------------------------------------------------------------------------
 
-    def search(self, queries: Sequence[Query], wanted: Filter, limit: int = 5) -> Found:
+    def search(self, queries: Sequence[EmbeddedQuery], wanted: Filter, limit: int = 5) -> SearchHits:
         """Rank tools for each phrase, then merge: every phrase's best first, then every second best."""
         with self._lock:
             shown, hidden = self._rows.mask(wanted)
@@ -132,7 +132,7 @@ class HybridIndex:
                     ranking = self._ranking(lexical, both, shown | hidden)
                     withheld |= self._missed(query, ranking, hidden, limit)
             snapshot = self._snapshot
-        return Found(
+        return SearchHits(
             snapshot=snapshot,
             hits=merge(list(rankings.values()), limit),
             withheld=list(withheld.values()),
@@ -156,14 +156,16 @@ class HybridIndex:
         likeness = {tool.name: _likeness(wanted, tool) for tool in tools}
         return sorted(likeness, key=lambda one: (-likeness[one], one))[:limit]
 
-    def _missed(self, query: Query, ranking: Ranking, hidden: Mask, limit: int) -> dict[ToolKey, Tool]:
+    def _missed(
+        self, query: EmbeddedQuery, ranking: Ranking, hidden: Mask, limit: int
+    ) -> dict[ToolKey, Tool]:
         """The hidden tools that would be among the first hits."""
         pairs = zip(ranking.rows[:limit].tolist(), ranking.confidences[:limit].tolist(), strict=True)
         rows = self._rows.named(query.phrase, hidden)
         rows += [row for row, confidence in pairs if hidden[row] and confidence >= FAIR]
         return {self._rows.tools[row].key: self._rows.tools[row] for row in rows}
 
-    def _hits(self, query: Query, ranking: Ranking, mask: Mask, limit: int) -> list[Hit]:
+    def _hits(self, query: EmbeddedQuery, ranking: Ranking, mask: Mask, limit: int) -> list[Hit]:
         exact = self._rows.named(query.phrase, mask)
         hits = [Hit(tool=self._rows.tools[row], score=_CERTAIN) for row in exact]
         ranked = self._ranked(ranking, limit + _MORE, self._rows.of_server(query.phrase, mask))
@@ -194,7 +196,7 @@ class HybridIndex:
             else fuse(lexical, near, mask)
         )
 
-    def _cosines(self, query: Query, mask: Mask) -> Vectors | None:
+    def _cosines(self, query: EmbeddedQuery, mask: Mask) -> Vectors | None:
         """Half the similarity to the whole phrase, half that to its best part, for each row.
 
         `None` where words alone count: without vectors, or if the embedder knows no word of the phrase.

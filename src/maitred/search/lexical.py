@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maitred.search.base import Document
+from maitred.search.base import ToolDocument
 from maitred.search.tokenize import index_terms, term_trigrams
 
 _K1 = 1.2
@@ -59,7 +59,7 @@ class LexicalIndex:
         self._trigram_terms = 0
         self._spelled: list[str] = []
 
-    def add(self, rows: Sequence[int], documents: Iterable[Document], capacity: int) -> None:
+    def add(self, rows: Sequence[int], documents: Iterable[ToolDocument], capacity: int) -> None:
         """Index documents under row numbers below `capacity`."""
         terms, places, weights = array("i"), array("i"), array("f")
         for row, document in zip(rows, documents, strict=True):
@@ -189,7 +189,7 @@ def _segment(terms: NDArray[np.int32], rows: NDArray[np.int32], weights: NDArray
     return _Segment(distinct.astype(np.int32), ends, rows[order], weights[order])
 
 
-def _weighted(document: Document) -> dict[str, float]:
+def _weighted(document: ToolDocument) -> dict[str, float]:
     """Each word of a document with its saturated weight over all fields."""
     parameters = " ".join(f"{name} {about}" for name, about in document.parameters)
     fields = (document.name, document.title, document.description, parameters, document.server)

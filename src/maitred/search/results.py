@@ -39,7 +39,7 @@ class Filter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Query:
+class EmbeddedQuery:
     """A phrase with its vectors: the whole phrase first, then its parts; `None` without an embedder."""
 
     phrase: str
@@ -65,7 +65,7 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SearchHits:
     """The best hits of all phrases, best first, with the snapshot they are of.
 
     `withheld` would be among them, but must not be shown.

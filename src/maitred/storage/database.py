@@ -26,7 +26,7 @@ Synchronous = Literal["NORMAL", "FULL"]
 """`FULL` survives a loss of power, `NORMAL` whatever happens to this process. The file is always whole."""
 
 
-class Connection(sqlite3.Connection):
+class FileConnection(sqlite3.Connection):
     """A connection; `why_read_only` is why the file could not be opened to be written, if it could not."""
 
     why_read_only: sqlite3.Error | None = None
@@ -106,7 +106,7 @@ def connect(
     synchronous: Synchronous = "NORMAL",
     any_thread: bool = False,
     lasting: bool = False,
-) -> Connection:
+) -> FileConnection:
     """A connection to a file that is there; one that is not is not made. No transaction begins by itself.
 
     It waits `wait_s` for others who write. With `any_thread` another thread may use it, one at a time. What
@@ -134,7 +134,7 @@ def connect(
 
 def _connected(
     uri: str, *, wait_s: float, synchronous: Synchronous, any_thread: bool, alone: bool = False
-) -> Connection:
+) -> FileConnection:
     """A connection that has read the file once, so that what keeps it from that is known.
 
     `alone` keeps all others out for as long as it is open, and needs no shared memory for that.
@@ -145,7 +145,7 @@ def _connected(
         timeout=wait_s,
         isolation_level=None,
         check_same_thread=not any_thread,
-        factory=Connection,
+        factory=FileConnection,
     )
     try:
         if alone:
@@ -158,7 +158,7 @@ def _connected(
     return connection
 
 
-def _to_read(path: Path, address: str, open_it: Callable[..., Connection]) -> Connection | None:
+def _to_read(path: Path, address: str, open_it: Callable[..., FileConnection]) -> FileConnection | None:
     """A connection for reading to a file beside which SQLite can make nothing; `None` where that fails, too.
 
     Where no log of changes is left, the file itself has all, and nobody changes it while none can be made.
@@ -178,7 +178,7 @@ def _to_read(path: Path, address: str, open_it: Callable[..., Connection]) -> Co
 @contextmanager
 def opened(
     path: Path, *, wait_s: float = 10.0, synchronous: Synchronous = "NORMAL", lasting: bool = False
-) -> Iterator[Connection]:
+) -> Iterator[FileConnection]:
     """A connection of one's own, as `connect` makes it; what is left open when it is closed is undone.
 
     Raises:
@@ -193,7 +193,7 @@ def opened(
 
 async def within(
     path: Path,
-    function: Callable[[Connection], T],
+    function: Callable[[FileConnection], T],
     *,
     wait_s: float = 10.0,
     synchronous: Synchronous = "NORMAL",

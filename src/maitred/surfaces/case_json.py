@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from maitred.admission.findings import Finding
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
-    from maitred.gateway.admission import Case, Registered
+    from maitred.gateway.admission import Case, RegistrationResult
 
 
 def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
     }
 
 
-def registered_json(registered: "Registered") -> dict[str, Any]:
+def registered_json(registered: "RegistrationResult") -> dict[str, Any]:
     """What became of a registration; `case` is null where it was refused."""
     return {
         "happened": registered.happened,

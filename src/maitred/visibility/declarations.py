@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from maitred.config.document import Document, Keys, read_document, read_text
+from maitred.config.document import ConfigDocument, Keys, read_document, read_text
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
 from maitred.visibility.facts import (
@@ -31,19 +31,19 @@ from maitred.visibility.facts import (
     PATH,
     SAID,
     Add,
-    Declared,
+    DeclaredFacts,
     Effect,
     Fact,
     Kind,
-    Put,
-    Read,
-    Reset,
+    ReadFact,
+    ResetFact,
+    SetFact,
     Value,
     as_fact,
     misfit,
 )
 from maitred.visibility.rules import Compiler, Rule, RuleRegistry
-from maitred.visibility.visibility import Ruling, VisibilityTable
+from maitred.visibility.visibility import ToolRule, VisibilityTable
 from maitred.wording import as_code, did_you_mean
 
 Faults = Callable[[Sequence[Any], str], None]
@@ -81,7 +81,7 @@ def parse(path: Path, text: str, rules: RuleRegistry, keys: Keys = ("visibility"
 
 
 def located(
-    document: Document, keys: Keys, raw: Any, rules: RuleRegistry
+    document: ConfigDocument, keys: Keys, raw: Any, rules: RuleRegistry
 ) -> tuple[VisibilityTable, list[tuple[int, str]]]:
     """Read a section that stands under `keys` in a document; its faults come with their lines and keys."""
     faults: list[tuple[int, str]] = []
@@ -96,7 +96,7 @@ def located(
 def read(raw: Any, rules: RuleRegistry, fault: Faults) -> VisibilityTable:
     """Read a section that is a mapping already; what has a fault is left out of the table.
 
-    Values may be typed, or texts as a `Document` has them: `true` and `3` count as what they look like.
+    Values may be typed, or texts as a `ConfigDocument` has them: `true` and `3` count as what they look like.
     """
     if not isinstance(raw, Mapping):
         fault([], f"must be a mapping with {', '.join(_SECTIONS)}")
@@ -115,7 +115,7 @@ def read(raw: Any, rules: RuleRegistry, fault: Faults) -> VisibilityTable:
 
 def _ruling(
     keys: Sequence[str], entry: Any, compiler: Compiler, rules: RuleRegistry, fault: Faults
-) -> Ruling | None:
+) -> ToolRule | None:
     stated = entry if isinstance(entry, Mapping) else {"when": entry}
     for stranger in [key for key in stated if key not in _RULING]:
         fault([*keys, stranger], f"is not a known key; {_near(str(stranger), _RULING)}")
@@ -126,7 +126,7 @@ def _ruling(
     words = {key: _words([*keys, key], stated[key], fault) for key in ("because", "do") if stated.get(key)}
     at = [*keys, given[0]] if isinstance(entry, Mapping) else keys
     rule = _rule(at, given[0], stated[given[0]], compiler, rules, fault)
-    return Ruling(rule=rule, **words) if rule else None
+    return ToolRule(rule=rule, **words) if rule else None
 
 
 def _rule(
@@ -155,7 +155,7 @@ def _words(keys: Sequence[str], raw: Any, fault: Faults) -> str:
     return " ".join(raw.split())
 
 
-def _declared(raw: Mapping[str, Any], fault: Faults) -> Declared:
+def _declared(raw: Mapping[str, Any], fault: Faults) -> DeclaredFacts:
     facts = {fact.name: fact for fact in _facts(_entries(raw, "facts", fault, MAX_FACTS), fault)}
     effects: dict[str, Mapping[str, Effect]] = {}
     for tool, changes in _entries(raw, "on_success", fault).items():
@@ -164,7 +164,7 @@ def _declared(raw: Mapping[str, Any], fault: Faults) -> Declared:
             fault(keys, "must be a mapping of facts to how a successful call changes them")
             continue
         effects[tool] = dict(_effects(keys, changes, facts, raw, fault))
-    return Declared(facts=facts, on_success=effects)
+    return DeclaredFacts(facts=facts, on_success=effects)
 
 
 def _entries(raw: Mapping[str, Any], key: str, fault: Faults, at_most: int = MAX_RULES) -> Mapping[str, Any]:
@@ -269,13 +269,13 @@ def _effect(fact: Fact, change: Any) -> Effect | str:
             case {"add": _, **rest} if not rest:
                 return f"is {SAID[fact.kind]}, to which nothing can be added"
             case {"reset": really, **rest} if not rest and _literal(really, "bool") is True:
-                return Reset()
+                return ResetFact()
         return "must be a value, a path such as `$.id`, `{add: 1}` or `{reset: true}`"
     if isinstance(change, str) and change.startswith("$"):
-        return Read(path=change) if PATH.fullmatch(change) else _PATH_HINT.format(change[:80])
+        return ReadFact(path=change) if PATH.fullmatch(change) else _PATH_HINT.format(change[:80])
     value = _literal(change, fact.kind)
     wrong = misfit(value, fact.kind)
-    return f"is {wrong}; the fact is {SAID[fact.kind]}" if wrong else Put(value=value)
+    return f"is {wrong}; the fact is {SAID[fact.kind]}" if wrong else SetFact(value=value)
 
 
 _PATH_HINT = "{!r} is not a path; write it like `$.page.id`, `$.pages[0]` or `$arguments.name`"
@@ -300,15 +300,15 @@ def read_tables(settings: Settings, rules: RuleRegistry) -> Mapping[str, Visibil
     return tables
 
 
-def _document(settings: Settings) -> Document:
+def _document(settings: Settings) -> ConfigDocument:
     """The configuration's file, for its lines; an empty one if settings were made by hand."""
     try:
         return read_document(settings.source, read_text(settings.source))
     except ConfigError:
-        return Document(tree={}, root=None)
+        return ConfigDocument(tree={}, root=None)
 
 
-def _told(document: Document, server: str, below: Sequence[Any], message: str) -> str:
+def _told(document: ConfigDocument, server: str, below: Sequence[Any], message: str) -> str:
     keys = [document.servers_key, server, "visibility", *below]
     where = f"line {document.line(keys)}: " if document.root is not None else ""
     return f"{where}{'.'.join(map(str, keys))}: {message}"

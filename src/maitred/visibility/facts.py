@@ -85,14 +85,14 @@ class Fact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Put:
+class SetFact:
     """An effect: the fact gets this value."""
 
     value: Value
 
 
 @dataclass(frozen=True, kw_only=True)
-class Read:
+class ReadFact:
     """An effect: the fact gets what stands at a path, of the result or (`$arguments`) of the arguments."""
 
     path: str
@@ -106,11 +106,11 @@ class Add:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reset:
+class ResetFact:
     """An effect: the fact gets its first value back."""
 
 
-Effect = Put | Read | Add | Reset
+Effect = SetFact | ReadFact | Add | ResetFact
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,7 +142,7 @@ class Facts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declared:
+class DeclaredFacts:
     """What is declared of one server: its facts, and by tool (or pattern with `*`) what a success changes."""
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
@@ -197,7 +197,7 @@ def _fits_pattern(tool: str, pattern: str) -> bool:
 
 
 def after_call(
-    facts: Facts, declared: Declared, tool: str, arguments: Mapping[str, Any], result: Mapping[str, Any]
+    facts: Facts, declared: DeclaredFacts, tool: str, arguments: Mapping[str, Any], result: Mapping[str, Any]
 ) -> Facts:
     """The facts after a call of a tool was answered; the same ones if it failed or changes nothing.
 
@@ -208,12 +208,16 @@ def after_call(
     if not effects or result.get("isError"):
         return facts
     values, doubts = dict(facts.values), dict(facts.doubts)
-    reads = any(isinstance(effect, Read) and not effect.path.startswith("$a") for effect in effects.values())
+    reads = any(
+        isinstance(effect, ReadFact) and not effect.path.startswith("$a") for effect in effects.values()
+    )
     roots = {"": _content(result) if reads else None, "arguments": arguments}
     for name, effect in effects.items():
         fact = declared.facts[name]
         before = values.get(name, fact.initial)
-        value = _changed(fact, before, effect) if not isinstance(effect, Read) else _at(effect.path, roots)
+        value = (
+            _changed(fact, before, effect) if not isinstance(effect, ReadFact) else _at(effect.path, roots)
+        )
         fault = misfit(value := as_fact(value, fact.kind), fact.kind)
         doubts.pop(name, None)
         if fault:
@@ -224,24 +228,24 @@ def after_call(
     return facts if after == facts else after
 
 
-def surely_after(facts: Facts, declared: Declared, tool: str) -> Facts:
+def surely_after(facts: Facts, declared: DeclaredFacts, tool: str) -> Facts:
     """The facts after a successful call of a tool, as far as they do not depend on what it answers."""
     effects = declared.effects(tool)
     sure = {
         name: _changed(declared.facts[name], facts.values.get(name, declared.facts[name].initial), effect)
         for name, effect in effects.items()
-        if not isinstance(effect, Read)
+        if not isinstance(effect, ReadFact)
     }
     return facts.given(sure)
 
 
-def _changed(fact: Fact, before: Value, effect: Put | Add | Reset) -> Value:
+def _changed(fact: Fact, before: Value, effect: SetFact | Add | ResetFact) -> Value:
     match effect:
-        case Put(value=value):
+        case SetFact(value=value):
             return value
         case Add(by=by):
             return min(max(0, (before if isinstance(before, int) else 0) + by), MAX_INT)
-        case Reset():
+        case ResetFact():
             return fact.initial
 
 

@@ -51,7 +51,7 @@ _OVERLOAD = re.compile(r"found no matching overload for '_?(.+?)_?' applied to '
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Condition:
     """One of the conditions that an expression joins with `&&`, and the facts it reads."""
 
     source: str
@@ -66,18 +66,18 @@ class Expression:
     source: str
     reads: tuple[str, ...]
     program: Any = field(repr=False, compare=False)
-    parts: tuple[Part, ...] = field(repr=False, compare=False)
+    parts: tuple[Condition, ...] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class NamedRule:
     """A rule in Python, by the name it was registered under."""
 
     name: str
     function: RuleFunction = field(repr=False)
 
 
-Rule = Expression | Named
+Rule = Expression | NamedRule
 
 
 class RuleRegistry:
@@ -92,10 +92,10 @@ class RuleRegistry:
             raise ValueError(f"there is a visibility rule {name!r} already")
         self._functions[name] = function
 
-    def find(self, name: str) -> Named | None:
+    def find(self, name: str) -> NamedRule | None:
         """The rule of this name."""
         function = self._functions.get(name)
-        return Named(name=name, function=function) if function else None
+        return NamedRule(name=name, function=function) if function else None
 
     @property
     def names(self) -> Sequence[str]:
@@ -148,23 +148,25 @@ class Compiler:
             return None, [f"is {kind.lower()}, not true or false; compare it with something"]
         parts = tuple(self._parts(tokens))
         reads = _reads(tokens, self._kinds)
-        whole = (Part(source=source, reads=reads, program=program),)
+        whole = (Condition(source=source, reads=reads, program=program),)
         return Expression(source=source, reads=reads, program=program, parts=parts or whole), ()
 
-    def _parts(self, tokens: Sequence[re.Match[str]]) -> Iterator[Part]:
+    def _parts(self, tokens: Sequence[re.Match[str]]) -> Iterator[Condition]:
         for piece in _conjuncts(tokens):
             source = piece[0].string[piece[0].start() : piece[-1].end()]
-            yield Part(source=source, reads=_reads(piece, self._kinds), program=self._env.compile(source))
+            yield Condition(
+                source=source, reads=_reads(piece, self._kinds), program=self._env.compile(source)
+            )
 
-    def moment(self, facts: Facts) -> "Moment":
+    def moment(self, facts: Facts) -> "FactEvaluation":
         """The facts of a moment as rules see them."""
-        return Moment(facts, self._kinds, self.reads, self._activation)
+        return FactEvaluation(facts, self._kinds, self.reads, self._activation)
 
     def _activation(self, values: Mapping[str, Any]) -> Any:
         return self._env.Activation(values)  # made when an expression is first asked, and the library with it
 
 
-class Moment:
+class FactEvaluation:
     """Answers rules for the facts of one moment; each expression is evaluated once."""
 
     def __init__(
@@ -197,7 +199,7 @@ class Moment:
 
     def holds(self, rule: Rule, tool: str) -> bool:
         """Whether a rule shows a tool."""
-        if isinstance(rule, Named):
+        if isinstance(rule, NamedRule):
             return self._asked(rule, tool) is True
         known = self._known.get(rule.source)
         if known is None:
@@ -208,17 +210,17 @@ class Moment:
         """Why a rule hides a tool, as words that go on from "it"; empty if it does not."""
         if self.holds(rule, tool):
             return ""
-        if isinstance(rule, Named):
+        if isinstance(rule, NamedRule):
             answer = self._asked(rule, tool)
             return answer if isinstance(answer, str) and answer else f"is hidden by the rule {rule.name}"
         first, *others = [self._told(part) for part in self.failing(rule)] or [f"needs `{rule.source}`"]
         return " and ".join([first, *(told.removeprefix("needs ") for told in others)])
 
-    def failing(self, rule: Expression) -> Sequence[Part]:
+    def failing(self, rule: Expression) -> Sequence[Condition]:
         """The parts of an expression that do not hold."""
         return [part for part in rule.parts if self._value(part) is not True]
 
-    def _value(self, of: Expression | Part) -> Any:
+    def _value(self, of: Expression | Condition) -> Any:
         """What an expression comes to; its error, as text, if it has one."""
         if any(name in self._unfit for name in of.reads):
             return next(f"{name} has {fault}" for name, fault in self._unfit.items() if name in of.reads)
@@ -227,7 +229,7 @@ class Moment:
         except RuntimeError as error:
             return str(error)
 
-    def _told(self, part: Part) -> str:
+    def _told(self, part: Condition) -> str:
         value = self._value(part)
         shown = [f"{name} is {self._shown(name)}" for name in part.reads]
         now = f" ({', '.join(shown)})" if shown else ""
@@ -245,7 +247,7 @@ class Moment:
         text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         return f"{text}, perhaps no more: {doubt}" if doubt else text
 
-    def _asked(self, rule: Named, tool: str) -> bool | str:
+    def _asked(self, rule: NamedRule, tool: str) -> bool | str:
         """The answer of a rule in Python; what it raises counts as no."""
         try:
             answer = rule.function(tool, dict(self.facts.values))

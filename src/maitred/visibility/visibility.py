@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Final
 
-from maitred.visibility.facts import Declared, Facts, Read, most_specific, surely_after
-from maitred.visibility.rules import Compiler, Expression, Moment, Rule
+from maitred.visibility.facts import DeclaredFacts, Facts, ReadFact, most_specific, surely_after
+from maitred.visibility.rules import Compiler, Expression, FactEvaluation, Rule
 from maitred.wording import as_code, did_you_mean
 
 _MAX_STATES: Final = 64
@@ -24,7 +24,7 @@ _REMEMBERED_TOOLS: Final = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hidden:
+class HiddenReason:
     """Why a tool is hidden, in words that go on from "it", and the next step, empty if none is known."""
 
     reason: str
@@ -37,7 +37,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ruling:
+class ToolRule:
     """When a tool is shown. `because` and `do` are an operator's words; what is empty is worked out."""
 
     rule: Rule
@@ -52,9 +52,9 @@ class VisibilityTable:
     Tools go by the names they have on their server. A tool for which there is no rule is always visible.
     """
 
-    declared: Declared
+    declared: DeclaredFacts
     compiler: Compiler = field(repr=False, compare=False)
-    rulings: Mapping[str, Ruling] = field(default_factory=dict)
+    rulings: Mapping[str, ToolRule] = field(default_factory=dict)
 
     def visible(self, tool: str, facts: Facts) -> bool:
         """Whether a tool is visible. `facts` are the declared ones and the built-in ones of the moment."""
@@ -86,13 +86,13 @@ class VisibilityTable:
 
     def why_hidden(
         self, tool: str, facts: Facts, named: Callable[[str], str] = lambda tool: tool
-    ) -> Hidden | None:
+    ) -> HiddenReason | None:
         """Why a tool is hidden and what to do; None if it is visible. `named` tells what tools are called."""
         ruling = self._ruling(tool)
         if ruling is None or self.visible(tool, facts):
             return None
         reason = ruling.because or self._moment(facts).reason(ruling.rule, tool)
-        return Hidden(reason=reason, do=ruling.do or self._next_step(tool, ruling.rule, facts, named))
+        return HiddenReason(reason=reason, do=ruling.do or self._next_step(tool, ruling.rule, facts, named))
 
     @cached_property
     def asks_python(self) -> bool:
@@ -107,11 +107,11 @@ class VisibilityTable:
     # The rest remembers what it worked out, by value: an answer is the same whether it was remembered or not.
 
     @cached_property
-    def _moment(self) -> Callable[[Facts], Moment]:
+    def _moment(self) -> Callable[[Facts], FactEvaluation]:
         return lru_cache(_REMEMBERED)(self.compiler.moment)
 
     @cached_property
-    def _ruling(self) -> Callable[[str], Ruling | None]:
+    def _ruling(self) -> Callable[[str], ToolRule | None]:
         return lru_cache(_REMEMBERED_TOOLS)(lambda tool: self.rulings.get(most_specific(tool, self.rulings)))
 
     @cached_property
@@ -145,7 +145,7 @@ class VisibilityTable:
         reads = self._failing(rule, facts)
         for name in usable:
             effects = self.declared.effects(name)
-            if told := [fact for fact in reads if isinstance(effects.get(fact), Read)]:
+            if told := [fact for fact in reads if isinstance(effects.get(fact), ReadFact)]:
                 return f"call {named(name)}, which may change {' and '.join(told)}"
         return ""
 

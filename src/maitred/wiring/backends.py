@@ -114,9 +114,9 @@ class Containers:
 def make_engines(isolation: Isolation, mark: str, *, path: Path | None = None) -> "Engines":
     """What finds the engine, by the mark of this gateway; with the catalog's path it removes orphans."""
     from maitred.backends.isolation.engine_api import Engines
-    from maitred.backends.orphans import Claims
+    from maitred.backends.orphans import ClaimRegistry
 
-    claims = Claims(path, "containers") if path is not None else None
+    claims = ClaimRegistry(path, "containers") if path is not None else None
     return Engines(lambda: open_engine(isolation), catalog=mark.partition("-")[0], claims=claims)
 
 
@@ -153,9 +153,9 @@ def ending_processes(catalog: Path) -> Callable[[], Awaitable[None]]:
 
     def end() -> tuple[int, int]:
         from maitred.backends.isolation.cgroups import sweep
-        from maitred.backends.orphans import Claims, end_orphans, orphans
+        from maitred.backends.orphans import ClaimRegistry, end_orphans, orphans
 
-        claims = Claims(catalog, "processes")
+        claims = ClaimRegistry(catalog, "processes")
         if not (gone := claims.gone()):
             return 0, 0
         ended, groups = end_orphans(gone), sweep(lambda mark: mark in gone)
@@ -190,7 +190,7 @@ async def remove_containers(gateway: "Gateway", containers: Containers) -> None:
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.backends.base import Backend
-    from maitred.backends.isolation.jail import Jail
+    from maitred.backends.isolation.jail import ProgramJail
     from maitred.backends.process import Warden
     from maitred.model.servers import ServerSpec
 
@@ -204,7 +204,7 @@ class Programs:
         self._settings = settings
         self._warden = warden
         self._others = others
-        self._jail: Jail | None = None
+        self._jail: ProgramJail | None = None
 
     def backend(self, spec: "ServerSpec") -> "Backend":
         """The backend of a server that is a program: one that came by a manifest runs in a jail."""
@@ -221,12 +221,12 @@ class Programs:
             jail=self._shared() if jailed else None,
         )
 
-    def _shared(self) -> "Jail":
+    def _shared(self) -> "ProgramJail":
         if self._jail is None:
             from maitred.backends.isolation.engine_api import socket_of
-            from maitred.backends.isolation.jail import Jail
+            from maitred.backends.isolation.jail import ProgramJail
 
-            self._jail = Jail(
+            self._jail = ProgramJail(
                 mark=self._warden.mark,
                 marks=self._warden.environment,
                 others=self._others,
@@ -240,7 +240,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
     from maitred.admission.guarded_transport import GuardedTransport
     from maitred.backends.base import Backend
-    from maitred.backends.oauth.client import Access
+    from maitred.backends.oauth.client import LoginTarget
     from maitred.backends.pool import BackendPool
     from maitred.model.servers import ServerSpec
 
@@ -336,13 +336,13 @@ def make_guarded(spec: "ServerSpec") -> "GuardedTransport":
     return GuardedTransport(exempted=networks(spec.exempted))
 
 
-def make_access(spec: "ServerSpec", settings: Settings) -> "Access":
+def make_access(spec: "ServerSpec", settings: Settings) -> "LoginTarget":
     """What logging in to a server, and out of it, needs."""
-    from maitred.backends.oauth.client import Access
+    from maitred.backends.oauth.client import LoginTarget
     from maitred.backends.oauth.vault import Vault
     from maitred.config.interpolate import resolver
 
-    return Access(
+    return LoginTarget(
         spec=spec,
         resolve=resolver(os.environ),
         store=Vault(catalog_path(settings), key=os.environ.get("MAITRED_KEY", "")),
@@ -351,20 +351,20 @@ def make_access(spec: "ServerSpec", settings: Settings) -> "Access":
 
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
-    from maitred.model.servers import Aspect
+    from maitred.model.servers import MachineAspect
 
 
-async def look_at_cages(settings: Settings) -> "Sequence[Aspect]":
+async def look_at_cages(settings: Settings) -> "Sequence[MachineAspect]":
     """What works and what does not, tried out; takes a moment."""
     from anyio import to_thread
 
     from maitred.backends.base import ConnectError
-    from maitred.backends.isolation.jail import Means, find_means
+    from maitred.backends.isolation.jail import JailMeans, find_means
     from maitred.backends.isolation.report import of_engine, of_jail, of_scan
     from maitred.backends.isolation.scan import PROGRAM
 
     choice = settings.isolation.jail
-    means = Means()
+    means = JailMeans()
     if choice != "none":
         means = await to_thread.run_sync(find_means, f"doctor-{os.getpid()}")
     try:

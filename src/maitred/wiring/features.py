@@ -21,10 +21,10 @@ from maitred.wiring.exceptions import plainly
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.catalog.stages import Placer
-    from maitred.chains.base import CagedSandbox
+    from maitred.chains.base import IsolatedSandbox
     from maitred.gateway.use_cases import Writer
     from maitred.mediation.base import Middleware
-    from maitred.mediation.factory import Menders
+    from maitred.mediation.factory import MediatorFactory
     from maitred.mediation.proof import Ranker
     from maitred.search.base import Embedder
     from maitred.search.engine import SearchEngine
@@ -48,7 +48,7 @@ async def open_writer(settings: Settings) -> "AsyncIterator[Writer | None]":
             await writer.aclose()
 
 
-def make_sandbox(settings: Settings) -> "AbstractAsyncContextManager[CagedSandbox]":
+def make_sandbox(settings: Settings) -> "AbstractAsyncContextManager[IsolatedSandbox]":
     """The engine of chains; it is loaded with the first one."""
     from maitred.chains.monty import MontySandbox
 
@@ -108,9 +108,9 @@ def plugged_rules() -> "Mapping[str, RuleFunction]":
     return found
 
 
-def make_menders(settings: Settings, middleware: "Middleware | None") -> "Menders":
+def make_menders(settings: Settings, middleware: "Middleware | None") -> "MediatorFactory":
     """What makes menders, with the memory of what models answered and of what was proven."""
-    from maitred.mediation.factory import Menders
+    from maitred.mediation.factory import MediatorFactory
     from maitred.mediation.memo_store import SqliteMemos
 
     def make_ranker() -> "Ranker":
@@ -118,7 +118,7 @@ def make_menders(settings: Settings, middleware: "Middleware | None") -> "Mender
 
         return SearchRanker(bundled())
 
-    return Menders(SqliteMemos(catalog_path(settings)), make_ranker, middleware=middleware)
+    return MediatorFactory(SqliteMemos(catalog_path(settings)), make_ranker, middleware=middleware)
 
 
 @asynccontextmanager
@@ -186,43 +186,43 @@ def _migrate(connection: "Connection", revision: str | None) -> None:
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.access.credentials import Credentials, TokenCheck
     from maitred.access.token_store import Grants
-    from maitred.access.tokens import Tokens
+    from maitred.access.tokens import TokenService
     from maitred.admission.checks.base import Policy
-    from maitred.admission.judgement import Judging, NameFinding
-    from maitred.audit.service import Auditing
-    from maitred.calls.screening import Screen
-    from maitred.gateway.admission import Front
+    from maitred.admission.judgement import LookalikeFinder, ServerJudge
+    from maitred.audit.service import AuditService
+    from maitred.calls.screening import AnswerScreen
+    from maitred.gateway.admission import ManifestReviewer
     from maitred.visibility.rules import RuleFunction
 
 
-def make_judge(names: "Mapping[str, Collection[str]]") -> "Judging":
+def make_judge(names: "Mapping[str, Collection[str]]") -> "ServerJudge":
     """What judges definitions; its rules are loaded with the first server that is listed."""
     from maitred.admission.judge import Judge
 
     return Judge(names)
 
 
-def make_namesakes(names: "Mapping[str, Collection[str]]") -> "NameFinding":
+def make_namesakes(names: "Mapping[str, Collection[str]]") -> "LookalikeFinder":
     """What finds names that could be taken for others."""
     from maitred.admission.judge import Namesakes
 
     return Namesakes(names)
 
 
-def make_front(settings: Settings, *, rules: "Mapping[str, RuleFunction]") -> "Front":
+def make_front(settings: Settings, *, rules: "Mapping[str, RuleFunction]") -> "ManifestReviewer":
     """What looks at manifests, by the policy of the settings, with the visibility rules that there are.
 
     Raises:
         ConfigError: The policy has faults; all are listed.
     """
-    from maitred.admission.review import Entrance
+    from maitred.admission.review import Reviewer
     from maitred.config.taxonomy import merged
     from maitred.gateway.declarations import Declarations
     from maitred.visibility.rules import RuleRegistry
 
     known = RuleRegistry({**plugged_rules(), **rules})
     declarations = Declarations(known, [category.name for category in merged(settings.categories)])
-    return Entrance(make_policy(settings), declarations.findings)
+    return Reviewer(make_policy(settings), declarations.findings)
 
 
 def check_policy(settings: Settings) -> None:
@@ -257,13 +257,13 @@ def make_grants(settings: Settings) -> "Grants":
 
 
 @asynccontextmanager
-async def open_tokens(settings: Settings) -> "AsyncIterator[Tokens]":
+async def open_tokens(settings: Settings) -> "AsyncIterator[TokenService]":
     """The access tokens of a configuration, for a command that needs no gateway.
 
     Raises:
         ConfigError: The catalog, whose file they stand in, cannot be opened.
     """
-    from maitred.access.tokens import Tokens
+    from maitred.access.tokens import TokenService
     from maitred.admission.registry import Registry
     from maitred.config.taxonomy import merged
 
@@ -272,7 +272,7 @@ async def open_tokens(settings: Settings) -> "AsyncIterator[Tokens]":
         return {*settings.servers, *registered}, [one.name for one in merged(settings.categories)]
 
     async with open_auditing(settings) as auditing:
-        yield Tokens(make_grants(settings), auditing, known)
+        yield TokenService(make_grants(settings), auditing, known)
 
 
 def make_credentials(settings: Settings) -> "Credentials":
@@ -289,11 +289,11 @@ def make_credentials(settings: Settings) -> "Credentials":
     return Credentials(make_grants(settings), make_check)
 
 
-def make_screen(settings: Results) -> "Screen":
+def make_screen(settings: Results) -> "AnswerScreen":
     """What looks through answers; what finds orders in them is loaded with the first."""
     from maitred.audit.masking import mask_text
     from maitred.calls.results import ResultStore
-    from maitred.calls.screening import Screen
+    from maitred.calls.screening import AnswerScreen
     from maitred.config.redaction import redact
 
     def scan(text: str) -> list[str]:
@@ -305,7 +305,9 @@ def make_screen(settings: Results) -> "Screen":
         return mask_text(redact(text))
 
     kept = ResultStore(ttl_s=settings.keep_s, max_bytes=settings.keep_bytes)
-    return Screen(settings.screening, scan=scan, mask=mask if settings.mask_secrets else None, kept=kept)
+    return AnswerScreen(
+        settings.screening, scan=scan, mask=mask if settings.mask_secrets else None, kept=kept
+    )
 
 
 def audit_key() -> bytes:
@@ -314,7 +316,7 @@ def audit_key() -> bytes:
 
 
 @asynccontextmanager
-async def open_auditing(settings: Settings) -> "AsyncIterator[Auditing]":
+async def open_auditing(settings: Settings) -> "AsyncIterator[AuditService]":
     """The audit trail of a configuration, for a command that needs no gateway.
 
     Raises:
@@ -325,10 +327,10 @@ async def open_auditing(settings: Settings) -> "AsyncIterator[Auditing]":
 
 
 @asynccontextmanager
-async def open_trail(settings: Settings) -> "AsyncIterator[Auditing]":
+async def open_trail(settings: Settings) -> "AsyncIterator[AuditService]":
     """The audit trail; its file is opened with the first thing that is written down."""
     from maitred.audit.log import AuditLog
-    from maitred.audit.service import Auditing
+    from maitred.audit.service import AuditService
 
     async with AuditLog(catalog_path(settings), key=audit_key()) as trail:
-        yield Auditing(trail, settings.audit)
+        yield AuditService(trail, settings.audit)

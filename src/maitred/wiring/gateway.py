@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.backends.pool import BackendPool
     from maitred.catalog.live import CheckedStore, LiveCatalog
     from maitred.gateway import Gateway
-    from maitred.gateway.parts import Parts
+    from maitred.gateway.parts import GatewayParts
     from maitred.mediation.base import Middleware
     from maitred.visibility.rules import RuleFunction
 
@@ -115,11 +115,11 @@ async def _make_parts(
     *,
     discovers: bool,
     **made: Any,
-) -> "Parts":
+) -> "GatewayParts":
     """Open all that a gateway is made of but what is `made`, in the order in which it is not to be closed."""
     from maitred.calls.cache import ResultCache
     from maitred.calls.subscriptions import Subscriptions
-    from maitred.gateway.parts import Parts
+    from maitred.gateway.parts import GatewayParts
     from maitred.usage.recorder import UsageRecorder
 
     store = open_store(catalog_path(settings), stands_by=discovers)
@@ -130,7 +130,7 @@ async def _make_parts(
     search = await stack.enter_async_context(open_search(settings))
     kept = await _make_keeper(stack, settings, catalog, pool, discovers=discovers)
     updated = kept["events"].updated
-    return Parts(
+    return GatewayParts(
         catalog=catalog,
         pool=pool,
         search=search,
@@ -159,12 +159,12 @@ async def _make_keeper(
     """What keeps the catalog in step with the servers, and judges what they publish."""
     from maitred.admission.gatekeeper import Gatekeeper
     from maitred.admission.registry import Registry
-    from maitred.catalog.discovery import Keeper
+    from maitred.catalog.discovery import Discoverer
     from maitred.catalog.token_worker import TokenWorker
     from maitred.gateway.events import Events
 
     gatekeeper = Gatekeeper(Registry(catalog_path(settings)), catalog, make_judge)
-    keeper = Keeper(catalog, pool, (await stack.enter_async_context(TokenWorker())).count, gatekeeper)
+    keeper = Discoverer(catalog, pool, (await stack.enter_async_context(TokenWorker())).count, gatekeeper)
     events = Events(keeper, lambda: frozenset(pool.refused()))
     pool.listener = events
     if discovers:

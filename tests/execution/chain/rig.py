@@ -9,7 +9,7 @@ import anyio
 from maitred.chains.account import Account, ChainRun
 from maitred.chains.base import CallTool, ChainFault, ChainLimits, ChainOutcome, ChainProgram
 from maitred.chains.forms import DirectCalls
-from maitred.chains.runner import ChainRunner, Target
+from maitred.chains.runner import ChainRunner, ChainTarget
 from maitred.disclosure.budget import estimate
 from maitred.errors import MaitredError
 
@@ -50,9 +50,9 @@ class Tools:
         self.begun = anyio.Event()
         self.hold: anyio.Event | None = None
 
-    async def find(self, tool: str) -> Target:
+    async def find(self, tool: str) -> ChainTarget:
         """Every name is a tool."""
-        return Target(name=tool, call=partial(self.call, tool))
+        return ChainTarget(name=tool, call=partial(self.call, tool))
 
     async def call(self, tool: str, arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
         self.calls.append((tool, arguments, account.id))

@@ -10,7 +10,7 @@ from maitred.calls.cache import mark_cached
 from maitred.chains.base import CallTool, ChainLimits, ChainProgram
 from maitred.chains.forms import DirectCall, DirectCalls
 from maitred.chains.monty import MontySandbox
-from maitred.chains.runner import ChainRunner, Target
+from maitred.chains.runner import ChainRunner, ChainTarget
 from maitred.disclosure.budget import estimate
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ async def test_a_program_can_catch_a_failure_and_go_on() -> None:
 async def test_a_bug_of_ours_is_no_failure_of_a_tool() -> None:
     """It goes up as it is, so that it is seen."""
 
-    async def broken(tool: str) -> Target:
+    async def broken(tool: str) -> ChainTarget:
         raise ZeroDivisionError
 
     runner = ChainRunner(

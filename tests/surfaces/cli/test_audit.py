@@ -11,9 +11,9 @@ import pytest
 from tests.catalog.databases import new_catalog
 from tests.surfaces.cli.rig import Run, runner, write
 
-from maitred.audit.log import Act, AuditLog
+from maitred.audit.log import AuditEntry, AuditLog
 
-CALL = Act(
+CALL = AuditEntry(
     who="ann", client="editor", action="call", server="desk", tool="write", published="desk__write",
     request_id="r1",
 )  # fmt: skip
@@ -24,12 +24,12 @@ def fill(folder: Path, key: bytes = b"") -> None:
 
     async def record() -> None:
         async with AuditLog(new_catalog(folder), key=key) as trail:
-            await trail.record(Act(who="old", action="login"))
+            await trail.record(AuditEntry(who="old", action="login"))
             await trail.record(CALL)
-            begun = await trail.record(Act(who="bob", action="call", tool="lost", outcome="begun"))
-            await trail.record(Act(who="bob", action="call", tool="wipe\x1b[2J", outcome="begun"))
+            begun = await trail.record(AuditEntry(who="bob", action="call", tool="lost", outcome="begun"))
+            await trail.record(AuditEntry(who="bob", action="call", tool="wipe\x1b[2J", outcome="begun"))
             await trail.record(
-                Act(who="bob", action="call", tool="wipe\x1b[2J", begun=begun + 1, cached=True)
+                AuditEntry(who="bob", action="call", tool="wipe\x1b[2J", begun=begun + 1, cached=True)
             )
 
     anyio.run(record)

@@ -7,12 +7,12 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from maitred.config.settings import Http
-from maitred.model.access import Refused
+from maitred.model.access import RefusedAccess
 from maitred.surfaces.http.auth import Guard
 
 
-async def nobody(_: str) -> Refused:
-    return Refused(reason="no token is known")
+async def nobody(_: str) -> RefusedAccess:
+    return RefusedAccess(reason="no token is known")
 
 
 def status(settings: Http, **headers: str) -> int:

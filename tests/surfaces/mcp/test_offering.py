@@ -21,7 +21,7 @@ from maitred.model.access import LOCAL_USER
 from maitred.model.resources import OfferKey
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.mcp.completions import bounded, completed
-from maitred.surfaces.mcp.notices import Lists
+from maitred.surfaces.mcp.notices import ListTracker
 from maitred.surfaces.mcp.offers import PROMPTS, RESOURCES, acceptable, page_of
 from maitred.surfaces.mcp.result_shape import offered
 from maitred.surfaces.mcp.server import McpSurface
@@ -326,7 +326,7 @@ async def test_who_leaves_is_unsubscribed_at_the_server(
 
 async def test_a_list_is_announced_only_if_it_differs_from_what_was_seen(gateway: Gateway) -> None:
     """Also one that changed and changed back, if somebody listed it in between."""
-    lists = Lists(gateway)
+    lists = ListTracker(gateway)
     lists.begin(LOCAL_USER)
     settings = gateway.settings
     away = Settings(

@@ -102,7 +102,7 @@ class Check(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ManifestReading:
     """A file as read: the manifest as far as it could be read, what was wrong, and where its keys stand."""
 
     file: str
@@ -117,7 +117,7 @@ class Reading:
         return self.lines.get(key, min(self.lines.values(), default=0))
 
 
-def decide(reading: Reading, policy: Policy, checks: Sequence[Check]) -> Decision:
+def decide(reading: ManifestReading, policy: Policy, checks: Sequence[Check]) -> Decision:
     """Let every layer look at a manifest, in their order.
 
     What the reader found counts to the layer `schema`. A key that could not be read is not reported again by
@@ -138,5 +138,5 @@ def decide(reading: Reading, policy: Policy, checks: Sequence[Check]) -> Decisio
     )
 
 
-def _placed(finding: Finding, reading: Reading) -> Finding:
+def _placed(finding: Finding, reading: ManifestReading) -> Finding:
     return replace(finding, file=reading.file, line=reading.line(finding.key))

@@ -7,7 +7,7 @@ resolves to is judged at each connection by `guard`, since it may be another add
 import re
 from collections.abc import Iterator, Sequence
 
-from maitred.admission.addresses import Target, networks, parse_url, why_forbidden
+from maitred.admission.addresses import UrlTarget, networks, parse_url, why_forbidden
 from maitred.admission.checks.allowlist import fits_host
 from maitred.admission.checks.base import Exemption, Policy
 from maitred.admission.findings import Finding, unknown_transport
@@ -80,7 +80,7 @@ class NetworkCheck:
                 told = "says how the request is written, which the gateway does itself"
                 yield self._find("refuse", f"headers.{name}", told, "leave it out")
 
-    def _target(self, target: Target, exemption: Exemption) -> Iterator[Finding]:
+    def _target(self, target: UrlTarget, exemption: Exemption) -> Iterator[Finding]:
         host, plain = target.host, "write it in its usual form"
         if host.address is not None and not host.is_plain:
             yield self._find("refuse", "url", f"its host is {host.name} in a form that hides it", plain)

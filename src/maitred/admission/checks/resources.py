@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from maitred.admission.checks.base import Bounds, Policy
 from maitred.admission.findings import Finding
-from maitred.admission.manifest import MIB, Grant, Manifest
+from maitred.admission.manifest import MIB, FilesystemGrant, Manifest
 from maitred.model.approvals import Severity
 
 _LEAST_MEMORY = 6 * MIB  # what Docker takes at least
@@ -99,7 +99,7 @@ class ResourcesCheck:
         return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)
 
 
-def _refused(grant: Grant) -> str:
+def _refused(grant: FilesystemGrant) -> str:
     """What makes a grant one that nobody can approve."""
     path = grant.path.rstrip("/")
     if any(_is_below(path, system) for system in _SYSTEM):
@@ -115,11 +115,11 @@ def _refused(grant: Grant) -> str:
     return ""
 
 
-def _place(grant: Grant) -> str:
+def _place(grant: FilesystemGrant) -> str:
     return (grant.at or grant.path).rstrip("/")
 
 
-def _is_covering(grant: Grant, manifest: Manifest) -> bool:
+def _is_covering(grant: FilesystemGrant, manifest: Manifest) -> bool:
     """Whether it puts something else where the server finds its own system.
 
     The launcher refuses what would cover the program itself, which it alone can see.
@@ -131,7 +131,7 @@ def _is_covering(grant: Grant, manifest: Manifest) -> bool:
     return any(_is_below(at, one) for one in own) or any(_is_below(one, at) for one in (*own, *_PRIVATE))
 
 
-def _is_granted(grant: Grant, policy: Policy) -> bool:
+def _is_granted(grant: FilesystemGrant, policy: Policy) -> bool:
     roots = policy.writable if grant.mode == "write" else (*policy.readable, *policy.writable)
     return any(_is_below(grant.path.rstrip("/"), root.rstrip("/")) for root in roots)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from maitred.admission.checks.base import Policy
 from maitred.admission.credential_detection import (
-    Parts,
+    LiteralParts,
     is_literal_secret,
     kind_of,
     secret_arguments,
@@ -46,7 +46,7 @@ class SecretsCheck:
         found += self._arguments(manifest.args)
         return list(dict.fromkeys(found))
 
-    def _literal(self, key: str, name: str, parts: Parts) -> Iterator[Finding]:
+    def _literal(self, key: str, name: str, parts: LiteralParts) -> Iterator[Finding]:
         if name and is_literal_secret(name, parts.literal):
             yield self._find("refuse", key, "its name says that it is secret, and it is written out", _FIX)
         elif kind := kind_of(parts.literal, name):
@@ -61,7 +61,7 @@ class SecretsCheck:
         for at, _ in secret_arguments(args):
             yield self._find("refuse", f"args[{at}]", reason, _FIX)
 
-    def _references(self, key: str, parts: Parts, policy: Policy) -> Iterator[Finding]:
+    def _references(self, key: str, parts: LiteralParts, policy: Policy) -> Iterator[Finding]:
         if not parts.is_closed:
             yield self._find("refuse", key, "holds a reference that does not end", "close it with `}`")
         for name in parts.references:

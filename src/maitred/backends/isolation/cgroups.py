@@ -34,7 +34,7 @@ _ENTER: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class ControlGroup:
     """One group, which may not be there yet; `folders` by kind, all the same one in version 2."""
 
     folders: Mapping[str, Path]
@@ -128,10 +128,10 @@ class Tree:
     folders: Mapping[str, Path]
     version: int
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> ControlGroup:
         """The group of a name."""
         own = {kind: folder / f"{_PREFIX}{name}" for kind, folder in self.folders.items()}
-        return Group(folders=own, version=self.version)
+        return ControlGroup(folders=own, version=self.version)
 
     def names(self) -> Sequence[str]:
         """The names of the groups that are there."""

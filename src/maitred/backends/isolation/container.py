@@ -19,7 +19,7 @@ import structlog
 from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
 from maitred.backends.isolation.container_spec import wanted
 from maitred.backends.isolation.endings import MemoryWatch, from_outside, judged, memory_count
-from maitred.backends.isolation.engine_api import Engine, EngineError, EngineGoneError, Engines, Wanted
+from maitred.backends.isolation.engine_api import ContainerSpec, Engine, EngineError, EngineGoneError, Engines
 from maitred.backends.isolation.images import Images
 from maitred.backends.isolation.streams import Streams, attached
 from maitred.backends.isolation.threads import in_thread
@@ -125,7 +125,7 @@ class ContainerBackend:
         self._engines.removed(self.spec.name, name)
         self._warden.let_go(name)
 
-    async def _wanted(self, engine: Engine) -> Wanted:
+    async def _wanted(self, engine: Engine) -> ContainerSpec:
         spec = self.spec
         within_s = _PART * spec.timeouts.start_s  # and so the reason is told that took so long
         image = await self._images.ready(engine, spec.name, spec.image, within_s=within_s)
@@ -133,7 +133,7 @@ class ContainerBackend:
         given: Mapping[str, Any] = {"labels": labels, "resolve": self._resolve, "others": self._others()}
         return await in_thread(lambda: wanted(spec, image, engine.info, **given))
 
-    async def _run(self, engine: Engine, name: str, made: Wanted, streams: Streams) -> None:
+    async def _run(self, engine: Engine, name: str, made: ContainerSpec, streams: Streams) -> None:
         self._since = time.time()
         try:
             await engine.create(name, made)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from maitred.backends.base import ConnectError, Resolve
-from maitred.backends.isolation.engine_api import EngineInfo, ImageInfo, Wanted
+from maitred.backends.isolation.engine_api import ContainerSpec, EngineInfo, ImageInfo
 from maitred.backends.isolation.mounts import why_raced, why_refused
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
@@ -36,7 +36,7 @@ def wanted(
     labels: Mapping[str, str],
     resolve: Resolve,
     others: Collection[ServerSpec] = (),
-) -> Wanted:
+) -> ContainerSpec:
     """The container of a server. Looks at the granted folders, and so may take a moment.
 
     `others` are those that run besides it. In a folder where one of them may write, it could put a link for
@@ -53,7 +53,7 @@ def wanted(
         raise ConnectError(f"its configuration refers to something missing: {error}") from error
     SECRETS.learn_launch(args, env)
     home = {} if "HOME" in image.env else {"HOME": _HOME}
-    return Wanted(
+    return ContainerSpec(
         image=image.identity,
         args=args,
         env=home | env,

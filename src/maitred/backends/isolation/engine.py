@@ -28,13 +28,13 @@ from urllib3.exceptions import HTTPError
 from maitred.backends.base import ConnectError
 from maitred.backends.isolation.engine_api import (
     SERVER,
+    ContainerSpec,
     ContainerState,
+    ContainerSummary,
     EngineError,
     EngineGoneError,
     EngineInfo,
-    Found,
     ImageInfo,
-    Wanted,
     is_socket,
     socket_of,
 )
@@ -138,7 +138,7 @@ class DockerEngine:
 
         self._told(write)
 
-    async def create(self, name: str, wanted: Wanted) -> None:
+    async def create(self, name: str, wanted: ContainerSpec) -> None:
         """Make a container, after what only some engines have was tried once, under the same name."""
         async with self._trying:
             if self._means is None:
@@ -153,7 +153,7 @@ class DockerEngine:
             await self.remove(name)
             raise EngineError(f"{self.info.name} does not hold it to its limits here: {'; '.join(unheld)}")
 
-    def _create(self, name: str, wanted: Wanted, means: "_Means") -> Sequence[str]:
+    def _create(self, name: str, wanted: ContainerSpec, means: "_Means") -> Sequence[str]:
         made = self._client.create_container(
             wanted.image,
             command=list(wanted.args) or None,
@@ -288,10 +288,10 @@ class DockerEngine:
                 return
             await anyio.sleep(_AGAIN_S)
 
-    async def labelled(self, label: str) -> Sequence[Found]:
+    async def labelled(self, label: str) -> Sequence[ContainerSummary]:
         """The containers that have a label, running or not."""
         found = await self._call(lambda: self._client.containers(all=True, filters={"label": [label]}))
-        return [Found(identity=one["Id"], labels=one.get("Labels") or {}) for one in found]
+        return [ContainerSummary(identity=one["Id"], labels=one.get("Labels") or {}) for one in found]
 
     async def _call(
         self, function: Callable[[], T], *, patience_s: float = 0.0, drop: Callable[[T], object] | None = None
@@ -313,7 +313,7 @@ class DockerEngine:
             raise EngineGoneError(reason) from error
 
 
-def _host_config(wanted: Wanted, means: _Means) -> Mapping[str, Any]:
+def _host_config(wanted: ContainerSpec, means: _Means) -> Mapping[str, Any]:
     """All that keeps a container in its cage."""
     tmpfs = dict.fromkeys(wanted.in_memory, f"size={wanted.disk},mode=1777,noexec,nosuid,nodev")
     security = ["no-new-privileges", *([f"seccomp={means.seccomp}"] if means.seccomp else [])]

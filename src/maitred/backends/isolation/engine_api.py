@@ -17,7 +17,7 @@ import anyio
 import structlog
 
 from maitred.backends.base import ConnectError
-from maitred.backends.orphans import Claims
+from maitred.backends.orphans import ClaimRegistry
 from maitred.model.servers import Mount
 
 log = structlog.get_logger(__name__)
@@ -67,7 +67,7 @@ class ImageInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ContainerSpec:
     """A container to be made, of an image by its identity. Sizes in bytes; see `Cage` for the limits.
 
     `in_memory` are the places where it may write: each is kept in memory, and holds `disk` bytes.
@@ -99,7 +99,7 @@ class ContainerState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ContainerSummary:
     """A container that is there, with its labels."""
 
     identity: str
@@ -131,7 +131,7 @@ class Engine(Protocol):
         """Write an image into an archive. Blocks for as long as that takes."""
         ...
 
-    async def create(self, name: str, wanted: Wanted) -> None:
+    async def create(self, name: str, wanted: ContainerSpec) -> None:
         """Make a container; if it is cancelled, it waits a moment for the answer.
 
         There is none afterwards if the engine would not hold it to its limits, which is an error.
@@ -162,7 +162,7 @@ class Engine(Protocol):
         """Remove a container, also if it runs; that there is none is no error."""
         ...
 
-    async def labelled(self, label: str) -> Sequence[Found]:
+    async def labelled(self, label: str) -> Sequence[ContainerSummary]:
         """The containers that have a label, such as `a=b`, running or not."""
         ...
 
@@ -215,7 +215,7 @@ class Engines:
         opened: Callable[[], Awaitable[Engine]],
         *,
         catalog: str,
-        claims: Claims | None = None,
+        claims: ClaimRegistry | None = None,
     ) -> None:
         self._opened = opened
         self._catalog = catalog
@@ -302,7 +302,7 @@ class Engines:
                 self._claims.forget(mark)
 
     @staticmethod
-    async def _removed(engine: Engine, one: Found) -> bool:
+    async def _removed(engine: Engine, one: ContainerSummary) -> bool:
         server = one.labels.get(SERVER, "")
         log.warning("removing a container of a gateway that is gone", server=server)
         try:

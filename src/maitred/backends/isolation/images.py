@@ -14,7 +14,7 @@ import structlog
 
 from maitred.backends.base import ConnectError
 from maitred.backends.isolation.engine_api import Engine, EngineError, EngineGoneError, ImageInfo
-from maitred.backends.isolation.threads import Errands
+from maitred.backends.isolation.threads import SharedThreads
 from maitred.errors import StoreError
 from maitred.wording import counted
 
@@ -61,7 +61,7 @@ class Images:
         self._scanner = scanner
         self._pull = pull
         self._scan = scan
-        self._errands = Errands()
+        self._errands = SharedThreads()
         self._told: dict[str, list[str]] = {}
         self._faults: dict[str, Sequence[str]] = {}
 

@@ -25,7 +25,7 @@ import structlog
 from anyio import to_thread
 
 from maitred.backends.base import ConnectError, Ending
-from maitred.backends.isolation.cgroups import Group, Tree, find_tree
+from maitred.backends.isolation.cgroups import ControlGroup, Tree, find_tree
 from maitred.backends.isolation.installation import SYSTEM, Installation, installed
 from maitred.backends.isolation.mounts import why_raced, why_refused
 from maitred.backends.isolation.seccomp import make_filter
@@ -79,7 +79,7 @@ _BOUND: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
+class JailMeans:
     """What this machine has for jails: bubblewrap's path and where control groups can be made, or why not."""
 
     bwrap: str = ""
@@ -89,11 +89,11 @@ class Means:
     why_no_groups: str = ""
 
 
-def find_means(mark: str, program: str = "bwrap") -> Means:
+def find_means(mark: str, program: str = "bwrap") -> JailMeans:
     """Look for bubblewrap and for control groups, and try both. Blocks for a moment."""
     found = shutil.which(program)
     if found is None:
-        return Means(why_not="bubblewrap (bwrap) is not installed")
+        return JailMeans(why_not="bubblewrap (bwrap) is not installed")
     code, said = _run([found, "--version"])
     version = said
     if not code:
@@ -103,9 +103,9 @@ def find_means(mark: str, program: str = "bwrap") -> Means:
             code, said = _run([found, *options, "--", "/bin/true"], files.numbers)
     if code:
         said = f"{version} is too old, 0.8.0 is needed" if "disable-userns" in said else said
-        return Means(why_not=f"bubblewrap does not work here: {said}")
+        return JailMeans(why_not=f"bubblewrap does not work here: {said}")
     tree, why_no_groups = find_tree(mark)
-    return Means(bwrap=found, version=version, groups=tree, why_no_groups=why_no_groups)
+    return JailMeans(bwrap=found, version=version, groups=tree, why_no_groups=why_no_groups)
 
 
 class _Files(ExitStack):
@@ -146,7 +146,7 @@ def _run(argv: Sequence[str], files: Sequence[int] = ()) -> tuple[int, str]:
     return done.returncode, said[:_REASON_CHARS]
 
 
-class Jail:
+class ProgramJail:
     """Makes a cell for each run of a program, with the means that are found when the first one is made.
 
     While there are none, or when they are gone, they are looked for again. `marks` is the environment by
@@ -168,11 +168,11 @@ class Jail:
         self._program = program
         self._others = others
         self._sockets = sockets
-        self._means = Means()
+        self._means = JailMeans()
         self._looking = anyio.Lock()
         self._numbers = itertools.count()
 
-    async def means(self) -> Means:
+    async def means(self) -> JailMeans:
         """What this machine has for jails."""
         async with self._looking:
             if shutil.which(self._means.bwrap) is None:  # not found yet, or gone since
@@ -216,7 +216,7 @@ class Jail:
 class _Cell:
     """One run of a program: what is shown to it, and what it is told."""
 
-    def __init__(self, cage: Cage, launch: Launch, means: Means, group: Group | None) -> None:
+    def __init__(self, cage: Cage, launch: Launch, means: JailMeans, group: ControlGroup | None) -> None:
         self.cage = cage
         self._launch = launch
         self._means = means

@@ -68,7 +68,7 @@ async def _end(future: asyncio.Future[T], patience_s: float = 0.0) -> T:
     return future.result()
 
 
-class Errands:
+class SharedThreads:
     """Work that several may wait for, and that goes on if all of them have left."""
 
     def __init__(self) -> None:

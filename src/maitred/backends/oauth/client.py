@@ -23,7 +23,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl
 
 from maitred.backends.base import ConnectError, Resolve
-from maitred.backends.oauth.grants import Grant, GrantStore
+from maitred.backends.oauth.grants import GrantStore, LoginGrant
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
 from maitred.model.servers import OAuth, ServerSpec
@@ -32,7 +32,7 @@ _PATIENCE_S = 30.0
 _MAX_BYTES = 1_000_000
 
 
-class Send(Protocol):
+class SendRequest(Protocol):
     """Sends a request; the answer is read, unless it is a good one and `whole` is false."""
 
     async def __call__(self, request: httpx2.Request, *, whole: bool = True) -> httpx2.Response:
@@ -41,7 +41,7 @@ class Send(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class LoginTarget:
     """What is needed to get into one server: how it is reached, and where its logins are kept."""
 
     spec: ServerSpec
@@ -68,7 +68,7 @@ class Access:
         return url, known
 
     @asynccontextmanager
-    async def sending(self) -> AsyncIterator[Send]:
+    async def sending(self) -> AsyncIterator[SendRequest]:
         """Send the requests of a login or a renewal."""
         url, auth = self.resolved()
         named = () if self.spec.registered else (url, auth.issuer)
@@ -169,13 +169,13 @@ class Client(OAuthClientProvider):
             client.token_endpoint_auth_method = method if self._auth.client_secret else "none"
         return await super()._perform_authorization()
 
-    def grant(self) -> Grant | None:
+    def grant(self) -> LoginGrant | None:
         """What the login brought, or None if there was none."""
         context = self.context
         if (tokens := context.current_tokens) is None or context.client_info is None:
             return None
         not_kept = {"client_secret"} if self._auth.client_secret else None
-        return Grant(
+        return LoginGrant(
             url=context.server_url,
             access_token=tokens.access_token,
             refresh_token=tokens.refresh_token or "",
@@ -186,7 +186,7 @@ class Client(OAuthClientProvider):
             resource=_dumped(context.protected_resource_metadata),
         )
 
-    def resume(self, grant: Grant) -> None:
+    def resume(self, grant: LoginGrant) -> None:
         """Know what was known at the end of the login."""
         context = self.context
         secret = {"client_secret": self._auth.client_secret} if self._auth.client_secret else {}

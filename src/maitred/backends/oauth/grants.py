@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grant:
+class LoginGrant:
     """The tokens of one login, with all that is needed to renew and to revoke them.
 
     `url` is the server that they are for, and `expires_at` is in unix seconds, or None where nobody said.
@@ -42,7 +42,7 @@ class Grant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptGrant:
     """A body as it is kept; `version` is another one after each change."""
 
     body: bytes = field(repr=False)
@@ -55,7 +55,7 @@ class GrantStore(Protocol):
     The methods raise `VaultError` where the encryption, and `StoreError` where the file is at fault.
     """
 
-    async def load(self, server: str) -> Kept | None:
+    async def load(self, server: str) -> KeptGrant | None:
         """What is kept for a server."""
         ...
 

@@ -23,8 +23,8 @@ from pydantic_core import from_json
 
 from maitred.backends.base import ConnectError
 from maitred.backends.listing import clean
-from maitred.backends.oauth.client import Access, Client, Send
-from maitred.backends.oauth.grants import Grant
+from maitred.backends.oauth.client import Client, LoginTarget, SendRequest
+from maitred.backends.oauth.grants import LoginGrant
 from maitred.config.redaction import SECRETS, redact
 from maitred.errors import LoginError, VaultError
 
@@ -38,7 +38,7 @@ _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 
 
-async def log_in(access: Access, browse: Browse, *, timeout_s: float) -> Grant:
+async def log_in(access: LoginTarget, browse: Browse, *, timeout_s: float) -> LoginGrant:
     """Have a person log in, and keep what that brings.
 
     Args:
@@ -60,7 +60,7 @@ async def log_in(access: Access, browse: Browse, *, timeout_s: float) -> Grant:
     return grant
 
 
-async def log_out(access: Access) -> str | None:
+async def log_out(access: LoginTarget) -> str | None:
     """Forget the login to a server, and end it at its authorization server.
 
     Returns:
@@ -69,13 +69,13 @@ async def log_out(access: Access) -> str | None:
     name = access.spec.name
     try:
         kept = await access.store.load(name)
-        told = await _revoked(access, Grant.from_bytes(kept.body)) if kept else ""
+        told = await _revoked(access, LoginGrant.from_bytes(kept.body)) if kept else ""
     except VaultError as error:
         told = error.reason
     return told if await access.store.forget(name) else None
 
 
-async def _revoked(access: Access, grant: Grant) -> str:
+async def _revoked(access: LoginTarget, grant: LoginGrant) -> str:
     try:
         url, auth = access.resolved()
         SECRETS.learn_named(grant.credentials)
@@ -91,7 +91,7 @@ async def _revoked(access: Access, grant: Grant) -> str:
     return "" if response.is_success else f"its authorization server answered HTTP {response.status_code}"
 
 
-async def _logged_in(access: Access, browse: Browse, timeout_s: float) -> Grant:
+async def _logged_in(access: LoginTarget, browse: Browse, timeout_s: float) -> LoginGrant:
     url, auth = access.resolved()
     async with _coming_back(auth.redirect_uri, timeout_s) as place, access.sending() as send:
 
@@ -120,7 +120,7 @@ def _probe(url: str, *, sse: bool) -> httpx2.Request:
     return httpx2.Request("POST", url, headers=headers, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
 
 
-async def _drive(client: Client, probe: httpx2.Request, send: Send) -> int:
+async def _drive(client: Client, probe: httpx2.Request, send: SendRequest) -> int:
     """Send what the SDK's client wants to send; the status of the last answer."""
     flow = client.async_auth_flow(probe)
     outgoing = await anext(flow)

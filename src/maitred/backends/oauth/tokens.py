@@ -18,8 +18,8 @@ from pydantic_core import from_json
 
 from maitred.backends.base import ConnectError, LoginNeededError
 from maitred.backends.listing import clean
-from maitred.backends.oauth.client import Access, Client
-from maitred.backends.oauth.grants import Grant, Kept
+from maitred.backends.oauth.client import Client, LoginTarget
+from maitred.backends.oauth.grants import KeptGrant, LoginGrant
 from maitred.config.redaction import SECRETS
 from maitred.errors import StoreError, VaultError
 
@@ -34,12 +34,12 @@ _REFUSING = frozenset({400, 401, 403})
 class OAuthTokens:
     """Satisfies `maitred.backends.http.Tokens`; one for each backend."""
 
-    def __init__(self, access: Access, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, access: LoginTarget, *, clock: Callable[[], float] = time.time) -> None:
         self._access = access
         self._server = access.spec.name
         self._clock = clock
         self._lock = anyio.Lock()
-        self._known: Grant | None = None
+        self._known: LoginGrant | None = None
         self._read_at = 0.0
 
     async def token(self) -> str:
@@ -66,16 +66,16 @@ class OAuthTokens:
                     await anyio.sleep(_LOOK_AGAIN_S)  # another process is about it
         raise ConnectError("its login is being renewed by another process, which does not get through")
 
-    def _is_over(self, grant: Grant) -> bool:
+    def _is_over(self, grant: LoginGrant) -> bool:
         return grant.expires_at is not None and grant.expires_at - _MARGIN_S < self._clock()
 
-    async def _load(self) -> tuple[Kept, Grant]:
+    async def _load(self) -> tuple[KeptGrant, LoginGrant]:
         """What is kept, if it is for this server."""
         url, auth = self._access.resolved()
         kept = await self._access.store.load(self._server)
         if kept is None:
             raise self._needed("it needs a login")
-        grant = Grant.from_bytes(kept.body)
+        grant = LoginGrant.from_bytes(kept.body)
         if grant.url != url:
             raise self._needed("its address is another one since the login")
         if auth.client_id and grant.client.get("client_id") != auth.client_id:
@@ -83,7 +83,7 @@ class OAuthTokens:
         self._know(grant)
         return kept, grant
 
-    async def _renew(self, kept: Kept, grant: Grant) -> str:
+    async def _renew(self, kept: KeptGrant, grant: LoginGrant) -> str:
         """Exchange the refresh token, with the right to do so."""
         try:
             response = await self._asked(grant)
@@ -113,11 +113,11 @@ class OAuthTokens:
         self._know(fresh)
         return fresh.access_token
 
-    def _know(self, grant: Grant) -> None:
+    def _know(self, grant: LoginGrant) -> None:
         SECRETS.learn_named(grant.credentials)
         self._known, self._read_at = grant, time.monotonic()
 
-    async def _asked(self, grant: Grant) -> httpx2.Response:
+    async def _asked(self, grant: LoginGrant) -> httpx2.Response:
         url, auth = self._access.resolved()
         client = Client(url, auth, redirect_uri=auth.redirect_uri)
         client.resume(grant)

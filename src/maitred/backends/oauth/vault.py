@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 from cryptography.fernet import Fernet, InvalidToken
 
-from maitred.backends.oauth.grants import Kept
+from maitred.backends.oauth.grants import KeptGrant
 from maitred.errors import VaultError
 from maitred.storage.database import opened
 
@@ -37,7 +37,7 @@ class Vault:
         """The file of the key where the operator gives none."""
         return self._path.with_name(f"{self._path.name}.key")
 
-    async def load(self, server: str) -> Kept | None:
+    async def load(self, server: str) -> KeptGrant | None:
         """What is kept for a server.
 
         Raises:
@@ -46,10 +46,10 @@ class Vault:
         """
         query = "SELECT body, version FROM logins WHERE server = ?"
 
-        def load() -> Kept | None:
+        def load() -> KeptGrant | None:
             with opened(self._path) as connection:
                 row = connection.execute(query, (server,)).fetchone()
-            return Kept(body=self._decrypted(server, row[0]), version=row[1]) if row else None
+            return KeptGrant(body=self._decrypted(server, row[0]), version=row[1]) if row else None
 
         return await anyio.to_thread.run_sync(load)
 

@@ -66,7 +66,7 @@ def rule(
     )
 
 
-class Rules:
+class RuleTable:
     """A table of rules, the surest first. It remembers what it found of sentences, which servers repeat."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:

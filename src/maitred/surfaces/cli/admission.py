@@ -36,7 +36,7 @@ from maitred.wording import counted
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.admission.findings import Decision, Finding
     from maitred.gateway import Gateway
-    from maitred.gateway.admission import Registered
+    from maitred.gateway.admission import RegistrationResult
 
 Document = Literal["manifest"]
 WhyOption = Annotated[str, typer.Option(help="Your reason, for the log.")]
@@ -114,7 +114,7 @@ def _source(file: str) -> str:
 
 async def _register(
     settings: Settings, texts: Mapping[str, str], viewer: Viewer, *, check: bool
-) -> "tuple[Mapping[str, Decision], Sequence[Registered]]":
+) -> "tuple[Mapping[str, Decision], Sequence[RegistrationResult]]":
     """What the layers find of each manifest, and what became of them, if nothing was against any."""
     async with admitting(settings) as gateway:
         admission = gateway.admission
@@ -153,7 +153,7 @@ def _show_checked(file: str, decision: "Decision") -> None:
     _show_findings(file, decision.findings)
 
 
-def _show_registered(file: str, registered: "Registered") -> None:
+def _show_registered(file: str, registered: "RegistrationResult") -> None:
     """What became of a server, and what to do next."""
     case = registered.case
     if case is None:  # somebody changed the policy in between
@@ -172,7 +172,7 @@ def _show_registered(file: str, registered: "Registered") -> None:
         out.print(TAKEN_OVER)
 
 
-def _is_auto(registered: "Registered") -> bool:
+def _is_auto(registered: "RegistrationResult") -> bool:
     """Whether a server is approved, and nobody was asked."""
     case = registered.case
     if case is None or case.state != "approved" or case.awaits:
@@ -216,7 +216,7 @@ def schema(
 
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
-    from maitred.gateway.admission import Admission, Case, Verdict
+    from maitred.gateway.admission import AdmissionService, Case, Verdict
 
 ServerArgument = Annotated[str, typer.Argument(help="Name of the server.")]
 SeenOption = Annotated[
@@ -278,7 +278,7 @@ def approve(
     out.print(Text(f"Approved {server!r}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
 
 
-async def _asked(admission: "Admission", server: str) -> str | None:
+async def _asked(admission: "AdmissionService", server: str) -> str | None:
     """The digest of what somebody at the terminal saw and approved; `None` if they did not."""
     case = await admission.case(server)
     _print(summary(case))

@@ -35,7 +35,7 @@ from maitred.wording import counted
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.audit.hash_chain import Mark, Verification
-    from maitred.gateway import Auditing
+    from maitred.gateway import AuditService
 
 _ABOUT = "maitred audit"
 
@@ -217,7 +217,7 @@ async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
     err.print(Text(f"Exported {counted(count, 'line')}; head: {head.text}"))
 
 
-async def _written(auditing: "Auditing", file: TextIO) -> int:
+async def _written(auditing: "AuditService", file: TextIO) -> int:
     count = 0
     async for line in auditing.lines():
         file.write(f"{line}\n")

@@ -2,8 +2,8 @@ r"""What the commands share: options, output, and how errors end a command.
 
 How commands print: what a server wrote reaches a terminal as text, and never as an order to it.
 
-Whatever goes through `Screen` shows the characters that a terminal obeys, or that nobody sees, as escapes
-such as `\x1b`; brackets are no markup. `print_answer` is for what a tool answered: a file or a pipe
+Whatever goes through `PlainConsole` shows control and invisible characters as escapes such as
+`\x1b`; brackets are no markup. `print_answer` is for what a tool answered: a file or a pipe
 gets it as it came. JSON for programs has such characters as JSON escapes, and so the same value.
 
 Tables as the commands print them: plain columns, wide enough in files and pipes for whole names.
@@ -42,7 +42,7 @@ _BYTES: Final = bytes(range(0x80, 0x100)).decode("ascii", "surrogateescape")
 """How Python names the bytes of a file's name that are no text."""
 
 
-class Screen(Console):
+class PlainConsole(Console):
     """A console on which nothing that is printed is taken for markup, or obeyed."""
 
     def __init__(self, *, stderr: bool = False, soft_wrap: bool = True, width: int | None = None) -> None:
@@ -98,8 +98,8 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
 
 T = TypeVar("T")
 
-out = Screen()
-err = Screen(stderr=True)
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 ConfigOption = Annotated[
     Path | None,
@@ -251,7 +251,7 @@ _WIDE = 200
 
 def print_table(table: Table) -> None:
     """A table as wide as the terminal; a file or a pipe gets it wide enough for most names."""
-    (out if out.is_terminal else Screen(width=_WIDE, soft_wrap=False)).print(table)
+    (out if out.is_terminal else PlainConsole(width=_WIDE, soft_wrap=False)).print(table)
 
 
 def make_table(

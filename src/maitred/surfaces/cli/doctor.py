@@ -11,7 +11,7 @@ from rich.text import Text
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import parts_withheld
-from maitred.model.servers import Aspect
+from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
 from maitred.surfaces.cli.console import (
     ConfigOption,
@@ -92,7 +92,7 @@ def doctor(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Examined:
+class _DoctorReport:
     """What was found of servers, catalog and search; and why chains run without a cage, if they do."""
 
     servers: Sequence[dict[str, Any]]
@@ -102,7 +102,7 @@ class _Examined:
     elapsed_s: float
 
 
-async def _examine(settings: Settings, names: Sequence[str]) -> _Examined:
+async def _examine(settings: Settings, names: Sequence[str]) -> _DoctorReport:
     """Start the servers (all enabled ones by default), and look at the rest."""
     async with open_gateway(settings, asks_models=False) as gateway:
         check_servers(gateway.settings, names)  # those that are registered, too
@@ -127,7 +127,7 @@ async def _examine(settings: Settings, names: Sequence[str]) -> _Examined:
             findings.append(finding)
         elapsed_s = time.perf_counter() - started
         await warmed(gateway)
-        return _Examined(
+        return _DoctorReport(
             servers=findings,
             catalog_fault=(await gateway.storage.status())["fault"],
             semantics=gateway.semantics,
@@ -153,7 +153,7 @@ def _advice(error: str, lines: Sequence[str]) -> str:
     return next((advice for sign, advice in _ADVICE if sign in text), "see docs/troubleshooting.md")
 
 
-def _show_cages(cages: Sequence[Aspect]) -> None:
+def _show_cages(cages: Sequence[MachineAspect]) -> None:
     """What registered servers run in."""
     for one in cages:
         out.print(Text(f"{one.name}: {one.told}"))

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from maitred.config.settings import Search, Settings
 from maitred.errors import ConfigError
-from maitred.evaluation.categories import BANDS, Verdict, judge, read_labels
+from maitred.evaluation.categories import BANDS, PlacementAgreement, judge, read_labels
 from maitred.evaluation.labelled_queries import Split, read_queries, read_tools, set_name, take
-from maitred.evaluation.runner import MAX_K, Cost, Evaluation, Quality, Silence, evaluate
+from maitred.evaluation.runner import MAX_K, Cost, Evaluation, Quality, SilenceShares, evaluate
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -36,7 +36,7 @@ from maitred.surfaces.cli.console import (
 from maitred.wording import counted
 
 if TYPE_CHECKING:  # it brings the rules, which `--help` need not wait for
-    from maitred.evaluation.poison import HalfResult, PoisonResult, Share
+    from maitred.evaluation.poison import HalfResult, HeldShare, PoisonResult
 
 RECALL = 0.95
 FALSE_POSITIVES = 0.02
@@ -83,7 +83,7 @@ def poison(
     out.print(_verdict(found.unseen))
 
 
-def _parts(halves: "tuple[HalfResult, HalfResult]") -> "list[tuple[str, list[Share]]]":
+def _parts(halves: "tuple[HalfResult, HalfResult]") -> "list[tuple[str, list[HeldShare]]]":
     return [
         ("evil (recall)", [half.evil for half in halves]),
         ("evil, the subtle ones among them", [half.subtle for half in halves]),
@@ -118,11 +118,11 @@ def _verdict(half: "HalfResult") -> Text:
     )
 
 
-def _of(share: "Share | None") -> str:
+def _of(share: "HeldShare | None") -> str:
     return "" if share is None or not share.of else _told(share.held, share.of)
 
 
-def _of_all(shares: "Collection[Share]") -> str:
+def _of_all(shares: "Collection[HeldShare]") -> str:
     return _told(sum(one.held for one in shares), sum(one.of for one in shares)) if shares else ""
 
 
@@ -131,8 +131,8 @@ def _told(held: int, of: int) -> str:
 
 
 if TYPE_CHECKING:  # they take a second to import, which `--help` need not wait for
-    from maitred.evaluation.mediation import Compared
-    from maitred.evaluation.mediation import Evaluation as OfMediation
+    from maitred.evaluation.mediation import BeforeAndAfter
+    from maitred.evaluation.mediation import MediationEvaluation as OfMediation
     from maitred.evaluation.selfcheck import SelfCheck
 
 Mode = Literal["hybrid", "lexical", "dense"]
@@ -219,7 +219,7 @@ def categories_command(
     settings = settings_of(config)
     acting(settings, "watch")
 
-    async def go() -> Verdict:
+    async def go() -> PlacementAgreement:
         async with known_gateway(settings) as gateway:
             return judge(known, {tool.key: tool.placement for tool in gateway.snapshot.tools})
 
@@ -321,7 +321,7 @@ def _quality_rows(quality: Quality | None) -> list[tuple[str, str, str]]:
     return [(name, _percent(value), counted(quality.queries, "query")) for name, value in figures.items()]
 
 
-def _silence_rows(silence: Silence, where: str) -> list[tuple[str, str, str]]:
+def _silence_rows(silence: SilenceShares, where: str) -> list[tuple[str, str, str]]:
     rows = []
     if silence.false_answers is not None:
         of = f"{counted(silence.nothing_relevant, 'query')} that nothing serves{where}"
@@ -359,7 +359,7 @@ def _check_tables(found: "SelfCheck") -> list[Table]:
     return tables
 
 
-def _verdict_tables(found: Verdict) -> list[Table]:
+def _verdict_tables(found: PlacementAgreement) -> list[Table]:
     numbers = ("labelled", "placed", "right", "precision", "recall", "times", "tools", "with alternatives")
     categories = [
         (
@@ -403,7 +403,7 @@ def _mediation_tables(found: "OfMediation") -> list[Table]:
     return tables
 
 
-def _mended_cells(one: "Compared") -> tuple[str, ...]:
+def _mended_cells(one: "BeforeAndAfter") -> tuple[str, ...]:
     pairs = (
         (one.before.recall_at_1, one.after.recall_at_1),
         (one.before.recall_at_5, one.after.recall_at_5),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from maitred.config.clients import CLIENTS, Discovery, Found, discover
+from maitred.config.clients import CLIENTS, ClientServer, ImportedServers, discover
 from maitred.config.declined import Declined, accept, decline, read_declined
 from maitred.config.edit import add_servers
 from maitred.config.load import load
@@ -80,7 +80,7 @@ def import_servers(
         _tell(chosen, path, config)
 
 
-def _tell(chosen: Sequence[Found], path: Path, config: Path | None) -> None:
+def _tell(chosen: Sequence[ClientServer], path: Path, config: Path | None) -> None:
     if not chosen:
         out.print("Nothing imported.")
         return
@@ -89,7 +89,7 @@ def _tell(chosen: Sequence[Found], path: Path, config: Path | None) -> None:
     out.print(Text(entry_line(config), style="bold"))
 
 
-def _discovered(clients: Collection[str]) -> Discovery:
+def _discovered(clients: Collection[str]) -> ImportedServers:
     return discover(
         home=Path.home(), cwd=Path.cwd(), environ=os.environ, platform=sys.platform, clients=clients
     )
@@ -98,25 +98,25 @@ def _discovered(clients: Collection[str]) -> Discovery:
 class _Looked:
     """What clients have, beside what is configured and what was declined."""
 
-    def __init__(self, *, found: Discovery, known: Collection[str], declined: Declined) -> None:
+    def __init__(self, *, found: ImportedServers, known: Collection[str], declined: Declined) -> None:
         self.found = found
         self._known = known
         self._declined = declined
 
     @property
-    def can_be_imported(self) -> list[Found]:
+    def can_be_imported(self) -> list[ClientServer]:
         """The servers that are not configured."""
         return [one for one in self.found.found if one.name not in self._known]
 
     @property
-    def new(self) -> list[Found]:
+    def new(self) -> list[ClientServer]:
         """Those of them that were not declined."""
         return [one for one in self.can_be_imported if not self._is_declined(one)]
 
-    def _is_declined(self, one: Found) -> bool:
+    def _is_declined(self, one: ClientServer) -> bool:
         return one.name not in self._known and self._declined.covers(one.name, one.entry)
 
-    def named(self, names: Sequence[str]) -> list[Found]:
+    def named(self, names: Sequence[str]) -> list[ClientServer]:
         """The servers of these names, declined ones too.
 
         Raises:
@@ -151,7 +151,7 @@ class _Looked:
             what = f" ({visible(problem.name)})" if problem.name else ""
             out.print(Text(f"Skipped {problem.client}{what}: {problem.path}: {visible(problem.reason)}"))
 
-    def _remarks(self, one: Found) -> list[str]:
+    def _remarks(self, one: ClientServer) -> list[str]:
         remarks = ["name already configured"] if one.name in self._known else []
         if self._is_declined(one):
             remarks.append("removed or declined before: its name imports it")
@@ -182,7 +182,7 @@ class _Looked:
         }
 
 
-def _choose(looked: _Looked, path: Path) -> list[Found]:
+def _choose(looked: _Looked, path: Path) -> list[ClientServer]:
     """Ask which servers to import, and remember which are not wanted; nobody is asked without a terminal."""
     if not sys.stdin.isatty():
         if looked.new:
@@ -202,7 +202,7 @@ def _choose(looked: _Looked, path: Path) -> list[Found]:
         return chosen
 
 
-def _meant(looked: _Looked, answer: str) -> list[Found]:
+def _meant(looked: _Looked, answer: str) -> list[ClientServer]:
     """The servers of an answer; names may hold spaces where commas stand between them."""
     if answer in ("all", "none"):
         return looked.new if answer == "all" else []

@@ -17,7 +17,7 @@ from maitred.config.settings import Http, Settings
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.surfaces.cli.console import AS_TOKEN, ConfigOption, acting, config_path, err, run, settings_of
-from maitred.surfaces.daemon.background import Beginning, beginning
+from maitred.surfaces.daemon.background import BackgroundStart, beginning
 from maitred.surfaces.daemon.client_entry import serve_shared
 from maitred.surfaces.daemon.sockets import address_of
 from maitred.surfaces.manifest_folder import follow_manifests
@@ -98,7 +98,7 @@ def _resolved(settings: Settings) -> str:
 
 
 async def _serve(
-    settings: Settings, transport: Transport, viewer: Viewer, begin: Beginning | None = None
+    settings: Settings, transport: Transport, viewer: Viewer, begin: BackgroundStart | None = None
 ) -> None:
     gc.disable()  # until all is loaded
     from maitred.surfaces.daemon import serve as serving  # noqa: PLC0415  # the SDK takes a second to import

@@ -11,7 +11,7 @@ import typer
 
 from maitred.config.settings import Settings
 from maitred.model.tools import ToolKey
-from maitred.model.usage import Level, Standing, Usage
+from maitred.model.usage import Level, ToolStanding, Usage
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -118,7 +118,7 @@ def tiers(
             return gateway.snapshot, _moved(before, gateway.snapshot.standings)
 
     snapshot, moved = run(go)
-    unused = Standing()
+    unused = ToolStanding()
     found = [(tool, snapshot.standings.get(tool.key, unused)) for tool in snapshot.tools]
     found.sort(key=lambda pair: (-pair[1].score, pair[0].name))
     levels = Counter(standing.level for _, standing in found)
@@ -140,13 +140,13 @@ def tiers(
         out.print(f"{counted(moved, 'tool')} moved to another tier")
 
 
-def _moved(before: Mapping[ToolKey, Standing], after: Mapping[ToolKey, Standing]) -> int:
+def _moved(before: Mapping[ToolKey, ToolStanding], after: Mapping[ToolKey, ToolStanding]) -> int:
     """How many tools have another level; one without standing is cold."""
-    cold = Standing()
+    cold = ToolStanding()
     return sum(before.get(key, cold).level != after.get(key, cold).level for key in {**before, **after})
 
 
-def _standing_json(standing: Standing) -> dict[str, Any]:
+def _standing_json(standing: ToolStanding) -> dict[str, Any]:
     usage = standing.usage
     return {
         "tier": standing.level,
@@ -162,7 +162,7 @@ def _standing_json(standing: Standing) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait for
-    from maitred.evaluation.budget import Measured
+    from maitred.evaluation.budget import AnswerCost
 
 
 def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -185,7 +185,7 @@ def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-async def _measured(settings: Settings) -> "Sequence[Measured]":
+async def _measured(settings: Settings) -> "Sequence[AnswerCost]":
     # they bring the gateway, see above
     from maitred.evaluation.budget import measure  # noqa: PLC0415
     from maitred.surfaces.mcp.metatools import definitions  # noqa: PLC0415

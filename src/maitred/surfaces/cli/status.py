@@ -23,7 +23,7 @@ from maitred.surfaces.cli.console import (
     token_of_environment,
     unwritable,
 )
-from maitred.surfaces.daemon.control import Found, gateways, stopped
+from maitred.surfaces.daemon.control import RunningGateway, gateways, stopped
 
 _EVERY_S: Final = 1.0
 _GATEWAY: Final = ("gateway", "serves", "since", "clients", "version")
@@ -44,7 +44,7 @@ def status(
     """Show the gateways that serve this configuration now, with their servers."""
     path, token = config_path(config), token_of_environment()
 
-    def look() -> Sequence[Found]:
+    def look() -> Sequence[RunningGateway]:
         return gateways(path, token)
 
     if watch:
@@ -98,20 +98,20 @@ def _watch(look: Any, *, as_json: bool) -> None:
         return
 
 
-def _seen(found: Sequence[Found]) -> Group:
+def _seen(found: Sequence[RunningGateway]) -> Group:
     if not found:
         return Group("No gateway serves this configuration now.")
     return Group(*_tables(found), *_faults(found))
 
 
-def _faults(found: Sequence[Found]) -> list[Text]:
+def _faults(found: Sequence[RunningGateway]) -> list[Text]:
     """What is wrong with catalogs; a gateway of an older version tells nothing of that."""
     told = [one.status["catalog"] for one in found if one.status and "catalog" in one.status]
     texts = [f"catalog {one['path']}: {unwritable(one['fault'])}" for one in told if one["fault"]]
     return [Text(text, style="red") for text in dict.fromkeys(texts)]
 
 
-def _tables(found: Sequence[Found]) -> list[Table]:
+def _tables(found: Sequence[RunningGateway]) -> list[Table]:
     """One table of all gateways, and one of the servers of each."""
     tables = [make_table("", _GATEWAY, [_gateway_row(one) for one in found], numbers={"clients"})]
     for one in found:
@@ -122,7 +122,7 @@ def _tables(found: Sequence[Found]) -> list[Table]:
     return tables
 
 
-def _gateway_row(one: Found) -> Sequence[str]:
+def _gateway_row(one: RunningGateway) -> Sequence[str]:
     if one.status is None:
         return f"process {one.pid}", one.fault, "", "", ""
     told = one.status

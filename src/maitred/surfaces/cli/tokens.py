@@ -57,12 +57,12 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and print it, once."""
-    from maitred.access.tokens import Wanted, token_json  # noqa: PLC0415  # slow to import
+    from maitred.access.tokens import TokenRequest, token_json  # noqa: PLC0415  # slow to import
 
     settings = settings_of(config)
     viewer = acting(settings, "grant")
     scope = Scope(servers=_limit(server), categories=_limit(category), read_only=read_only)
-    wanted = Wanted(name=name, role=role, scope=scope, lifetime=_lifetime(expires))
+    wanted = TokenRequest(name=name, role=role, scope=scope, lifetime=_lifetime(expires))
 
     async def go() -> tuple[str, "TokenRecord"]:
         async with open_tokens(settings) as tokens:

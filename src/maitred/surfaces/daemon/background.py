@@ -14,7 +14,7 @@ import anyio
 
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, DaemonError, MaitredError
-from maitred.surfaces.daemon.discovery import Wanted, found_now, log_path, opened_log
+from maitred.surfaces.daemon.discovery import EndpointQuery, found_now, log_path, opened_log
 from maitred.surfaces.daemon.environment import runs_here
 from maitred.surfaces.daemon.handshake import packed, values
 from maitred.surfaces.daemon.sockets import Address, hold
@@ -23,7 +23,7 @@ _LOG_BYTES: Final = 1024 * 1024
 _LOOK_S: Final = 5.0
 
 
-class Beginning:
+class BackgroundStart:
     """The time before a gateway listens; `is_asked` if a client waits for it."""
 
     def __init__(self, address: Address) -> None:
@@ -45,7 +45,7 @@ class Beginning:
                 os._exit(0)
             return
         hold(self._lock, wait=True)
-        talk = found_now(Wanted(self.address, {"values": values()}))
+        talk = found_now(EndpointQuery(self.address, {"values": values()}))
         if talk is not None:
             talk.close()
             raise DaemonError(
@@ -75,13 +75,13 @@ class Beginning:
 
 
 @contextmanager
-def beginning(address: Address) -> Iterator[Beginning]:
+def beginning(address: Address) -> Iterator[BackgroundStart]:
     """Begin; an error that ends it before it listens is told to who waits.
 
     Raises:
         DaemonError: It is not needed.
     """
-    begin = Beginning(address)
+    begin = BackgroundStart(address)
     try:
         begin.take_turn()
         yield begin

@@ -11,8 +11,8 @@ from typing import Final
 
 from maitred.config.paths import default_path
 from maitred.surfaces.daemon.client_relay import Relay, end_when_told
-from maitred.surfaces.daemon.discovery import AloneError, Wanted, reach
-from maitred.surfaces.daemon.handshake import Talk, values
+from maitred.surfaces.daemon.discovery import AloneError, EndpointQuery, reach
+from maitred.surfaces.daemon.handshake import GatewayConnection, values
 from maitred.surfaces.daemon.sockets import address_of, can_share
 
 AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
@@ -51,8 +51,8 @@ def serve_shared(
         return None
     hello = {"token": token, "values": values()}
 
-    def found() -> Talk:
-        return reach(Wanted(address_of(config), hello, options))
+    def found() -> GatewayConnection:
+        return reach(EndpointQuery(address_of(config), hello, options))
 
     end_when_told()
     try:

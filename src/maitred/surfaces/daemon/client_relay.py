@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from maitred.errors import DaemonError
 from maitred.surfaces.daemon.discovery import AloneError, RefusalError
-from maitred.surfaces.daemon.handshake import Talk, unpacked
+from maitred.surfaces.daemon.handshake import GatewayConnection, unpacked
 from maitred.surfaces.daemon.liveness import answers, ended
 from maitred.surfaces.daemon.session_replay import Id, Replay
 
@@ -47,7 +47,11 @@ class Relay:
     """
 
     def __init__(
-        self, reach: Callable[[], Talk], source: int, sink: int, end: Callable[[int], Any] = os._exit
+        self,
+        reach: Callable[[], GatewayConnection],
+        source: int,
+        sink: int,
+        end: Callable[[int], Any] = os._exit,
     ) -> None:
         self._reach = reach
         self._source = source
@@ -55,14 +59,14 @@ class Relay:
         self._end = end
         self._replay = Replay()
         self._changed = threading.Condition()
-        self._talk: Talk | None = None
+        self._talk: GatewayConnection | None = None
         self._news: list[bytes] = []
         self._told = ""
         self._answering = threading.Thread(target=self._to_client, daemon=True)
         self._is_over = False
         self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
 
-    def run(self, talk: Talk) -> int:
+    def run(self, talk: GatewayConnection) -> int:
         """Serve over a first conversation until the client closes its side; the exit code."""
         talk.socket.settimeout(None)
         self._talk = talk
@@ -126,7 +130,7 @@ class Relay:
             if talk is not None:
                 self._ended(talk, self._pass_on(talk))
 
-    def _pass_on(self, talk: Talk) -> str:
+    def _pass_on(self, talk: GatewayConnection) -> str:
         """Pass on whole lines until the gateway ends; its last word, if it had one."""
         rest: list[bytes] = []
         data, why = talk.rest, ""
@@ -151,7 +155,7 @@ class Relay:
             if not data:  # what it did not finish is nothing
                 return why
 
-    def _has_news(self, talk: Talk) -> bool:
+    def _has_news(self, talk: GatewayConnection) -> bool:
         """Wait until a gateway says something or ends; false if it hangs, and somebody waits for it."""
         while not select.select([talk.socket], [], [], _QUIET_S)[0]:
             if self._replay.waiting and not answers(talk):
@@ -173,7 +177,7 @@ class Relay:
 
     # --- between gateways ---------------------------------------------------------------------------------
 
-    def _ended(self, talk: Talk, why: str) -> None:
+    def _ended(self, talk: GatewayConnection, why: str) -> None:
         """A gateway has ended: tell of what is lost, and go on with the next, unless it was meant to end."""
         talk.hang_up()  # should somebody still write to it
         with self._changed:
@@ -221,7 +225,7 @@ class Relay:
         self._news += self._replay.failed(why)
         self._changed.notify_all()
 
-    def _found(self) -> Talk:
+    def _found(self) -> GatewayConnection:
         for delay in _DELAYS_S[:-1]:
             try:
                 return self._reach()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon.handshake import Talk
-from maitred.surfaces.daemon.sockets import Address, Seat, address_of, every_seat
+from maitred.surfaces.daemon.handshake import GatewayConnection
+from maitred.surfaces.daemon.sockets import Address, GatewayEndpoint, address_of, every_seat
 
 _ANSWER_S: Final = 5.0
 _END_S: Final = 30.0
@@ -16,7 +16,7 @@ _LOOK_S: Final = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class RunningGateway:
     """A gateway that lives: what it tells of itself, or why it does not."""
 
     pid: int
@@ -28,7 +28,7 @@ class Found:
         return dict(self.status) if self.status is not None else {"pid": self.pid, "fault": self.fault}
 
 
-def gateways(config: Path, token: str) -> Sequence[Found]:
+def gateways(config: Path, token: str) -> Sequence[RunningGateway]:
     """All gateways that serve a configuration now, the longest first.
 
     Raises:
@@ -42,10 +42,10 @@ def gateways(config: Path, token: str) -> Sequence[Found]:
                 raise DaemonError(str(answer.get("why")))
             status = {key: value for key, value in answer.items() if key != "maitred"}
             if status:
-                found.append(Found(pid=status["pid"], status=status))
+                found.append(RunningGateway(pid=status["pid"], status=status))
             elif seat.lives():
                 found.append(
-                    Found(pid=seat.pid(), fault="does not answer: it is starting, ending or hanging")
+                    RunningGateway(pid=seat.pid(), fault="does not answer: it is starting, ending or hanging")
                 )
     return sorted(found, key=lambda one: str((one.status or {}).get("since")))
 
@@ -82,10 +82,10 @@ def _address(config: Path) -> Address:
         raise DaemonError(f"gateways cannot be looked for: {error}") from error
 
 
-def _asked(seat: Seat, wants: str, token: str) -> Mapping[str, Any]:
+def _asked(seat: GatewayEndpoint, wants: str, token: str) -> Mapping[str, Any]:
     """A gateway's answer; empty if it gives none."""
     try:
-        talk = Talk(seat.socket, _ANSWER_S)
+        talk = GatewayConnection(seat.socket, _ANSWER_S)
     except OSError:
         return {}
     try:

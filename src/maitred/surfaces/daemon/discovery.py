@@ -16,9 +16,9 @@ from typing import IO, Any, Final, NamedTuple
 from maitred.backends.warden import MARK
 from maitred.config.paths import make_folder, state_folder
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon.handshake import Talk, unpacked
+from maitred.surfaces.daemon.handshake import GatewayConnection, unpacked
 from maitred.surfaces.daemon.liveness import ended
-from maitred.surfaces.daemon.sockets import Address, Seat, hold
+from maitred.surfaces.daemon.sockets import Address, GatewayEndpoint, hold
 
 _ANSWER_S: Final = 30.0
 _START_S: Final = 120.0
@@ -39,7 +39,7 @@ class VanishedError(DaemonError):
     """A gateway that was started ended without saying why: somebody may have killed it."""
 
 
-class Wanted(NamedTuple):
+class EndpointQuery(NamedTuple):
     """What is looked for; `options` are those of `maitred` itself for a gateway that has to be started."""
 
     address: Address
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
     options: Sequence[str] = ()
 
 
-def reach(wanted: Wanted) -> Talk:
+def reach(wanted: EndpointQuery) -> GatewayConnection:
     """A conversation with a gateway that has welcomed us.
 
     Raises:
@@ -69,7 +69,7 @@ def reach(wanted: Wanted) -> Talk:
         return _start(wanted, lock)
 
 
-def found_now(wanted: Wanted) -> Talk | None:
+def found_now(wanted: EndpointQuery) -> GatewayConnection | None:
     """A conversation with a gateway that is there and welcomes us.
 
     Raises:
@@ -78,14 +78,14 @@ def found_now(wanted: Wanted) -> Talk | None:
     return _find(wanted)[0]
 
 
-def _find(wanted: Wanted) -> tuple[Talk | None, Sequence[Seat]]:
+def _find(wanted: EndpointQuery) -> tuple[GatewayConnection | None, Sequence[GatewayEndpoint]]:
     """A gateway that welcomes us; and those that have a seat and listen no more."""
     leaving = []
     for seat in wanted.address.seats(of_build=True):
         if not seat.is_daemon:
             continue
         try:
-            talk = Talk(seat.socket, _ANSWER_S)
+            talk = GatewayConnection(seat.socket, _ANSWER_S)
         except OSError:
             leaving.append(seat)
             continue
@@ -98,7 +98,7 @@ def _find(wanted: Wanted) -> tuple[Talk | None, Sequence[Seat]]:
     return None, leaving
 
 
-def _greeted(talk: Talk, wanted: Wanted, seat: Seat) -> str:
+def _greeted(talk: GatewayConnection, wanted: EndpointQuery, seat: GatewayEndpoint) -> str:
     """What a gateway says to us: `welcome`, `other` if it serves others, or nothing if it is ending.
 
     One that hangs is ended.
@@ -122,7 +122,7 @@ def _greeted(talk: Talk, wanted: Wanted, seat: Seat) -> str:
     return str(answer.get("maitred", ""))
 
 
-def _wait_for_end(seat: Seat) -> None:
+def _wait_for_end(seat: GatewayEndpoint) -> None:
     """Wait for a gateway that is ending, so that no server runs twice.
 
     Raises:
@@ -166,7 +166,7 @@ def environment_of_gateway(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in environ.items() if name not in ("MAITRED_AS_TOKEN", MARK)}
 
 
-def _start(wanted: Wanted, lock: IO[bytes]) -> Talk:
+def _start(wanted: EndpointQuery, lock: IO[bytes]) -> GatewayConnection:
     """Start a gateway, which takes over the lock as its standard input, and speak with it.
 
     Raises:
@@ -199,9 +199,9 @@ def _start(wanted: Wanted, lock: IO[bytes]) -> Talk:
     name = report.get("seat")
     if not isinstance(name, str):
         raise VanishedError(f"the background gateway did not start; {log} may say why")
-    seat = Seat(wanted.address.folder, name)
+    seat = GatewayEndpoint(wanted.address.folder, name)
     try:
-        talk = Talk(seat.socket, _ANSWER_S)
+        talk = GatewayConnection(seat.socket, _ANSWER_S)
     except OSError as error:
         raise VanishedError(f"the background gateway ended at once; {log} may say why") from error
     if _greeted(talk, wanted, seat) != "welcome":

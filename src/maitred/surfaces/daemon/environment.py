@@ -36,7 +36,7 @@ _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LOCAL_FILE: Final = re.compile(r"\$\{file:(?![/~$])")
 
 
-class Sameness:
+class EnvironmentMatch:
     """Compares others' values with those of this process, as `hello.values` gives them."""
 
     def __init__(self, own: Mapping[str, str]) -> None:

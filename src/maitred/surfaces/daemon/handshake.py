@@ -81,7 +81,7 @@ def unpacked(line: bytes) -> dict[str, Any]:
     return message if isinstance(message, dict) and isinstance(message.get("maitred"), str) else {}
 
 
-class Talk:
+class GatewayConnection:
     """A conversation with a gateway, for a process that has nothing else to do meanwhile."""
 
     def __init__(self, path: Path, timeout_s: float) -> None:

@@ -12,19 +12,19 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from maitred.surfaces.daemon.handshake import Talk
-from maitred.surfaces.daemon.sockets import Seat, peer_pid
+from maitred.surfaces.daemon.handshake import GatewayConnection
+from maitred.surfaces.daemon.sockets import GatewayEndpoint, peer_pid
 
 _ANSWER_S: Final = 30.0  # longer than any pause of a gateway that is only busy
 
 
-def answers(talk: Talk) -> bool:
+def answers(talk: GatewayConnection) -> bool:
     """Whether a gateway is well, as far as can be told; one that has gone is, since its connection tells.
 
     Takes half a minute if it is not.
     """
     try:
-        second = Talk(talk.path, _ANSWER_S)
+        second = GatewayConnection(talk.path, _ANSWER_S)
     except BlockingIOError:  # too many stand there, and nobody lets them in
         return _has_news(talk)
     except OSError:
@@ -38,12 +38,12 @@ def answers(talk: Talk) -> bool:
     return True
 
 
-def ended(talk: Talk) -> bool:
+def ended(talk: GatewayConnection) -> bool:
     """End the gateway at the other end of a connection at once; false if it is not certainly one of ours.
 
     It is not asked to end in good order, since it does not listen; what it had started ends with it.
     """
-    seat = Seat.at(talk.path)
+    seat = GatewayEndpoint.at(talk.path)
     pid = seat.pid()
     if pid in {0, 1, os.getpid()}:
         return False
@@ -71,6 +71,6 @@ def _handle(pid: int) -> int | None:
     return None
 
 
-def _has_news(talk: Talk) -> bool:
+def _has_news(talk: GatewayConnection) -> bool:
     """Whether the gateway has said something or closed the connection, which is then no longer open."""
     return bool(select.select([talk.socket], [], [], 0)[0])

@@ -10,9 +10,9 @@ import structlog
 from maitred.errors import DaemonError
 from maitred.gateway import Gateway
 from maitred.model.access import Grant
-from maitred.surfaces.daemon.background import Beginning, keep_short, own_log
-from maitred.surfaces.daemon.server import About, Door
-from maitred.surfaces.daemon.sockets import Address, Held, Kind, address_of, every_seat
+from maitred.surfaces.daemon.background import BackgroundStart, keep_short, own_log
+from maitred.surfaces.daemon.server import GatewayInfo, SocketServer
+from maitred.surfaces.daemon.sockets import Address, EndpointLock, Kind, address_of, every_seat
 from maitred.surfaces.mcp.line_client import serve_wire
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.wire import Wire
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 @contextmanager
-def seated(kind: Kind, config: Path) -> Iterator[Held | None]:
+def seated(kind: Kind, config: Path) -> Iterator[EndpointLock | None]:
     """A seat for a gateway from before its first server starts until after its last has ended.
 
     A gateway that serves alone does without one where none can be had.
@@ -43,24 +43,24 @@ def seated(kind: Kind, config: Path) -> Iterator[Held | None]:
         held.leave()
 
 
-def _taken(address: Address, kind: Kind) -> Held:
+def _taken(address: Address, kind: Kind) -> EndpointLock:
     for seat in every_seat(address.folder):
         seat.lives()  # what dead ones left is removed
-    return Held(address, kind)
+    return EndpointLock(address, kind)
 
 
 @asynccontextmanager
 async def answering(
-    held: Held | None, gateway: Gateway, kind: Kind, surface: McpSurface, stop: anyio.Event
-) -> AsyncIterator[Door]:
+    held: EndpointLock | None, gateway: Gateway, kind: Kind, surface: McpSurface, stop: anyio.Event
+) -> AsyncIterator[SocketServer]:
     """Answer at the socket of a seat, if there is one; `stop` is set if somebody wants the gateway to end."""
 
     async def serve(wire: Wire, grant: Grant) -> None:
         await serve_wire(surface, wire, admitted=grant)
 
     source = gateway.settings.source.absolute()
-    about = About(kind=kind, config=str(source), log=own_log(address_of(source)) if held else "")
-    door = Door(gateway, about, serve=serve if kind == "daemon" else None, stop=stop.set)
+    about = GatewayInfo(kind=kind, config=str(source), log=own_log(address_of(source)) if held else "")
+    door = SocketServer(gateway, about, serve=serve if kind == "daemon" else None, stop=stop.set)
     if held is None:
         yield door
         return
@@ -69,7 +69,13 @@ async def answering(
 
 
 async def serve_clients(
-    begin: Beginning, held: Held, door: Door, surface: McpSurface, *, stop: anyio.Event, idle_s: float
+    begin: BackgroundStart,
+    held: EndpointLock,
+    door: SocketServer,
+    surface: McpSurface,
+    *,
+    stop: anyio.Event,
+    idle_s: float,
 ) -> None:
     """Serve the clients that come to a door, until somebody stops it or there has been none for a while."""
     async with anyio.create_task_group() as tasks:

@@ -20,10 +20,10 @@ import structlog
 from maitred import __version__
 from maitred.errors import ConfigError, MaitredError, StoreError
 from maitred.gateway import Gateway
-from maitred.model.access import LOCAL_GRANT, Grant, Refused, Viewer
+from maitred.model.access import LOCAL_GRANT, Grant, RefusedAccess, Viewer
 from maitred.surfaces.daemon.client_entry import AS_TOKEN
 from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
-from maitred.surfaces.daemon.environment import Sameness
+from maitred.surfaces.daemon.environment import EnvironmentMatch
 from maitred.surfaces.daemon.handshake import MOST_BYTES, packed, unpacked, values
 from maitred.surfaces.daemon.sockets import Kind, peer_uid
 from maitred.surfaces.mcp.wire import Wire
@@ -37,7 +37,7 @@ _TOKEN_S: Final = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class GatewayInfo:
     """What a gateway tells of itself; `log` is where it writes what goes to standard error."""
 
     kind: Kind
@@ -45,7 +45,7 @@ class About:
     log: str = ""
 
 
-class Door:
+class SocketServer:
     """Answers at a gateway's socket.
 
     Args:
@@ -56,14 +56,14 @@ class Door:
     """
 
     def __init__(
-        self, gateway: Gateway, about: About, *, serve: Serve | None = None, stop: Callable[[], None]
+        self, gateway: Gateway, about: GatewayInfo, *, serve: Serve | None = None, stop: Callable[[], None]
     ) -> None:
         self._gateway = gateway
         self._about = about
         self._serve = serve
         self._stop = stop
         self._since = datetime.now(UTC)
-        self._sameness = Sameness(values())
+        self._sameness = EnvironmentMatch(values())
         self._clients: dict[Wire, Mapping[str, str]] = {}
         self._judged_by: object = None
         self._news = anyio.Event()
@@ -138,7 +138,7 @@ class Door:
         if not token:
             return LOCAL_GRANT
         grant = await self._gateway.access.credentials.grant_of(token)
-        if isinstance(grant, Refused):
+        if isinstance(grant, RefusedAccess):
             raise ConfigError(AS_TOKEN, [grant.reason])
         return grant
 

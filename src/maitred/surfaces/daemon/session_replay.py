@@ -48,7 +48,7 @@ _NOTICE: Final = b'{"jsonrpc":"2.0","method":'
 _LISTS: Final = ("tools", "resources", "prompts")
 
 
-class Request(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request that waits for its answer.
 
     `uri` is what it subscribes to, `tries` how often it was sent; `unsent` that no gateway has read it.
@@ -67,7 +67,7 @@ class Replay:
     """The state of one client's connection, to be brought to another gateway."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Id, Request] = {}
+        self._waiting: dict[Id, PendingRequest] = {}
         self._opening: bytes = b""
         self._initialized: bytes = b""
         self._level: bytes = b""
@@ -103,7 +103,7 @@ class Replay:
             return None
         meta, uri = params.get("_meta"), params.get("uri")
         tool = params.get("name") if method == "tools/call" else None
-        self._waiting[number] = Request(
+        self._waiting[number] = PendingRequest(
             line,
             method,
             is_safe=method in _SAFE or (isinstance(tool, str) and tool in SAFE_TOOLS),
@@ -243,7 +243,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _refused(number: Id, one: Request, why: str) -> bytes:
+def _refused(number: Id, one: PendingRequest, why: str) -> bytes:
     """The answer that says why there is no other; that of a call is for the model to read."""
     if one.method != "tools/call":
         return _line({"id": number, "error": {"code": _CONNECTION_CLOSED, "message": why}})

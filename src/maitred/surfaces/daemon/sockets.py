@@ -29,14 +29,14 @@ _LONGEST_NAME: Final = 40
 _LOCK, _SOCKET = ".lock", ".sock"
 
 
-class Seat(NamedTuple):
+class GatewayEndpoint(NamedTuple):
     """The place of one gateway, which may be gone by now."""
 
     folder: Path
     name: str
 
     @classmethod
-    def at(cls, path: Path) -> "Seat":
+    def at(cls, path: Path) -> "GatewayEndpoint":
         """The seat whose socket has a path."""
         return cls(path.parent, path.name.removesuffix(_SOCKET))
 
@@ -96,7 +96,7 @@ class Address(NamedTuple):
     key: str
     build: str
 
-    def seats(self, *, of_build: bool = False) -> list[Seat]:
+    def seats(self, *, of_build: bool = False) -> list[GatewayEndpoint]:
         """The gateways that there are, or that left something; those of this installation alone if wanted."""
         start = f"{self.key}-{self.build}-" if of_build else f"{self.key}-"
         return [seat for seat in every_seat(self.folder) if seat.name.startswith(start)]
@@ -153,17 +153,17 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def every_seat(folder: Path) -> list[Seat]:
+def every_seat(folder: Path) -> list[GatewayEndpoint]:
     """All seats in a folder."""
     names = [name.removesuffix(_LOCK) for name in os.listdir(folder) if name.endswith(_LOCK)]  # noqa: PTH208
-    return [Seat(folder, name) for name in sorted(names) if name.count("-") == 2]  # noqa: PLR2004
+    return [GatewayEndpoint(folder, name) for name in sorted(names) if name.count("-") == 2]  # noqa: PLR2004
 
 
 def _digest(*parts: object) -> str:
     return hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class Held:
+class EndpointLock:
     """A seat that is this process's own until it leaves."""
 
     def __init__(self, address: Address, kind: Kind) -> None:
@@ -174,7 +174,7 @@ class Held:
         """
         while True:
             name = f"{address.key}-{address.build}-{_LETTERS[kind]}{os.urandom(4).hex()}"
-            self.seat = Seat(address.folder, name)
+            self.seat = GatewayEndpoint(address.folder, name)
             self._lock = os.open(self.seat.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             hold(self._lock, wait=True)
             try:

@@ -45,11 +45,15 @@ def _registrations(*errors: int) -> dict[int | str, dict[str, Any]]:
         200: (
             "It is registered so already.",
             schemas.REGISTERED | {"happened": "unchanged"},
-            schemas.Registered,
+            schemas.RegistrationResponse,
         ),
-        201: ("It is registered and approved.", schemas.REGISTERED, schemas.Registered),
-        202: ("It is registered and waits for a person's approval.", schemas.REGISTERED, schemas.Registered),
-        422: ("The manifest is refused, and nothing changed.", schemas.REFUSED, schemas.Refused),
+        201: ("It is registered and approved.", schemas.REGISTERED, schemas.RegistrationResponse),
+        202: (
+            "It is registered and waits for a person's approval.",
+            schemas.REGISTERED,
+            schemas.RegistrationResponse,
+        ),
+        422: ("The manifest is refused, and nothing changed.", schemas.REFUSED, schemas.RefusalResponse),
     }
     described: dict[int | str, dict[str, Any]] = {
         status: {"description": text, "model": model, "content": {_JSON: {"example": example}}}
@@ -71,7 +75,7 @@ def _add_registration(app: FastAPI, gateway: Gateway) -> None:
         f"{API}/servers",
         summary="Register a server",
         tags=["admission"],
-        response_model=schemas.Registered,
+        response_model=schemas.RegistrationResponse,
         status_code=201,
         responses=_registrations(400, 403, 409, 413, 503),
         openapi_extra=_MANIFEST,
@@ -91,7 +95,7 @@ def _add_registration(app: FastAPI, gateway: Gateway) -> None:
         f"{API}/servers/check",
         summary="Check a manifest",
         tags=["admission"],
-        response_model=schemas.Decision,
+        response_model=schemas.DecisionResponse,
         responses=answers(schemas.DECISION, 400, 403, 413),
         openapi_extra=_MANIFEST,
     )
@@ -107,7 +111,7 @@ def _add_withdrawal(app: FastAPI, gateway: Gateway) -> None:
         f"{API}/servers/{{name}}",
         summary="Withdraw a server",
         tags=["admission"],
-        response_model=schemas.Case,
+        response_model=schemas.CaseResponse,
         responses=answers(schemas.CASE | {"state": "withdrawn"}, 403, 404, 409, 422, 503),
     )
     async def withdraw(request: Request, name: ServerName) -> Response:
@@ -140,7 +144,7 @@ def _add_cases(app: FastAPI, gateway: Gateway) -> None:
         f"{API}/servers/{{name}}/approval",
         summary="How a server stands, and why",
         tags=["admission"],
-        response_model=schemas.Case,
+        response_model=schemas.CaseResponse,
         responses=answers(schemas.CASE, 403, 404, 422, 503),
     )
     async def approval(request: Request, name: ServerName) -> Response:
@@ -155,7 +159,7 @@ def _add_decision(app: FastAPI, gateway: Gateway) -> None:
         f"{API}/servers/{{name}}/approval",
         summary="Decide on a server",
         tags=["admission"],
-        response_model=schemas.Case,
+        response_model=schemas.CaseResponse,
         responses=answers(schemas.CASE | {"state": "approved"}, 400, 403, 404, 409, 413, 422, 503),
     )
     async def decide(request: Request, name: ServerName, body: schemas.VerdictBody) -> Response:

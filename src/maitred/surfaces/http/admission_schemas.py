@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from maitred.surfaces.http.schemas import Count
 
 
-class Finding(BaseModel):
+class FindingResponse(BaseModel):
     """One thing that a layer found."""
 
     layer: str
@@ -25,11 +25,11 @@ class Layer(BaseModel):
     """What one layer found."""
 
     layer: str
-    findings: list[Finding]
+    findings: list[FindingResponse]
     ran: bool = Field(description="False where there was nothing to look at.")
 
 
-class Decision(BaseModel):
+class DecisionResponse(BaseModel):
     """What all layers found of a manifest, in order, and what follows from it."""
 
     server: str = Field(description="The name in the manifest; empty if it could not be read.")
@@ -38,7 +38,7 @@ class Decision(BaseModel):
     outcome: Literal["refused", "needs approval", "approved"]
 
 
-class Part(BaseModel):
+class PartResponse(BaseModel):
     """A part of what a server publishes that is withheld."""
 
     kind: Literal["tool", "prompt", "template", "instructions"]
@@ -46,7 +46,7 @@ class Part(BaseModel):
     why: str
 
 
-class Change(BaseModel):
+class ChangeResponse(BaseModel):
     """A difference between what was approved and what the server publishes now."""
 
     kind: Literal["tool", "prompt", "template", "instructions"]
@@ -58,7 +58,7 @@ class Change(BaseModel):
     text: str = Field(description="It as a sentence.")
 
 
-class Event(BaseModel):
+class EventResponse(BaseModel):
     """One thing that happened to a server."""
 
     kind: str
@@ -76,17 +76,17 @@ class BriefCase(BaseModel):
     awaits: bool = Field(description="Whether a person is to decide.")
     withheld: str = Field(description="Why the whole server may not be used; empty if it may.")
     digest: str = Field(description="What is to be decided on; send it back as `seen`.")
-    parts: list[Part]
-    changes: list[Change]
-    findings: list[Finding]
+    parts: list[PartResponse]
+    changes: list[ChangeResponse]
+    findings: list[FindingResponse]
 
 
-class Case(BriefCase):
+class CaseResponse(BriefCase):
     """All that there is to know and to decide about a server."""
 
     manifest: dict[str, Any] = Field(description="In its normal form; empty for one in the configuration.")
     record: dict[str, Any] = Field(description="What each layer found when it was registered.")
-    log: list[Event]
+    log: list[EventResponse]
 
 
 class Cases(BaseModel):
@@ -95,21 +95,21 @@ class Cases(BaseModel):
     cases: list[BriefCase]
 
 
-class Registered(BaseModel):
+class RegistrationResponse(BaseModel):
     """What became of a registration."""
 
     happened: Literal["registered", "changed", "unchanged"]
-    decision: Decision
-    case: Case
+    decision: DecisionResponse
+    case: CaseResponse
 
 
-class Refused(BaseModel):
+class RefusalResponse(BaseModel):
     """Why a manifest was refused."""
 
     error: Literal["manifest_refused"]
     message: str
     faults: list[str] = Field(description="What is wrong, one fault each, with its line.")
-    findings: list[Finding] = Field(default=[], description="All that the layers found.")
+    findings: list[FindingResponse] = Field(default=[], description="All that the layers found.")
 
 
 class VerdictBody(BaseModel):

@@ -19,7 +19,7 @@ from maitred.surfaces.http import operations as probes
 from maitred.surfaces.http.auth import OPEN, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
 from maitred.surfaces.http.openapi import ERRORS
-from maitred.surfaces.http.operations import Counted, Metrics
+from maitred.surfaces.http.operations import Metrics, RequestCounter
 from maitred.surfaces.http.page_cache import Pages
 
 _MCP: Final = "/mcp"
@@ -34,7 +34,7 @@ def application(gateway: Gateway, settings: Http, mcp: ASGIApp) -> ASGIApp:
     """The API with an MCP endpoint beside it, whose lifespan is that of the whole."""
     metrics = Metrics(gateway)
     both = _Beside(mcp, api(gateway, metrics, guarded=anonymous(settings) is None))
-    return Counted(Guard(both, settings, gateway.access.credentials.grant_of), metrics)
+    return RequestCounter(Guard(both, settings, gateway.access.credentials.grant_of), metrics)
 
 
 def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:

@@ -57,7 +57,7 @@ class AuditPage(BaseModel):
     next_cursor: str = Field(description="Empty on the last page.")
 
 
-class Verified(BaseModel):
+class VerificationResponse(BaseModel):
     """What checking the whole trail found."""
 
     ok: bool
@@ -117,7 +117,7 @@ def _add_verify(app: FastAPI, gateway: Gateway) -> None:
         f"{API}/audit/verify",
         summary="Whether the audit trail is as it was written",
         tags=["audit"],
-        response_model=Verified,
+        response_model=VerificationResponse,
         responses=answers(openapi.VERIFIED, 403, 422, 503),
     )
     async def verify(request: Request, head: Head = "") -> Response:

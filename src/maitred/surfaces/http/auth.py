@@ -26,7 +26,7 @@ from maitred.config.sections import is_any, is_loopback
 from maitred.config.settings import Http, Jwt
 from maitred.errors import MaitredError
 from maitred.gateway.authorization import VIEWER
-from maitred.model.access import LOCAL, Grant, Refused, Viewer
+from maitred.model.access import LOCAL, Grant, RefusedAccess, Viewer
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import Refusal, refusal_of
 
@@ -38,7 +38,7 @@ _MCP: Final = "/mcp"
 _UNGUARDED: Final = Viewer(grant=Grant(principal=LOCAL, role="operator"))
 
 Headers = Mapping[bytes, bytes]
-GrantOf = Callable[[str], Awaitable[Grant | Refused]]
+GrantOf = Callable[[str], Awaitable[Grant | RefusedAccess]]
 
 
 def viewer_of(request: Request) -> Viewer:
@@ -153,8 +153,8 @@ class Guard:
             own = f"[{settings.host}]" if ":" in settings.host else settings.host
             hosts += [own, f"{own}:*"]
         self._anywhere = is_any(settings.host) and not settings.allowed_hosts
-        self._hosts = _Names([*hosts, *settings.allowed_hosts])
-        self._origins = _Names([*origins, *settings.allowed_origins])
+        self._hosts = _HostNames([*hosts, *settings.allowed_hosts])
+        self._origins = _HostNames([*origins, *settings.allowed_origins])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a refusal, or pass the request on; white space around a header is no part of its value."""
@@ -209,7 +209,7 @@ def _misled(method: str, headers: Headers) -> Response | None:
     return Refusal(415, "media_type_refused", told)
 
 
-class _Names:
+class _HostNames:
     """Names of hosts or origins; one that ends in `:*` holds with any port, and without one not at all."""
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         f"{API}/tools/hot",
         summary="T0: the tools that are used most",
         tags=["menu"],
-        response_model=schemas.Hot,
+        response_model=schemas.HotListResponse,
         responses=answers(openapi.HOT, unchanged=True),
     )
     async def hot(request: Request) -> Response:
@@ -46,7 +46,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         f"{API}/tools/categories",
         summary="T1: the categories",
         tags=["menu"],
-        response_model=schemas.Categories,
+        response_model=schemas.CategoriesResponse,
         responses=answers(openapi.CATEGORIES, unchanged=True),
     )
     async def categories(request: Request) -> Response:
@@ -57,7 +57,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         f"{API}/tools/category/{{name}}",
         summary="T2: the tools of a category",
         tags=["menu"],
-        response_model=schemas.ToolPage,
+        response_model=schemas.ToolPageResponse,
         responses=answers(openapi.PAGE, 404, 422, unchanged=True),
     )
     async def category(
@@ -114,7 +114,7 @@ def _add_stats(app: FastAPI, gateway: Gateway) -> None:
         f"{API}/stats",
         summary="How tools were used",
         tags=["figures"],
-        response_model=schemas.Stats,
+        response_model=schemas.StatsResponse,
         responses=answers(openapi.STATS, 403, 422, 503),
     )
     async def stats(request: Request, days: Days = 30) -> Response:

@@ -95,7 +95,7 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class Counted:
+class RequestCounter:
     """Counts every request of an ASGI application by its route and status."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -135,7 +135,7 @@ def _add_probes(app: FastAPI, gateway: Gateway) -> None:
         "/healthz",
         summary="Whether the process answers",
         tags=["probes"],
-        response_model=schemas.Alive,
+        response_model=schemas.LivenessResponse,
         responses=answers(openapi.ALIVE),
     )
     async def healthz() -> Response:
@@ -146,7 +146,7 @@ def _add_probes(app: FastAPI, gateway: Gateway) -> None:
         "/readyz",
         summary="Whether all tools are known",
         tags=["probes"],
-        response_model=schemas.Alive,
+        response_model=schemas.LivenessResponse,
         responses=answers(openapi.ALIVE, 503),
     )
     async def readyz() -> Response:
@@ -163,7 +163,7 @@ def _add_health(app: FastAPI, gateway: Gateway) -> None:
         "/healthz/{name}",
         summary="Whether a server is well",
         tags=["probes"],
-        response_model=schemas.Well,
+        response_model=schemas.ServerHealth,
         responses=answers(openapi.WELL, 403, 404, 422, 503),
     )
     async def health(request: Request, name: ServerName) -> Response:

@@ -31,7 +31,7 @@ _Header = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Page:
+class _EncodedPage:
     """An answer ready to be sent. `at` is the state of the servers that it tells of, if it does."""
 
     body: bytes
@@ -60,7 +60,7 @@ def _key(scope: Scope) -> _Key:
 class _PageResponse(Response):
     """A page as a route returns it."""
 
-    def __init__(self, page: _Page) -> None:
+    def __init__(self, page: _EncodedPage) -> None:
         super().__init__()
         self._page = page
 
@@ -80,7 +80,7 @@ class Pages:
         self._gateway = gateway
         self._max_bytes = max_bytes
         self._max_pages = max_pages
-        self._kept: OrderedDict[_Key, _Page] = OrderedDict()
+        self._kept: OrderedDict[_Key, _EncodedPage] = OrderedDict()
         self._bytes = 0
         self._version: Hashable = None
         self._snapshot: object = None
@@ -127,7 +127,7 @@ class Pages:
         body = encode(make())
         etag = b'"%s"' % hashlib.blake2b(body, digest_size=16).hexdigest().encode()
         unchanged = [(b"etag", etag), _CACHE_CONTROL]
-        page = _Page(
+        page = _EncodedPage(
             body=body,
             etag=etag,
             headers=[
@@ -143,7 +143,7 @@ class Pages:
             self._keep(_key(scope), page)
         return _PageResponse(page)
 
-    def _keep(self, key: _Key, page: _Page) -> None:
+    def _keep(self, key: _Key, page: _EncodedPage) -> None:
         if (before := self._kept.pop(key, None)) is not None:
             self._bytes -= len(before.body)
         self._kept[key] = page

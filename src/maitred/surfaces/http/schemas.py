@@ -42,7 +42,7 @@ class CallResult(BaseModel):
     isError: bool = False  # noqa: N815
 
 
-class Summary(BaseModel):
+class SummaryResponse(BaseModel):
     """A tool in a list. A parameter that may be left out ends in `?`."""
 
     name: str = Field(description="The published name.")
@@ -55,15 +55,15 @@ class Summary(BaseModel):
     success_rate: Share | None = None
 
 
-class Hot(BaseModel):
+class HotListResponse(BaseModel):
     """T0: the tools that are used most."""
 
     tier: Literal["T0"]
-    tools: list[Summary]
+    tools: list[SummaryResponse]
     left_out: Count = Field(description="How many did not fit the budget.")
 
 
-class CategoryLine(BaseModel):
+class CategoryResponse(BaseModel):
     """A category with what stands in it and below it."""
 
     name: str
@@ -75,11 +75,11 @@ class CategoryLine(BaseModel):
     popular: list[str] = Field(description="Two tools of it.")
 
 
-class Categories(BaseModel):
+class CategoriesResponse(BaseModel):
     """T1: the categories that hold tools."""
 
     tier: Literal["T1"]
-    categories: list[CategoryLine]
+    categories: list[CategoryResponse]
     left_out: Count
     tools: Count
     servers: Count
@@ -94,13 +94,13 @@ class Pagination(BaseModel):
     total_pages: Count
 
 
-class ToolPage(BaseModel):
+class ToolPageResponse(BaseModel):
     """T2: tools of a category, the most used first."""
 
     tier: Literal["T2"]
     path: str
-    tools: list[Summary]
-    categories: list[CategoryLine] = Field(description="The categories below it, on the first page.")
+    tools: list[SummaryResponse]
+    categories: list[CategoryResponse] = Field(description="The categories below it, on the first page.")
     total: Count
     note: str
     pagination: Pagination
@@ -117,7 +117,7 @@ class ToolUsage(BaseModel):
     calls_30d: Count
 
 
-class Original(BaseModel):
+class OriginalResponse(BaseModel):
     """What a server says of a tool that is published otherwise, and who changed it."""
 
     name: str
@@ -136,7 +136,9 @@ class ToolDetail(BaseModel):
     server: str
     raw_name: str
     definition: dict[str, Any] = Field(description="As it is published.")
-    original: Original | None = Field(description="What its server says, where mediation changed that.")
+    original: OriginalResponse | None = Field(
+        description="What its server says, where mediation changed that."
+    )
     category: str
     confidence: Share
     placed_by: str
@@ -150,7 +152,7 @@ class ToolDetail(BaseModel):
     usage: ToolUsage | None
 
 
-class Found(BaseModel):
+class FoundToolResponse(BaseModel):
     """A search result."""
 
     name: str
@@ -162,7 +164,7 @@ class Found(BaseModel):
     why_not: str = Field(description="Why it makes no sense now, and what to do.")
 
 
-class Withheld(BaseModel):
+class WithheldResponse(BaseModel):
     """Tools of a server that match, but may not be shown now."""
 
     server: str
@@ -175,8 +177,8 @@ class SearchResult(BaseModel):
 
     band: Band
     bands: dict[str, Band] = Field(description="How well the best result serves each phrase.")
-    results: list[Found]
-    withheld: list[Withheld]
+    results: list[FoundToolResponse]
+    withheld: list[WithheldResponse]
     unread: dict[str, str] = Field(description="Servers whose tools are not known yet, and why.")
     note: str = Field(description="What search had to do without.")
 
@@ -224,7 +226,7 @@ class Servers(BaseModel):
     servers: list[Server]
 
 
-class Usage(BaseModel):
+class UsageResponse(BaseModel):
     """Calls over a window of days; latencies in milliseconds."""
 
     calls: Count
@@ -237,7 +239,7 @@ class Usage(BaseModel):
     last_used: str
 
 
-class Spending(BaseModel):
+class SpendingResponse(BaseModel):
     """The tokens of one principal on one day (UTC)."""
 
     day: str
@@ -253,7 +255,7 @@ class Spending(BaseModel):
     break_even: bool
 
 
-class Stats(BaseModel):
+class StatsResponse(BaseModel):
     """How tools were used, and what finding them cost."""
 
     days: int
@@ -261,20 +263,20 @@ class Stats(BaseModel):
     tools: Count
     raw_tokens: Count
     calls: Count
-    used: dict[str, Usage]
-    by_server: dict[str, Usage]
-    spending: list[Spending]
+    used: dict[str, UsageResponse]
+    by_server: dict[str, UsageResponse]
+    spending: list[SpendingResponse]
     tiers_at: str
     levels: dict[str, Count]
 
 
-class Alive(BaseModel):
+class LivenessResponse(BaseModel):
     """The process answers."""
 
     status: Literal["ok"]
 
 
-class Well(BaseModel):
+class ServerHealth(BaseModel):
     """A server that runs, or is started when it is needed."""
 
     status: Literal["ok"]

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from maitred.access.tokens import Wanted, token_json
+from maitred.access.tokens import TokenRequest, token_json
 from maitred.errors import ConfigError
 from maitred.gateway import Gateway
 from maitred.model.access import Role, Scope
@@ -80,7 +80,7 @@ class Token(BaseModel):
     revoked_at: str
 
 
-class MadeToken(Token):
+class MadeTokenResponse(Token):
     """A new token, with what has to be sent; it cannot be had again."""
 
     token: str
@@ -108,7 +108,7 @@ def _add_make(app: FastAPI, gateway: Gateway) -> None:
         summary="Make a token",
         tags=["access"],
         status_code=201,
-        response_model=MadeToken,
+        response_model=MadeTokenResponse,
         responses={201: described.pop(200), **described},
     )
     async def make(request: Request, body: TokenBody) -> Response:
@@ -121,7 +121,7 @@ def _add_make(app: FastAPI, gateway: Gateway) -> None:
             read_only=body.read_only,
         )
         lifetime = None if body.expires_s is None else timedelta(seconds=body.expires_s)
-        wanted = Wanted(name=body.name, role=body.role, scope=scope, lifetime=lifetime)
+        wanted = TokenRequest(name=body.name, role=body.role, scope=scope, lifetime=lifetime)
         try:
             made = await gateway.access.tokens.make(wanted, viewer)
         except ConfigError as error:

@@ -152,7 +152,7 @@ def _parsed(written: str, otherwise: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedCall:
+class RequestedCall:
     """A call as it was asked for: the tool, its arguments, and all that was sent beside them."""
 
     name: str
@@ -160,7 +160,7 @@ class AskedCall:
     beside: Json
 
 
-def asked_call(given: Json) -> AskedCall:
+def asked_call(given: Json) -> RequestedCall:
     """What `call_tool` was asked for; models sometimes send the arguments as a JSON text.
 
     Raises:
@@ -171,7 +171,7 @@ def asked_call(given: Json) -> AskedCall:
         raise WrongArgumentError("`name` is missing: the full name of the tool, as search_tools shows it")
     own = (*NAME_KEYS, ARGUMENT_KEYS[0])
     beside = {key: value for key, value in given.items() if key not in own and value is not None}
-    return AskedCall(name=name, arguments=_object(given.get(ARGUMENT_KEYS[0])), beside=beside)
+    return RequestedCall(name=name, arguments=_object(given.get(ARGUMENT_KEYS[0])), beside=beside)
 
 
 def _object(value: Any) -> Json:
@@ -189,7 +189,7 @@ def _object(value: Any) -> Json:
     return value
 
 
-def merged(asked: AskedCall, *, tool: str, schema: Any, parameters: str) -> Json:
+def merged(asked: RequestedCall, *, tool: str, schema: Any, parameters: str) -> Json:
     """The arguments of a call with what was sent beside them, as far as the tool's schema makes that clear.
 
     Args:

@@ -28,7 +28,7 @@ Result = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class MetaToolRequest:
     """One call of a meta-tool: its arguments, who asks, and what is relayed if it is a call of a tool."""
 
     arguments: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Request:
     progress: Progress | None = None
 
 
-Handler = Callable[[Gateway, Request], Awaitable[Result]]
+Handler = Callable[[Gateway, MetaToolRequest], Awaitable[Result]]
 
 _TEXT = {"type": "string"}
 _DETAIL = {"enum": ["brief", "full"]}
@@ -144,7 +144,7 @@ def text_result(text: str, *, error: bool = False) -> Result:
     return {"content": [{"type": "text", "text": text}], "isError": error}
 
 
-async def _search(gateway: Gateway, request: Request) -> Result:
+async def _search(gateway: Gateway, request: MetaToolRequest) -> Result:
     given = request.arguments
     _check(request, "search_tools", read.PHRASE_KEYS)
     answer = await gateway.search(
@@ -159,7 +159,7 @@ async def _search(gateway: Gateway, request: Request) -> Result:
     return text_result(answer.text)
 
 
-async def _browse(gateway: Gateway, request: Request) -> Result:
+async def _browse(gateway: Gateway, request: MetaToolRequest) -> Result:
     given = request.arguments
     _check(request, "list_tools_meta", hidden=read.PATH_KEYS)
     path, cursor = read.path(given), read.text(given, "cursor")
@@ -167,7 +167,7 @@ async def _browse(gateway: Gateway, request: Request) -> Result:
     return text_result(gateway.browse(path, cursor, size, request.viewer).text)
 
 
-async def _info(gateway: Gateway, request: Request) -> Result:
+async def _info(gateway: Gateway, request: MetaToolRequest) -> Result:
     _check(request, "tool_info", read.NAMES_KEYS)
     detail = read.detail(request.arguments)
     names = read.texts(request.arguments, read.NAMES_KEYS)
@@ -176,15 +176,15 @@ async def _info(gateway: Gateway, request: Request) -> Result:
         return text_result(gateway.info(names, detail, request.viewer).text)
 
 
-async def _call_tool(gateway: Gateway, request: Request) -> Result:
+async def _call_tool(gateway: Gateway, request: MetaToolRequest) -> Result:
     return await _relayed(gateway, request, read_only=False)
 
 
-async def _call_read_only_tool(gateway: Gateway, request: Request) -> Result:
+async def _call_read_only_tool(gateway: Gateway, request: MetaToolRequest) -> Result:
     return await _relayed(gateway, request, read_only=True)
 
 
-async def _relayed(gateway: Gateway, request: Request, *, read_only: bool) -> Result:
+async def _relayed(gateway: Gateway, request: MetaToolRequest, *, read_only: bool) -> Result:
     with _own_names_explained("call_read_only_tool" if read_only else "call_tool"):
         result = await gateway.call(
             await _inner(gateway, request),
@@ -198,7 +198,7 @@ async def _relayed(gateway: Gateway, request: Request, *, read_only: bool) -> Re
     return result | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), LEDGER_KEY: entry}}
 
 
-async def _inner(gateway: Gateway, request: Request) -> ToolCall:
+async def _inner(gateway: Gateway, request: MetaToolRequest) -> ToolCall:
     """The call that a call of `call_tool` stands for.
 
     Raises:
@@ -211,7 +211,7 @@ async def _inner(gateway: Gateway, request: Request) -> ToolCall:
     return replace(request.call, name=asked.name, arguments=asked.arguments)
 
 
-async def _with_beside(gateway: Gateway, asked: read.AskedCall, viewer: Viewer) -> read.AskedCall:
+async def _with_beside(gateway: Gateway, asked: read.RequestedCall, viewer: Viewer) -> read.RequestedCall:
     """A call with what was sent beside its arguments; if there is no such tool, the call itself says so."""
     server = asked.beside.get("server")
     if isinstance(server, str):
@@ -228,7 +228,7 @@ async def _with_beside(gateway: Gateway, asked: read.AskedCall, viewer: Viewer) 
     return replace(asked, arguments=arguments)
 
 
-async def _chain(gateway: Gateway, request: Request) -> Result:
+async def _chain(gateway: Gateway, request: MetaToolRequest) -> Result:
     given = request.arguments
     _check(request, "call_tool_chain")
     request_id = known_id(request.call.request_id, request.call.meta)
@@ -246,7 +246,7 @@ async def _chain(gateway: Gateway, request: Request) -> Result:
     return result | {"_meta": {**result["_meta"], LEDGER_KEY: entry}}
 
 
-def _check(request: Request, tool: str, *same: Sequence[str], hidden: Sequence[str] = ()) -> None:
+def _check(request: MetaToolRequest, tool: str, *same: Sequence[str], hidden: Sequence[str] = ()) -> None:
     """Refuse arguments that a meta-tool does not know."""
     read.check_keys(tool, request.arguments, _KEYS[tool], *same, hidden=hidden)
 
@@ -275,7 +275,7 @@ HANDLERS: Mapping[str, Handler] = {
 }
 
 
-async def answer(gateway: Gateway, name: str, request: Request) -> Result:
+async def answer(gateway: Gateway, name: str, request: MetaToolRequest) -> Result:
     """The answer of a meta-tool, an error of ours included; the ledger's entry stands in its `_meta`.
 
     Raises:

@@ -56,7 +56,7 @@ _MOST_RESOURCES: Final = 1_000
 _RESULTS: Final = "maitred://result/"
 
 
-class Lists:
+class ListTracker:
     """Knows which lists differ from what viewers may have seen: told by the last notice, or listed since."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -137,7 +137,7 @@ class Notices:
     def __init__(
         self,
         gateway: Gateway,
-        lists: Lists,
+        lists: ListTracker,
         viewers: Viewers,
         check: Callable[[str, Viewer], Awaitable[None]],
     ) -> None:

@@ -38,7 +38,7 @@ from maitred.model.access import Viewer
 from maitred.model.resources import OfferKind
 from maitred.surfaces.mcp.completions import OwnCompletions, bounded
 from maitred.surfaces.mcp.identity import Viewers
-from maitred.surfaces.mcp.notices import Lists
+from maitred.surfaces.mcp.notices import ListTracker
 from maitred.surfaces.mcp.prompts import OwnPrompts
 from maitred.surfaces.mcp.resources import OwnResources
 from maitred.surfaces.mcp.result_shape import offered
@@ -48,7 +48,7 @@ _ENVELOPE: Mapping[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Listed:
+class ListKind:
     """A list of the protocol: its method, where its entries stand, and the key that names one.
 
     `doubtful` parts are left out one after the other until a definition is allowed; `bare` is what it must
@@ -63,7 +63,7 @@ class Listed:
     bare: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-TOOLS: Final = Listed(
+TOOLS: Final = ListKind(
     method="tools/list",
     field="tools",
     key="name",
@@ -71,21 +71,21 @@ TOOLS: Final = Listed(
     doubtful=("icons", "execution", "_meta", "annotations", "outputSchema", "title", "inputSchema"),
     bare={"inputSchema": {"type": "object"}},
 )
-RESOURCES: Final = Listed(
+RESOURCES: Final = ListKind(
     method="resources/list",
     field="resources",
     key="uri",
     keys=("uri", "name"),
     doubtful=("icons", "_meta", "annotations", "size", "mimeType", "title", "description"),
 )
-TEMPLATES: Final = Listed(
+TEMPLATES: Final = ListKind(
     method="resources/templates/list",
     field="resourceTemplates",
     key="uriTemplate",
     keys=("uriTemplate", "name"),
     doubtful=("icons", "_meta", "annotations", "mimeType", "title", "description"),
 )
-PROMPTS: Final = Listed(
+PROMPTS: Final = ListKind(
     method="prompts/list",
     field="prompts",
     key="name",
@@ -94,7 +94,7 @@ PROMPTS: Final = Listed(
 )
 
 
-def acceptable(listed: Listed, definition: Mapping[str, Any], version: str) -> dict[str, Any]:
+def acceptable(listed: ListKind, definition: Mapping[str, Any], version: str) -> dict[str, Any]:
     """A definition that the protocol revision allows: as registered, or without the parts that it forbids."""
     candidate = dict(definition)
     for part in (None, *listed.doubtful):
@@ -109,7 +109,7 @@ def acceptable(listed: Listed, definition: Mapping[str, Any], version: str) -> d
 
 
 def page_of(
-    listed: Listed,
+    listed: ListKind,
     own: Sequence[Mapping[str, Any]],
     offers: Sequence[Offer],
     cursor: str | None,
@@ -161,10 +161,10 @@ _NOT_FOUND_BEFORE: Final = -32002
 _RELAYED: Final = ("inputResponses", "requestState", "_meta")
 
 
-class Offering:
+class OfferHandler:
     """Handles the requests of clients for a gateway; `lists` is told what was shown to whom."""
 
-    def __init__(self, gateway: Gateway, lists: Lists, viewers: Viewers) -> None:
+    def __init__(self, gateway: Gateway, lists: ListTracker, viewers: Viewers) -> None:
         self._gateway = gateway
         self._lists = lists
         self._viewers = viewers

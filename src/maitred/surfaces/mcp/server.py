@@ -26,8 +26,15 @@ from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import metatools
 from maitred.surfaces.mcp.identity import Viewers
-from maitred.surfaces.mcp.notices import Lists, Notices
-from maitred.surfaces.mcp.offers import TOOLS, Offering, acceptable, read_cursor, resource_error, write_cursor
+from maitred.surfaces.mcp.notices import ListTracker, Notices
+from maitred.surfaces.mcp.offers import (
+    TOOLS,
+    OfferHandler,
+    acceptable,
+    read_cursor,
+    resource_error,
+    write_cursor,
+)
 from maitred.surfaces.mcp.result_shape import for_handshake, for_stateless, read_call
 
 Context = ServerRequestContext[Any, Any]
@@ -72,9 +79,9 @@ class McpSurface:
 
     def __init__(self, gateway: Gateway, *, viewer: Viewer = LOCAL_USER) -> None:
         self._gateway = gateway
-        self._lists = Lists(gateway)
+        self._lists = ListTracker(gateway)
         self.viewers = Viewers(viewer, self._ended)
-        offering = Offering(gateway, self._lists, self.viewers)
+        offering = OfferHandler(gateway, self._lists, self.viewers)
         self._notices = Notices(gateway, self._lists, self.viewers, offering.check)
         self.server: Server[Any] = _DualEraServer(
             "maitred",
@@ -196,7 +203,9 @@ class McpSurface:
         """The answer of a meta-tool, or of a tool that is called by its published name, whole."""
         if name not in metatools.HANDLERS:
             return await self._gateway.call(call, viewer=viewer, progress=progress)
-        request = metatools.Request(arguments=call.arguments, viewer=viewer, call=call, progress=progress)
+        request = metatools.MetaToolRequest(
+            arguments=call.arguments, viewer=viewer, call=call, progress=progress
+        )
         return await metatools.answer(self._gateway, name, request)
 
 
