@@ -6,8 +6,8 @@ written together with the tools that it is about, so that no reader ever sees a 
 Keep every tool mended: when a server is discovered, and when rules or a person's overrides change.
 
 The mediator is implemented above (`maitred.mediation`) and comes in as a `ToolMediator`. Tools are
-mediated in the same write that adds them, so that no reader sees the raw text; the server's own text is kept beside it.
-Withheld tools are not mediated: their text may be an attack on a model, and a mediator may be a model.
+mediated in the same write that adds them, so that no reader sees the raw text; the server's own text is
+kept beside it. Withheld tools are not mediated: their text may be an attack on a model, and a mediator may be a model.
 
 Keep every tool in its category: when a server is discovered, and when rules or a person's choices change.
 
