@@ -7,7 +7,8 @@ Keep every tool mended: when a server is discovered, and when rules or a person'
 
 The mediator is implemented above (`maitred.mediation`) and comes in as a `ToolMediator`. Tools are
 mediated in the same write that adds them, so that no reader sees the raw text; the server's own text is
-kept beside it. Withheld tools are not mediated: their text may be an attack on a model, and a mediator may be a model.
+kept beside it. Withheld tools are not mediated: their text may be an attack on a model, and a mediator may
+be a model.
 
 Keep every tool in its category: when a server is discovered, and when rules or a person's choices change.
 
