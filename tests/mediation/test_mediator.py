@@ -315,9 +315,9 @@ async def test_a_hook_needs_to_know_nothing_of_mediators() -> None:
 def test_the_public_names_are_these() -> None:
     """Programs that embed the mediator rely on them."""
     assert sorted(maitred.mediation.__all__) == [
-        "EnhancedTool", "Estimate", "LlmTransformer", "Mediator", "Memo", "MemoStore", "Memory",
-        "MemoryStore", "Middleware", "OverrideTransformer", "Overrides", "Ranker", "SourceTool",
-        "RuleTransformer", "Spent", "ToolContext", "ToolOverride", "Transformer", "UNCATEGORIZED", "Verdict",
+        "EnhancedTool", "Estimate", "LlmTransformer", "Mediator", "Memo", "MemoEntry", "MemoStore",
+        "MemoryStore", "Middleware", "ModelSpending", "OverrideTransformer", "Overrides", "ProofVerdict", "Ranker",
+        "RuleTransformer", "SourceTool", "ToolContext", "ToolOverride", "Transformer", "UNCATEGORIZED",
         "fetch_overrides", "load_overrides", "middleware", "prove",
     ]  # fmt: skip
 
