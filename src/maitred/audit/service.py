@@ -87,7 +87,8 @@ class AuditService:
             viewer: Who.
             action: A stable word, such as `approve`, `token.create` or `mediation.accept`.
             said: More of it by the fields of `AuditEntry`: `server`, `tool` (its name there),
-                `arguments` (any JSON value, kept as a hash or masked), `outcome` (`ok` unless given), `detail`, `request_id`.
+                `arguments` (any JSON value, kept as a hash or masked), `outcome` (`ok` unless given),
+                `detail`, `request_id`.
 
         Raises:
             StoreError: It cannot be written now; it is tried again with what comes next.
