@@ -1,6 +1,7 @@
 """maitred: a gateway between AI agents and many MCP servers.
 
-What may be imported from outside is listed in `__all__`; everything else may change without notice.
+Each package below is one feature; ARCHITECTURE.md has the map. Only the names in `__all__` may be imported
+from outside; all others may change without notice. To add a name, list it there and import nothing for it.
 """
 
 __all__ = ["__version__"]
