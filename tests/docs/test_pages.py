@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -158,17 +157,6 @@ def test_every_error_code_is_described() -> None:
         kinds += kind.__subclasses__()
     codes = {kind.code for kind in kinds if kind.__module__ == "maitred.errors"}
     assert {code for code in codes if f"`{code}`" not in page} == set()
-
-
-def test_every_module_and_dependency_has_its_place_in_the_architecture() -> None:
-    """ARCHITECTURE.md names each module and says of each dependency why it is there."""
-    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    modules = [p for p in (ROOT / "src" / "maitred").rglob("*.py") if "migrations" not in p.parts]
-    names = {p.name for p in modules if not p.name.startswith("__") and "cli" not in p.parts}
-    assert {name for name in names if name not in page} == set()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    packages = {re.split(r"[\[<>=]", line)[0] for line in project["dependencies"]}
-    assert {package for package in packages if package not in page} == set()
 
 
 def test_the_menu_in_the_example_answers_matches_its_json() -> None:
