@@ -1,5 +1,6 @@
 """The pages are true: examples run, and everything a user can name is described."""
 
+import importlib
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from maitred.surfaces.mcp.metatools import DEFINITIONS
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(r"^\s*from (maitred[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
 
 
@@ -51,6 +53,15 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     """A reader who follows a relative link finds a page."""
     targets = [target for target in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_name_that_a_program_shown_imports_is_there(page: Path) -> None:
+    """A Python example that a reader copies finds its modules and names."""
+    for text in _blocks(page, "python"):
+        for module, names in _IMPORT.findall(text):
+            there = vars(importlib.import_module(module))
+            assert {name for name in re.findall(r"\w+", names) if name not in there} == set(), module
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
