@@ -1,7 +1,8 @@
 """maitred: a gateway between AI agents and many MCP servers.
 
-`__all__` lists what other programs may import. Everything else may change without notice. The names are
-imported on first use, so `import maitred` costs nothing.
+Each package below is one feature; ARCHITECTURE.md has the map. Other programs may import the names in
+`__all__`; all others may change without notice. To add a name, write it there and in `_HOMES`.
+The names are imported on first use, so `import maitred` costs nothing.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
 """Which addresses nobody outside may make us connect to, and what the host of a URL really is.
 
-Nothing here resolves a name: `guard` does that and asks here about every address it gets. Hosts are read the
-way a resolver reads them, where `0x7f.1`, `017700000001` and `2130706433` are all 127.0.0.1.
+Nothing here resolves a name: `guarded_transport` does that and asks here about every address it gets. Hosts
+are read the way a resolver reads them, where `0x7f.1`, `017700000001` and `2130706433` are all 127.0.0.1.
 """
 
 import re

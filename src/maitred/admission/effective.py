@@ -1,7 +1,7 @@
 """Which servers there are: those of the configuration, those that were registered, and how each stands.
 
 What was decided goes into the specifications as `withheld`; so all that looks at specifications, the pool,
-the keeper and the menu, leaves such a server alone and can say why.
+discovery and the menu, leaves such a server alone and can say why.
 """
 
 import json

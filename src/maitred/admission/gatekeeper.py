@@ -1,6 +1,6 @@
 """Stands between what servers publish and the catalog: remembers what was approved, withholds what was not.
 
-It is the keeper's `Admitter`. A server of the operator's configuration is approved by standing there; one
+It is the `Admitter` of discovery. A server of the operator's configuration is approved by standing there; one
 that was registered by a manifest is known already when it is started for the first time. What was decided is
 kept in the registry's log, so that every process comes to the same judgement.
 """

@@ -294,7 +294,7 @@ class RateLimitSettings:
 class Jwt:
     """The authorization server whose access tokens are taken, and what their claims mean here.
 
-    See `maitred.access.jwt.JwtPolicy` and `Claims`.
+    See `maitred.access.jwt.JwtPolicy` and `ClaimMapping`.
     """
 
     issuer: Annotated[str, MinLen(1)]

@@ -143,7 +143,7 @@ class Classifier:
         """Prepare the words; the vectors of the categories are asked for with the first tools.
 
         Args:
-            categories: The headings, as `vocabulary.merged` gives them.
+            categories: The headings, as `taxonomy.merged` gives them.
             stems: The stemmed words of a text, in order; identifiers split.
             choices: What persons decided, `*` for all others of a server; an unknown category is none.
             embed_tools: Vectors of tools, one row each, of length 1 or 0. Either may raise anything: what is

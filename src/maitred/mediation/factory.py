@@ -1,4 +1,4 @@
-"""Make the mender that the settings ask for: overrides of persons, rules, a language model, proofs.
+"""Make the mediation service of the settings: overrides of persons, rules, a language model, proofs.
 
 What outlives settings is kept here: what was answered and proven before, and the hook of a program.
 """
@@ -39,7 +39,7 @@ _HOUR_S: Final = 3_600.0
 
 
 class MediatorFactory:
-    """Makes menders.
+    """Makes mediation services.
 
     Args:
         memos: Where answers of models and outcomes of proofs are kept.
@@ -60,9 +60,9 @@ class MediatorFactory:
         self._hook_mark = uuid4().hex if middleware else ""
 
     async def make(self, settings: Settings) -> MediationService:
-        """The mender for these settings.
+        """The mediation service for these settings.
 
-        Fetching a file of overrides is waited for a few seconds; without it the mender is not whole.
+        Fetching a file of overrides is waited for a few seconds; without it the service is not whole.
 
         Raises:
             ConfigError: A file of overrides has faults, all of which are listed, or is not the one that was

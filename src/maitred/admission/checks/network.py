@@ -1,7 +1,7 @@
 """Layer 3: no network unless a named exemption of the operator's policy grants it and a person approves.
 
-For a server on HTTP the network is how it is reached: here its URL is judged as it stands; what its name
-resolves to is judged at each connection by `guard`, since it may be another address a moment later.
+For a server on HTTP the network is how it is reached: here its URL is judged as it stands. What its name
+resolves to is judged at each connection by `guarded_transport`, since the address may change at any time.
 """
 
 import re

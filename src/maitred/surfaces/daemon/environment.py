@@ -37,7 +37,7 @@ _LOCAL_FILE: Final = re.compile(r"\$\{file:(?![/~$])")
 
 
 class EnvironmentMatch:
-    """Compares others' values with those of this process, as `hello.values` gives them."""
+    """Compares others' values with those of this process, as `handshake.values` gives them."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
         self._own = own
