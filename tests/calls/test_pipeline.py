@@ -122,7 +122,7 @@ async def test_the_calls_of_a_chain_go_through_the_same_steps(tmp_path: Path) ->
         chain = await gateway.chains.run(code, viewer=ANN)
         await gateway.call(READ, viewer=ANN)
 
-    assert chain.ok, chain.error
+    assert chain.ok, chain.text
     assert [call.arguments["path"] for call in sign.calls] == ["/0", "/1", "/"]
     assert [call.chain.id if call.chain else "" for call in sign.calls] == [chain.chain_id] * 2 + [""]
     assert len(made) == 1
