@@ -231,6 +231,16 @@ class Entry:
         """The id of the request, as it came in or as it was made here."""
         return self._about.request_id
 
+    @property
+    def server(self) -> str:
+        """The server of what was asked for; empty until that is known."""
+        return self._server
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether the outcome of a change could not be written down; the caller must hear of it."""
+        return self._unwritten
+
     def means(self, server: str, name: str) -> None:
         """What was asked for has this name on this server."""
         self._server, self._name = server, name
@@ -253,16 +263,6 @@ class Entry:
         asks = answer.get("resultType") == "input_required"
         outcome = "tool_error" if answer.get("isError") else "input_required" if asks else "ok"
         await self._end(outcome, cached=cached)
-
-    def told(self, answer: dict[str, Any], *, marked: bool) -> dict[str, Any]:
-        """The answer as it leaves; `marked` with the id of the request, and whose data it is."""
-        if self._unwritten:
-            content = answer.get("content")
-            block = {"type": "text", "text": UNWRITTEN}
-            answer = answer | {"content": [*(content if isinstance(content, list) else ()), block]}
-        if not marked:
-            return answer
-        return with_marks(answer, self.request_id, {"server": self._server})
 
     async def _end(self, outcome: str, *, cached: bool = False) -> None:
         self._over = True
@@ -330,11 +330,9 @@ def moment_ago(span: str) -> str:
     return moment_of(now - back if back < now - _FIRST else _FIRST)
 
 
-def with_marks(answer: dict[str, Any], request: str, source: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer that says in `_meta` which request it answers, and that it is data of somebody else."""
-    meta = answer.get("_meta")
-    marks = {REQUEST_KEY: request, SOURCE_KEY: {**source, "trusted": False}}
-    return answer | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), **marks}}
+def origin_marks(request_id: str, source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the `_meta` of an answer says of its origin: the request, and that it is data of others."""
+    return {REQUEST_KEY: request_id, SOURCE_KEY: {**source, "trusted": False}}
 
 
 def _act(viewer: Viewer, action: str, **said: Any) -> AuditEntry:

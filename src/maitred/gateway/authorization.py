@@ -132,12 +132,14 @@ class Authorization:
         """The tools that are not there for somebody."""
         return self.portion(viewer).outside
 
-    def found(self, name: str, viewer: Viewer) -> Tool:
-        """The tool that a name means, for somebody who is to call it.
+    def find(self, name: str, viewer: Viewer) -> Tool:
+        """The tool that a name means, as far as it is there for a viewer.
+
+        A tool outside of the viewer's scope is found by a name that tells its server: a check then says why
+        it may not be called.
 
         Raises:
-            ToolNotFoundError: There is none; the text names the nearest that are there for them.
-            NotAllowedError: They may not call it, and have named its server.
+            ToolNotFoundError: There is none; the text names the nearest that are there for the viewer.
         """
         try:
             tool = self.whole.menu.find(name)
@@ -148,6 +150,16 @@ class Authorization:
             tool = portion.menu.find(name)
         if tool.key in self.outside(viewer) and not _is_named(tool, name):
             tool = self.menu(viewer).find(name)  # a refusal would tell that it exists
+        return tool
+
+    def found(self, name: str, viewer: Viewer) -> Tool:
+        """The tool that a name means, for somebody who is to call it.
+
+        Raises:
+            ToolNotFoundError: There is none; the text names the nearest that are there for them.
+            NotAllowedError: They may not call it, and have named its server.
+        """
+        tool = self.find(name, viewer)
         self.check(viewer, "call", tool=tool)
         return tool
 

@@ -10,7 +10,9 @@ from functools import partial
 from typing import Any
 
 from maitred.backends.base import Progress
+from maitred.calls.pipeline import Call, compose
 from maitred.calls.results import ResultPage
+from maitred.calls.steps.count_usage import CallWatcher
 from maitred.catalog.discovery import Report
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.load import catalog_path
@@ -20,10 +22,12 @@ from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.introduction import Shown
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
 from maitred.gateway.authorization import Authorization
-from maitred.gateway.calls import Calls
+from maitred.gateway.cache_policy import CachePolicy
+from maitred.gateway.calls import CallServices, MakeCallSteps
 from maitred.gateway.chains import Chains
 from maitred.gateway.configure import Configuration
 from maitred.gateway.lists import MenuLists
+from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.menu import Detail
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
@@ -52,7 +56,7 @@ class Gateway:
     servers in; `supervising` writes down what became of them; `storage` knows whether anything can be kept.
     """
 
-    def __init__(self, settings: Settings, parts: GatewayParts) -> None:
+    def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
         self._parts = parts
         self._keeper, self._search = parts.keeper, parts.search
         self._results = parts.results
@@ -65,20 +69,9 @@ class Gateway:
         changed = parts.events.visibility_changed
         self.expansion = MenuLists(self._context, self._menu, self.visibility, self.ledger, changed)
         self._finder = SearchService(self._context, self.access, self.visibility, self._search)
-        self._calls = Calls(
-            self._context,
-            self.access,
-            self.visibility,
-            usage=parts.usage,
-            shortener=parts.shortener,
-            cache=parts.cache,
-            used=self._search.used,
-            warm=self.warm,
-            run_saved=self._run_saved,
-            result_tools=ResultTools(self._context, self.expansion, self.access.outside),
-            auditing=parts.auditing,
-            screen=parts.screen,
-        )
+        self._lookup = ToolLookup(self._context, self.access, self.visibility, warm=self.warm)
+        self._call_watchers: list[CallWatcher] = []
+        self._proceed = compose(make_call_steps(self._call_services()))
         self.chains = self._make_chains()
         self.figures = UsageStatistics(self._context, parts.usage)
         self.use_cases = UseCaseWriting(self._context, parts.open_writer)
@@ -86,27 +79,47 @@ class Gateway:
         self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
         self.supervising = SuspensionRecorder(self._context, self.admission, self.auditing)
         self.storage = Storage(parts.catalog, catalog_path(settings), self._configuring.again)
-        self._calls.watchers.append(lambda server, *_: self.mediation.needed([server]))
+        self._call_watchers.append(lambda server, *_: self.mediation.needed([server]))
         self.visibility.changed = changed
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
         parts.events.on_started = self.visibility.restarted
         parts.events.on_health = self.visibility.health_changed
         parts.events.supervised = self.supervising.heard
 
+    def _call_services(self) -> CallServices:
+        parts = self._parts
+        return CallServices(
+            state=self._context,
+            access=self.access,
+            lookup=self._lookup,
+            visibility=self.visibility,
+            auditing=parts.auditing,
+            screen=parts.screen,
+            shortener=parts.shortener,
+            cache=parts.cache,
+            cache_policy=CachePolicy(self._context, self.visibility),
+            usage=parts.usage,
+            result_tools=ResultTools(self._context, self.expansion, self.access.outside),
+            succeeded=self._search.used,
+            watchers=self._call_watchers,
+            run_saved=self._run_saved,
+        )
+
     def _make_chains(self) -> Chains:
         parts = self._parts
         return Chains(
             self._context,
             self.access,
-            self._calls,
+            self._lookup,
+            self._proceed,
             results=parts.results,
             auditing=parts.auditing,
             screen=parts.screen,
             open_sandbox=lambda: parts.make_sandbox(self.settings),
         )
 
-    async def _run_saved(self, name: str, call: ToolCall, **how: Any) -> dict[str, Any]:
-        return await self.chains.run_saved(name, call, **how)  # which is made after what calls it
+    async def _run_saved(self, call: Call) -> dict[str, Any]:
+        return await self.chains.run_saved(call)  # which is made after the steps that call it
 
     # --- configuration ------------------------------------------------------------------------------------
 
@@ -136,12 +149,12 @@ class Gateway:
         """
         self._parts.events.listen(lists=lists, resource=resource, visibility=visibility)
 
-    def watch(self, called: Callable[[str, bool, float], None]) -> None:
+    def watch(self, called: CallWatcher) -> None:
         """Have a function called after each call of a tool: its server, whether it succeeded, seconds.
 
         It must not block.
         """
-        self._calls.watchers.append(called)
+        self._call_watchers.append(called)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -338,11 +351,11 @@ class Gateway:
             NotAllowedError: They may not call it.
             ToolWithheldError: It cannot be called now; the text says why.
         """
-        return await self._calls.found(name, viewer)
+        return await self._lookup.callable_tool(name, viewer)
 
     def parameters(self, tool: Tool) -> str:
         """What a tool takes, in short."""
-        return self._calls.parameters(tool)
+        return self._lookup.parameters(tool)
 
     async def call(
         self,
@@ -366,9 +379,10 @@ class Gateway:
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
-        return self.expansion.answer(call, viewer) or await self._calls.call(
-            call, viewer=viewer, read_only=read_only, progress=progress, shorten=shorten
-        )
+        if ours := self.expansion.answer(call, viewer):
+            return ours
+        made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, progress=progress)
+        return (await self._proceed(made)).wire
 
     def result(self, principal: str, result_id: str, cursor: str = "") -> ResultPage:
         """A page of an answer that was too long.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.backends.pool import BackendPool
     from maitred.catalog.live import CheckedStore, LiveCatalog
     from maitred.gateway import Gateway
+    from maitred.gateway.calls import MakeCallSteps
     from maitred.gateway.parts import GatewayParts
     from maitred.mediation.base import Middleware
     from maitred.visibility.rules import RuleFunction
@@ -55,6 +56,7 @@ async def open_gateway(
     in_process: "Mapping[str, Server] | None" = None,
     rules: "Mapping[str, RuleFunction] | None" = None,
     tool_middleware: "Middleware | None" = None,
+    call_steps: "MakeCallSteps | None" = None,
     asks_models: bool = True,
     discovers: bool = True,
     serves: bool = False,
@@ -67,6 +69,7 @@ async def open_gateway(
         rules: Visibility rules in Python, by the name that configurations use.
         tool_middleware: Has the last word on the tools of each server when they are read: an async function,
             tools -> tools, that changes names, titles, descriptions or schemas and drops or moves nothing.
+        call_steps: Makes the steps of every call, in place of `maitred.wiring.call_steps.make_call_steps`.
         asks_models: Whether a language model that mediation is to ask is asked in the background.
         discovers: Whether servers that are not known yet are started in the background.
         serves: Whether it is there to stay: servers with `start: always` are then kept running, and what a
@@ -77,6 +80,7 @@ async def open_gateway(
         StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
     from maitred.gateway import Gateway
+    from maitred.wiring.call_steps import make_call_steps
 
     async with plainly(), AsyncExitStack() as stack:
         pool, containers = make_pool(settings, in_process or {}, serves=serves)
@@ -89,7 +93,7 @@ async def open_gateway(
             make_tables=partial(make_tables, rules=rules or {}),
             make_front=partial(make_front, rules=rules or {}),
         )
-        gateway = Gateway(settings, parts)
+        gateway = Gateway(settings, parts, call_steps or make_call_steps)
         with parts.catalog.serving_unwritten():
             await gateway.configure(settings)
         await gateway.figures.update_if_due()
