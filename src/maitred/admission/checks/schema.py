@@ -10,8 +10,10 @@ from typing import Any
 
 from maitred.admission.checks.base import Policy
 from maitred.admission.findings import Finding, unknown_transport
-from maitred.admission.manifest import FITS, REACH, Manifest
+from maitred.admission.manifest import Manifest, fits
 from maitred.config.settings import SAVED
+from maitred.model.transports import manifest_kind
+from maitred.wording import either
 
 Declared = Callable[[Manifest], Iterable[Finding]]
 """What is to be said of declarations that other parts will use."""
@@ -43,21 +45,24 @@ class SchemaCheck:
             yield self._refuse("name", "is a name that maitred uses itself", "choose another one")
 
     def _reach(self, manifest: Manifest) -> Iterator[Finding]:
-        means = manifest.transport
-        if means not in REACH:
-            yield unknown_transport(self.layer, means)
+        name = manifest.transport
+        kind = manifest_kind(name)
+        if kind is None:
+            yield unknown_transport(self.layer, name)
             return
-        if not getattr(manifest, REACH[means]):
+        if not getattr(manifest, kind.key):
             yield self._refuse(
-                REACH[means], f"is missing, by which a server of transport {means} is reached", "add it"
+                kind.key, f"is missing, by which a server of transport {name} is reached", "add it"
             )
+        elif kind.key == "url" and not kind.takes(manifest.url):
+            schemes = either([f"{scheme}://" for scheme in kind.url_schemes])
+            yield self._refuse("url", f"does not fit the transport {name}", f"begin with {schemes}")
+        fit = fits()
         for one in fields(manifest):
-            fits = FITS.get(one.name, (means,))
-            if means not in fits and not _is_default(one, getattr(manifest, one.name)):
-                told = " or ".join(fits)
-                yield self._refuse(
-                    one.name, f"does not fit the transport {means}", f"it is for {told}; leave it out"
-                )
+            names = fit.get(one.name, (name,))
+            if name not in names and not _is_default(one, getattr(manifest, one.name)):
+                fix = f"it is for {either(names)}; leave it out"
+                yield self._refuse(one.name, f"does not fit the transport {name}", fix)
 
     def _places(self, manifest: Manifest) -> Iterator[Finding]:
         seen: set[str] = set()
