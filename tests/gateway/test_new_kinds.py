@@ -1,4 +1,4 @@
-"""One more of a kind: a transport. An entry and an implementation are enough; nothing else knows it."""
+"""One more of a kind: an entry and an implementation are enough; nothing else has to know it."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +10,10 @@ from mcp.server import Server
 from tests.admission.layers import found, judge
 from tests.gateway.rig import SOON_S, Upstream, settings_of
 
-from maitred.admission.manifest import manifest_schema
+from maitred.admission import review
+from maitred.admission.checks.base import Policy
+from maitred.admission.findings import Finding
+from maitred.admission.manifest import Manifest, manifest_schema
 from maitred.backends.base import Backend, Connection, ConnectOptions
 from maitred.backends.memory import MemoryBackend
 from maitred.config.load import parse
@@ -191,3 +194,48 @@ def test_an_entry_that_no_check_could_judge_is_refused() -> None:
 def test_every_transport_of_the_table_has_a_backend() -> None:
     """And no backend is for one that is not there."""
     assert set(MAKERS) == set(TRANSPORTS)
+
+
+# --- a check ----------------------------------------------------------------------------------------------
+
+
+class MoonCheck:
+    """A seventh layer."""
+
+    layer = "moon"
+
+    def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
+        del policy
+        reason = "is about the moon"
+        found = Finding(layer=self.layer, severity="refuse", key="description", reason=reason)
+        return [found] if "moon" in manifest.description else []
+
+
+@pytest.mark.anyio
+async def test_a_new_check_decides_and_is_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks after the others, and its findings have their lines."""
+    monkeypatch.setattr(review, "CHECKS", [*review.CHECKS, MoonCheck()])
+    text = "name: coop\nurl: https://roof.example\ndescription: for {}\n"
+    settings = settings_of(tmp_path, admission=Admission(trusted_hosts=("roof.example",)))
+    async with open_gateway(settings) as gateway:
+        refused = await gateway.admission.register(
+            text.format("the moon"), source="coop.yml", viewer=LOCAL_USER
+        )
+        assert refused.happened == "refused"
+        assert [str(one) for one in refused.decision.findings] == [
+            "coop.yml:3: description: is about the moon"
+        ]
+
+        done = await gateway.admission.register(text.format("the sun"), source="coop.yml", viewer=LOCAL_USER)
+        assert done.case is not None
+        assert (done.happened, done.case.state) == ("registered", "approved")
+        assert [one.layer for one in done.decision.layers] == [
+            "schema",
+            "allowlist",
+            "network",
+            "resources",
+            "secrets",
+            "moon",
+        ]

@@ -4,41 +4,29 @@ Whether each key has one by itself, the reader has told already. What a name may
 since it depends on what is built in.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from maitred.admission.checks.base import Policy
+from maitred.admission.checks.base import SCHEMA, Policy
 from maitred.admission.findings import Finding, unknown_transport
 from maitred.admission.manifest import Manifest, fits
 from maitred.config.settings import SAVED
 from maitred.model.transports import manifest_kind
 from maitred.wording import either
 
-Declared = Callable[[Manifest], Iterable[Finding]]
-"""What is to be said of declarations that other parts will use."""
-
-
-def _nothing(_: Manifest) -> Iterable[Finding]:
-    return ()
-
-
 _RESERVED = (SAVED, "maitred", "category", "server", "all", "none")
 
 
 class SchemaCheck:
-    """Refuses keys that contradict each other; `declared` looks at what this layer knows nothing of."""
+    """Refuses keys that contradict each other."""
 
-    layer = "schema"
-
-    def __init__(self, declared: Declared = _nothing) -> None:
-        self._declared = declared
+    layer = SCHEMA
 
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
         """Findings about the name, how the server is reached, and keys that do not fit that."""
         del policy  # what a manifest means is the same everywhere
-        own = [*self._name(manifest), *self._reach(manifest), *self._places(manifest)]
-        return [*own, *self._declared(manifest)]
+        return [*self._name(manifest), *self._reach(manifest), *self._places(manifest)]
 
     def _name(self, manifest: Manifest) -> Iterator[Finding]:
         if manifest.name in _RESERVED:
