@@ -4,9 +4,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import mcp_types as types
 import pytest
+from mcp import Client
 from mcp.server import Server
+from mcp.shared.exceptions import MCPError
 from tests.admission.layers import found, judge
 from tests.gateway.rig import SOON_S, Upstream, settings_of
 
@@ -25,6 +29,9 @@ from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.model.transports import TRANSPORTS, TransportKind
 from maitred.surfaces.http.schemas import Server as ServerAnswer
+from maitred.surfaces.mcp.meta_definitions import META_TOOLS, MetaTool, is_safe
+from maitred.surfaces.mcp.metatools import HANDLERS, MetaToolRequest, text_result
+from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 from maitred.wiring.backends import MAKERS
 
@@ -239,3 +246,51 @@ async def test_a_new_check_decides_and_is_in_the_record(
             "secrets",
             "moon",
         ]
+
+
+# --- a meta-tool ------------------------------------------------------------------------------------------
+
+COUNT = MetaTool(name="count_tools", description="Count the tools.", properties={}, reads_only=True)
+
+
+async def count(gateway: Gateway, request: MetaToolRequest) -> dict[str, Any]:
+    """All that somebody writes who adds a meta-tool, besides its definition."""
+    return text_result(f"{len(gateway.visible_tools())} of {request.viewer.principal}")
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("pigeon")
+async def test_a_new_meta_tool_is_listed_and_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the others; a client of a background gateway may repeat it if it only reads."""
+    monkeypatch.setitem(META_TOOLS, COUNT.name, COUNT)
+    monkeypatch.setitem(HANDLERS, COUNT.name, count)
+    settings = parse(tmp_path / "maitred.yaml", f"{CONFIG}disclosure: {{mode: menu}}\n")
+    async with open_gateway(settings) as gateway:
+        assert await gateway.settled(SOON_S)
+        async with Client(McpSurface(gateway).server) as client:
+            listed = (await client.list_tools()).tools
+            result = await client.call_tool(COUNT.name, {})
+
+        assert [tool.name for tool in listed][-1] == COUNT.name
+        assert result.content == [types.TextContent(text="1 of local")]
+        assert result.meta is not None
+        assert "maitred/tokens" in result.meta
+        assert is_safe(COUNT.name)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("pigeon")
+async def test_a_meta_tool_without_a_handler_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody added the definition only; and one without a definition is no meta-tool to anybody."""
+    monkeypatch.setitem(META_TOOLS, COUNT.name, COUNT)
+    async with open_gateway(parse(tmp_path / "maitred.yaml", CONFIG)) as gateway:
+        assert await gateway.settled(SOON_S)
+        async with Client(McpSurface(gateway).server) as client:
+            with pytest.raises(MCPError, match="count_tools"):
+                await client.call_tool(COUNT.name, {})
+
+    assert not is_safe("another_tool")
