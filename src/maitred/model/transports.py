@@ -32,6 +32,7 @@ class TransportKind:
         manifest_keys: The keys of a manifest that fit this kind and not every kind. Without any, no manifest
             may ask for this kind.
         opened_by: The HTTP method of the first request to `url`; empty if that is not HTTP.
+        judged: Admission judges what the server publishes; saved chains are checked by their own hashes.
         loses_silently: The server can forget a session without a sign; the gateway has to ping it.
 
     Raises:
@@ -46,6 +47,7 @@ class TransportKind:
     encrypted_schemes: frozenset[str] = frozenset()
     manifest_keys: frozenset[str] = frozenset()
     opened_by: Literal["", "GET", "POST"] = ""
+    judged: bool = True
     loses_silently: bool = False
 
     def __post_init__(self) -> None:
@@ -106,7 +108,7 @@ _KINDS: Final = (
         manifest_keys=frozenset(["image", *_PROGRAM_KEYS]),
     ),
     TransportKind(name="memory", key="", reach="internal"),
-    TransportKind(name="chain", key="", reach="internal"),
+    TransportKind(name="chain", key="", reach="internal", judged=False),
 )
 
 TRANSPORTS: Final[dict[str, TransportKind]] = {kind.name: kind for kind in _KINDS}
@@ -129,6 +131,12 @@ def reach_of(name: str) -> Reach | None:
     """What a transport reaches; `None` if it is unknown."""
     kind = TRANSPORTS.get(name)
     return kind.reach if kind else None
+
+
+def is_judged(name: str) -> bool:
+    """Whether admission judges what a server of this transport publishes; so of an unknown one."""
+    kind = TRANSPORTS.get(name)
+    return kind is None or kind.judged
 
 
 def named_kind(kinds: Iterable[TransportKind], name: str) -> TransportKind | None:
