@@ -57,6 +57,12 @@ def either(names: Sequence[str], quoted: Callable[[str], str] = str) -> str:
     return " or ".join(map(quoted, names))
 
 
+def one_of(names: Sequence[str], quoted: Callable[[str], str] = str) -> str:
+    """Names to choose from, as a list in words: `a, b or c`."""
+    *head, last = map(quoted, names)
+    return f"{', '.join(head)} or {last}" if head else last
+
+
 def as_code(name: str) -> str:
     """A name as keys and commands are written in messages."""
     return f"`{name}`"

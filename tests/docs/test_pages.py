@@ -18,7 +18,7 @@ from maitred.catalog.token_count import count_tokens
 from maitred.config.load import parse
 from maitred.disclosure.budget import for_model
 from maitred.surfaces.cli.app import app
-from maitred.surfaces.mcp.metatools import DEFINITIONS
+from maitred.surfaces.mcp.meta_definitions import definitions
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -135,7 +135,7 @@ def test_every_meta_tool_is_described() -> None:
     """docs/tools.md and the README name each tool of the menu, with each of its parameters."""
     page = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for definition in DEFINITIONS:
+    for definition in definitions():
         parameters = definition["inputSchema"]["properties"]
         required = definition["inputSchema"].get("required", [])
         signature = ", ".join(p if p in required else f"{p}?" for p in parameters)
@@ -147,7 +147,7 @@ def test_the_readme_gives_the_price_of_the_menu() -> None:
     """To the next hundred tokens, as the demonstration prints it."""
     [said] = re.findall(r"about (\d+) tokens", (ROOT / "README.md").read_text(encoding="utf-8"))
 
-    assert int(said) == round(count_tokens([for_model(DEFINITIONS)])[0], -2)
+    assert int(said) == round(count_tokens([for_model(definitions())])[0], -2)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -172,4 +172,4 @@ def test_every_error_code_is_described() -> None:
 
 def test_the_menu_in_the_example_answers_matches_its_json() -> None:
     """The definitions of the menu are plain JSON, so that pages and clients show the same."""
-    assert json.loads(json.dumps(DEFINITIONS)) == [dict(definition) for definition in DEFINITIONS]
+    assert json.loads(json.dumps(definitions())) == [dict(definition) for definition in definitions()]

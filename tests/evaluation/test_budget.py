@@ -12,7 +12,7 @@ from maitred.config.settings import Search
 from maitred.evaluation.budget import AnswerCost, measure
 from maitred.evaluation.fixture_gateway import stocked
 from maitred.model.tools import RawTool, ToolKey
-from maitred.surfaces.mcp.metatools import definitions
+from maitred.surfaces.mcp.meta_definitions import definitions
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900), pytest.mark.xdist_group("whole-corpus")]
 

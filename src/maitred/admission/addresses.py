@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from maitred.wording import one_of
+
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
@@ -68,7 +70,10 @@ _LOCAL_NAMES = (
 _DOTS = str.maketrans("\u3002\uff0e\uff61", "...")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_URL = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
+_HTTP = ("http", "https")
+_HTTP_PORT = 80
+_HTTPS_PORT = 443
 _PORT = re.compile(r"[0-9]{1,5}")
 _HIGHEST_PORT = 65_535
 _MOST_PARTS = 4
@@ -206,14 +211,14 @@ class UrlTarget:
     fault: str = ""
 
 
-def parse_url(url: str) -> UrlTarget:
-    """Take apart as much of an http or https URL as decides where a connection goes."""
+def parse_url(url: str, schemes: Sequence[str] = _HTTP) -> UrlTarget:
+    """Take apart as much of a URL as decides where a connection goes; it must have one of the schemes."""
     if re.search(r"[\x00-\x20\x7f\\]", url):
         return UrlTarget(fault="holds a blank, a backslash or a control character")
     match = _URL.match(url)
-    if match is None:
-        return UrlTarget(fault="must start with http:// or https://")
-    scheme = match[1].lower()
+    scheme = match[1].lower() if match else ""
+    if match is None or scheme not in schemes:
+        return UrlTarget(fault=f"must start with {one_of([f'{one}://' for one in schemes])}")
     userinfo, _, rest = match[2].rpartition("@")
     text, port = rest, ""
     if ":" in (after := rest.rpartition("]")[2]):
@@ -224,7 +229,7 @@ def parse_url(url: str) -> UrlTarget:
                 scheme=scheme, userinfo=userinfo, fault="has a port that is no number up to 65535"
             )
     host = parse_host(text)
-    default = 443 if scheme == "https" else 80
+    default = _HTTPS_PORT if scheme.endswith("s") else _HTTP_PORT
     return UrlTarget(
         scheme=scheme,
         host=host,

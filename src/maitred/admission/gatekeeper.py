@@ -28,6 +28,7 @@ from maitred.model.approvals import Binding, Event, EventKind
 from maitred.model.resources import OfferKey
 from maitred.model.servers import ServerRecord, ServerSpec
 from maitred.model.tools import ToolKey, canonical, content_hash
+from maitred.model.transports import is_judged
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +86,7 @@ class Gatekeeper:
 
     async def admit(self, spec: ServerSpec, published: PublishedDefinition) -> WithheldParts:
         """Take note of what a server publishes, and say which parts are withheld; see `Admitter`."""
-        if spec.transport == "chain":  # each saved chain was reviewed, and is checked against its own hash
+        if not is_judged(spec.transport):
             return WithheldParts()
         about = {"title": published.title, "instructions": published.instructions}
         look = partial(define, published.tools, published.offers, **about)
@@ -106,7 +107,7 @@ class Gatekeeper:
 
     async def holds(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
         """Whether nobody decided anything since; see `Admitter`."""
-        if spec.transport == "chain":
+        if not is_judged(spec.transport):
             return True
         turns, digest = len(await self.registry.log(spec.name)), withheld.judged_by[:_SHORT]
         return withheld.judged_by == self.judged_by(turns, registered=spec.registered, definition=digest)

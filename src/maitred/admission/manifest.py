@@ -7,10 +7,10 @@ what is allowed is for the policy and the layers. What an approval binds to is t
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, assert_never
 
 from annotated_types import Ge, Gt, Le, Len
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter, WithJsonSchema
@@ -20,27 +20,18 @@ from maitred.config.settings import Limits
 from maitred.config.taxonomy import MOST_TAGS, TAGS, check_tags
 from maitred.model.servers import Cage, Mount, OAuth, ServerSpec, StartChoice, Timeouts
 from maitred.model.tools import canonical
+from maitred.model.transports import (
+    TransportKind,
+    default_kind,
+    manifest_kind,
+    manifest_kinds,
+    transport_kind,
+)
+from maitred.wording import one_of
 
 MIB: Final = 2**20
 VERSION: Final = 1
 """Raised when the meaning or the default of a key changes, so that older approvals do not bind to it."""
-
-Means = Literal["stdio", "http", "container"]
-REACH: Final[Mapping[Means, str]] = {"stdio": "command", "http": "url", "container": "image"}
-"""How a server is reached by each transport: the key that is needed."""
-
-FITS: Final[Mapping[str, tuple[Means, ...]]] = {
-    "command": ("stdio",),
-    "args": ("stdio", "container"),
-    "cwd": ("stdio",),
-    "env": ("stdio", "container"),
-    "url": ("http",),
-    "headers": ("http",),
-    "auth": ("http",),
-    "image": ("container",),
-    **dict.fromkeys(("memory", "cpu", "cpu_shares", "pids", "output", "filesystem"), ("stdio", "container")),
-}
-"""The keys that do not fit every transport."""
 
 # Characters that do not show, or reorder what is shown; newline and tab may stand in a text.
 _UNSEEN = (
@@ -56,7 +47,7 @@ VARIABLE: Final = r"^[A-Za-z_][A-Za-z0-9_.-]*$"
 HEADER: Final = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 PROGRAM: Final = r"^[^\x00-\x1f\x7f;|&<>$`\"'*?(){}]+$"
 PATH: Final = rf"^(?:/{_PART})+/?$"
-URL: Final = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#]+(?:[/?#][^\x00-\x20\x7f\\]*)?$"
+_REST_OF_URL = r"://[^\x00-\x20\x7f\\/?#]+(?:[/?#][^\x00-\x20\x7f\\]*)?$"
 ORIGIN: Final = r"^https?://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[1-9][0-9]{0,4})?$"
 SIZE: Final = r"^[0-9]{1,15}(?:\.[0-9]{1,3})?[ ]?(?:[kKmMgG][iI]?[bB]?|[bB])?$"
 EXEMPTION: Final = r"^[a-z0-9]+(?:[_-][a-z0-9]+)*$"
@@ -68,7 +59,6 @@ FORMS: Final[Mapping[str, tuple[str, str]]] = {
     HEADER: ("is no name of an HTTP header", "use letters, digits and `-`"),
     PROGRAM: ("is no program", "give the program alone, without a shell; its arguments stand in `args`"),
     PATH: ("is no absolute path", "begin with `/` and leave out `.`, `..` and empty parts"),
-    URL: ("is no URL", "begin with https:// and a host, without blanks or backslashes"),
     ORIGIN: ("is no origin", "write it like https://example.com, without a path and in lower case"),
     SIZE: ("is no size", "write bytes, or a number with k, m or g such as 512m"),
 }
@@ -83,6 +73,42 @@ def _bytes(value: Any) -> Any:
     digits = text.rstrip(" kKmMgGiIbB")
     unit = text[len(digits) :].strip().lower()[:1]
     return int(float(digits) * {"k": 2**10, "m": 2**20, "g": 2**30}.get(unit, 1))
+
+
+def fits() -> Mapping[str, tuple[str, ...]]:
+    """The keys that do not fit every transport, each with the transports that it fits."""
+    kinds = manifest_kinds()
+    keys = (one.name for one in fields(Manifest) if any(one.name in kind.manifest_keys for kind in kinds))
+    return {key: tuple(kind.name for kind in kinds if key in kind.manifest_keys) for key in keys}
+
+
+def _transport(value: str) -> str:
+    """The name of a transport that a manifest may ask for."""
+    if manifest_kind(value) is None:
+        raise ValueError(
+            f"must be {one_of([kind.name for kind in manifest_kinds()], repr)}; choose one of them"
+        )
+    return value
+
+
+def _url_pattern(schemes: Iterable[str]) -> str:
+    """The form of a URL with one of these schemes, in letters of either case."""
+    either_case = (
+        "".join(f"[{c.upper()}{c}]" if c.isalpha() else re.escape(c) for c in one) for one in schemes
+    )
+    return f"^(?:{'|'.join(either_case)}){_REST_OF_URL}"
+
+
+def _schemes() -> Sequence[str]:
+    """The schemes that some transport of a manifest has."""
+    return list(dict.fromkeys(scheme for kind in manifest_kinds() for scheme in kind.url_schemes))
+
+
+def _url(value: str) -> str:
+    """A URL that some transport takes; whether it is the manifest's, the layer `schema` judges."""
+    if not re.fullmatch(_url_pattern(_schemes())[1:-1], value):
+        raise ValueError("is no URL; begin with https:// and a host, without blanks or backslashes")
+    return value
 
 
 def _tag(value: str) -> str:
@@ -146,7 +172,9 @@ class Manifest:
     name: Annotated[
         str, StringConstraints(max_length=40, pattern=NAME), _key("What the server is called here.")
     ]
-    transport: Annotated[Means, _key("Told by `command`, `url` or `image` if it is left out.")]
+    transport: Annotated[
+        str, AfterValidator(_transport), _key("Told by `command`, `url` or `image` if it is left out.")
+    ]
     title: Annotated[Words, Len(0, 100), _key("What people read as its name.")] = ""
     description: Annotated[Words, _key("What it is for.")] = ""
     command: Annotated[
@@ -158,7 +186,7 @@ class Manifest:
         Mapping[Variable, Text], Len(0, 100), _key("Its environment; credentials by reference only.")
     ] = field(default_factory=dict)
     url: Annotated[
-        str, StringConstraints(max_length=2048, pattern=URL), _key("Where a running server is.")
+        str, StringConstraints(max_length=2048), AfterValidator(_url), _key("Where a running server is.")
     ] = ""
     headers: Annotated[
         Mapping[Header, Text], Len(0, 50), _key("Sent with each request; credentials by reference only.")
@@ -263,19 +291,31 @@ ADAPTER: Final = TypeAdapter(Manifest)
 def manifest_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a manifest, for editors and for the authors of servers."""
     schema = ADAPTER.json_schema()
+    kinds, fit = manifest_kinds(), fits()
     schema["required"] = ["name"]
+    schema["properties"]["transport"]["enum"] = [kind.name for kind in kinds]
+    schema["properties"]["url"]["pattern"] = _url_pattern(_schemes())
     for own in schema["properties"].values():
         if own.get("default") == "":
             del own["default"]
         if "patternProperties" in own:
             own["additionalProperties"] = False
-    unfit = {means: {key: False for key, fits in FITS.items() if means not in fits} for means in REACH}
-    ways = [
-        {"required": [REACH[means]], "properties": {"transport": {"const": means}, **unfit[means]}}
-        for means in REACH
-    ]
+    ways = []
+    for kind in kinds:
+        unfit = {key: False for key, names in fit.items() if kind.name not in names}
+        only: dict[str, Any] = {"transport": {"const": kind.name}, **unfit}
+        if len(kind.url_schemes) < len(_schemes()) and kind.key == "url":
+            only["url"] = {"pattern": _url_pattern(kind.url_schemes)}
+        ways.append({"required": [kind.key, *_needed_name(kind)], "properties": only})
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A server for maitred"}
     return {**schema, **head, "oneOf": ways}
+
+
+def _needed_name(kind: TransportKind) -> Sequence[str]:
+    """`transport`, where another kind is meant if a manifest with the same keys leaves it out."""
+    urls = [f"{scheme}://" for scheme in kind.url_schemes] or [""]
+    is_default = all(default_kind(manifest_kinds(), kind.key, url) == kind for url in urls)
+    return () if is_default else ("transport",)
 
 
 def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = ()) -> ServerSpec:
@@ -298,7 +338,7 @@ def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = (
         allowed_origins=manifest.allowed_origins,
         registered=True,
         exempted=exempted,
-        cage=_cage(manifest) if manifest.transport != "http" else None,
+        cage=_cage(manifest),
         start=manifest.start,
         timeouts=Timeouts(
             start_s=own.start_s or limits.start_timeout_s,
@@ -309,8 +349,18 @@ def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = (
     )
 
 
-def _cage(manifest: Manifest) -> Cage:
-    """What a server may use; a network that is no exemption never gets this far."""
+def _cage(manifest: Manifest) -> Cage | None:
+    """What a server's processes may use; `None` where they are on another machine.
+
+    A network that is no exemption never gets this far.
+    """
+    match transport_kind(manifest.transport).reach:
+        case "network" | "internal":
+            return None
+        case "program" | "image":
+            pass
+        case unknown:
+            assert_never(unknown)
     return Cage(
         memory=manifest.memory,
         nano_cpus=manifest.nano_cpus,

@@ -17,9 +17,10 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from maitred.admission.checks.base import ManifestReading
 from maitred.admission.findings import Finding
-from maitred.admission.manifest import ADAPTER, FORMS, NAME, REACH, SHOWN, Manifest
+from maitred.admission.manifest import ADAPTER, FORMS, NAME, SHOWN, Manifest
 from maitred.config.document import ConfigDocument, read_document
 from maitred.errors import ConfigError
+from maitred.model.transports import default_kind, manifest_kinds
 from maitred.wording import as_code, did_you_mean
 
 MAX_CHARS = 32 * 1024
@@ -160,16 +161,19 @@ class _ManifestReader:
                 faulty.add(fault["loc"][0])
                 self._explain(fault, known="name" in self._tree)
         rest = {key: value for key, value in given.items() if key not in faulty}
-        whole = {"name": _UNNAMED, **self._reach(guess="stdio"), **rest}
+        guess = next(kind.name for kind in manifest_kinds())
+        whole = {"name": _UNNAMED, **self._reach(guess=guess), **rest}
         return replace(ADAPTER.validate_python(whole), name=rest.get("name", ""))
 
     def _reach(self, guess: str = "") -> Mapping[str, Any]:
         """The transport, where the key that says how to reach the server gives it away."""
-        told = [means for means, key in REACH.items() if key in self._tree]
-        if not told and not guess and "transport" not in self._tree:
-            keys = ", ".join(f"`{key}`" for key in REACH.values())
-            self._refuse("transport", "nothing says how to reach the server", f"add one of {keys}")
-        return {"transport": told[0] if told else guess or "stdio"}
+        kinds, tree = manifest_kinds(), self._tree
+        keys = list(dict.fromkeys(kind.key for kind in kinds))
+        given = [default_kind(kinds, key, str(tree.get("url"))) for key in keys if key in tree]
+        if not given and not guess and "transport" not in tree:
+            fix = f"add one of {', '.join(map(as_code, keys))}"
+            self._refuse("transport", "nothing says how to reach the server", fix)
+        return {"transport": given[0].name if given and given[0] else guess or kinds[0].name}
 
     def _explain(self, fault: Any, *, known: bool) -> None:
         key = _path([part for part in fault["loc"] if part != "[key]"])

@@ -7,13 +7,13 @@ time. What is written down, and what follows, is for `maitred.gateway.admission`
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from maitred.admission.checks.allowlist import AllowlistCheck
-from maitred.admission.checks.base import Check, Policy, decide
+from maitred.admission.checks.base import Check, Declared, Policy, decide
 from maitred.admission.checks.network import NetworkCheck
 from maitred.admission.checks.resources import ResourcesCheck
-from maitred.admission.checks.schema import Declared, SchemaCheck
+from maitred.admission.checks.schema import SchemaCheck
 from maitred.admission.checks.secrets import SecretsCheck
 from maitred.admission.findings import Reviewed
 from maitred.admission.manifest import ADAPTER, Manifest, to_spec
@@ -22,10 +22,14 @@ from maitred.config.settings import Limits
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import canonical
 
-
-def layers(declared: Declared) -> tuple[Check, ...]:
-    """The five layers that are no person, in their order."""
-    return (SchemaCheck(declared), AllowlistCheck(), NetworkCheck(), ResourcesCheck(), SecretsCheck())
+CHECKS: Final[list[Check]] = [
+    SchemaCheck(),
+    AllowlistCheck(),
+    NetworkCheck(),
+    ResourcesCheck(),
+    SecretsCheck(),
+]
+"""The layers that are no person, in their order. One more is a file in `checks` and a line here."""
 
 
 class Reviewer:
@@ -34,12 +38,11 @@ class Reviewer:
     def __init__(self, policy: Policy, declared: Declared) -> None:
         self._policy = policy
         self._declared = declared
-        self._layers = layers(declared)
 
     def look(self, text: str, source: str) -> Reviewed:
         """Read a manifest and let every layer look at it; takes up to some seconds of processor time."""
         reading = read_manifest(Path(source), text)
-        decision = decide(reading, self._policy, self._layers)
+        decision = decide(reading, self._policy, CHECKS, self._declared)
         normal = canonical(reading.manifest.normal).decode() if reading.manifest else ""
         return Reviewed(decision=decision, normal=normal, name_line=reading.line("name"))
 

@@ -26,9 +26,10 @@ from maitred.config.client_files import (
     sources,
 )
 from maitred.config.interpolate import ReferenceTranslation, escape
-from maitred.config.load import entry_faults
+from maitred.config.load import entry_faults, server_kinds
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
+from maitred.model.transports import default_kind, named_kind
 from maitred.wording import did_you_mean, either
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "windsurf", "zed")
@@ -199,7 +200,8 @@ class _Conversion:
             command = raw.pop("command")
             raw.update(command=command.get("path"), args=command.get("args"), env=command.get("env"))
         kind = str(raw.pop("type", None) or raw.pop("transport", None) or "")
-        entry = self._local() if raw.get("command") and kind not in ("http", "sse") else self._remote(kind)
+        by_url = (meant := named_kind(server_kinds(), kind)) is not None and meant.key == "url"
+        entry = self._local() if raw.get("command") and not by_url else self._remote(kind)
         entry |= self._limits()
         switches = raw.pop("enabled", True) is False, raw.pop("disabled", False) is True
         if any(switches) or self._name in as_list(self._group.disabled):
@@ -253,10 +255,11 @@ class _Conversion:
             raise UnusableError("has neither a command nor a URL; it may come from an extension")
         entry: dict[str, Any] = {"url": self._text(http or url)}
         is_sse = not http and not kind and self._source.client == "gemini"
-        if is_sse or kind == "sse" or re.search(r"/sse/?(\?|$)", entry["url"]):
+        meant = named_kind(server_kinds(), kind)
+        if is_sse or re.search(r"/sse/?(\?|$)", entry["url"]):
             entry["transport"] = "sse"
-        elif not re.fullmatch("(streamable[-_]?)?http|remote|", kind, re.IGNORECASE):
-            entry["transport"] = kind
+        elif kind and (meant is None or meant != default_kind(server_kinds(), "url", entry["url"])):
+            entry["transport"] = meant.name if meant else kind
         headers: dict[str, str] = {}
         for key in ("headers", "http_headers"):
             given = as_object(raw.pop(key, None), f"`{key}`")

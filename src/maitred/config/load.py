@@ -6,7 +6,7 @@ kept as the text that was written, so that `1.10` reaches a server unchanged; py
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -40,20 +40,17 @@ from maitred.config.settings import (
 from maitred.config.taxonomy import check_categories, check_tags, merged
 from maitred.errors import ConfigError
 from maitred.model.categories import Category, ToolChoice
-from maitred.model.servers import EraChoice, ServerSpec, StartChoice, Timeouts, Transport
+from maitred.model.servers import EraChoice, ServerSpec, StartChoice, Timeouts
 from maitred.model.tools import ToolKey, content_hash
-from maitred.wording import as_code, did_you_mean
+from maitred.model.transports import (
+    TRANSPORTS,
+    TransportKind,
+    UnknownTransportError,
+    default_kind,
+    named_kind,
+)
+from maitred.wording import as_code, did_you_mean, one_of
 
-_TRANSPORTS: Mapping[str, Transport] = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
-    "remote": "http",
-    "sse": "sse",
-}
 _STRICT: Mapping[str, Any] = {"extra": "forbid"}
 
 
@@ -321,27 +318,51 @@ def _entry_faults(name: str, entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
         yield [], "a server needs a name"
     if bool(entry.command) == bool(entry.url):
         yield [], "needs either `command` (a program to start) or `url` (a server to reach), and not both"
-    kind = entry.transport or entry.type
-    at = ["transport" if entry.transport else "type"]
-    if kind and kind not in _TRANSPORTS:
-        yield at, f"{kind!r} is not a transport; use stdio, http or sse"
-    elif (
-        kind
-        and bool(entry.command) != bool(entry.url)
-        and bool(entry.command) != (_TRANSPORTS[kind] == "stdio")
-    ):
-        yield at, f"{kind} does not fit; a server with `command` is stdio, one with `url` is http or sse"
-    if entry.url and not entry.url.startswith(("http://", "https://", "${")):
-        yield ["url"], "must start with http:// or https://"
+    yield from _transport_faults(entry)
     for variable in entry.env:
         if not variable or "=" in variable:
             yield ["env", variable], "is not a name that an environment variable can have"
 
 
+def _transport_faults(entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
+    """What is wrong with the transport of a server, and with its URL by that transport."""
+    name, kinds = entry.transport or entry.type, server_kinds()
+    at = ["transport" if entry.transport else "type"]
+    by_key = {key: [kind.name for kind in kinds if kind.key == key] for key in ("command", "url")}
+    kind = _kind_of(entry)
+    if kind is None:
+        yield at, f"{name!r} is not a transport; use {one_of([kind.name for kind in kinds])}"
+    elif name and bool(entry.command) != bool(entry.url) and not getattr(entry, kind.key):
+        command, url = one_of(by_key["command"]), one_of(by_key["url"])
+        yield at, f"{name} does not fit; a server with `command` is {command}, one with `url` is {url}"
+    fitting = [kind] if kind and name and kind.key == "url" else [one for one in kinds if one.key == "url"]
+    if entry.url and not any(one.takes(entry.url) for one in fitting):
+        schemes = dict.fromkeys(f"{scheme}://" for one in fitting for scheme in one.url_schemes)
+        yield ["url"], f"must start with {one_of(list(schemes))}"
+
+
+def server_kinds() -> Sequence[TransportKind]:
+    """The transports that a server of a configuration file may have: those whose key is a key of it."""
+    return [kind for kind in TRANSPORTS.values() if kind.key in ServerEntry.__dataclass_fields__]
+
+
+def _kind_of(entry: ServerEntry) -> TransportKind | None:
+    """The transport of a server, by its name or alias, else by the key that says where it is."""
+    name, kinds = entry.transport or entry.type, server_kinds()
+    if name:
+        return named_kind(kinds, name)
+    return default_kind(kinds, "url" if entry.url else "command", entry.url)
+
+
 def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
-    """Turn a checked entry into a specification, its missing time limits taken from `limits`."""
-    kind = entry.transport or entry.type
-    transport = _TRANSPORTS[kind] if kind else ("http" if entry.url else "stdio")
+    """Turn a checked entry into a specification, its missing time limits taken from `limits`.
+
+    Raises:
+        UnknownTransportError: Its transport is not in the table.
+    """
+    kind = _kind_of(entry)
+    if kind is None:
+        raise UnknownTransportError(entry.transport or entry.type)
     timeouts = Timeouts(
         start_s=entry.start_timeout_s or limits.start_timeout_s,
         list_s=entry.list_timeout_s or limits.list_timeout_s,
@@ -350,7 +371,7 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
     )
     return ServerSpec(
         name=name,
-        transport=transport,
+        transport=kind.name,
         command=entry.command,
         args=entry.args,
         env=dict(entry.env),

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 
 from maitred.model.tools import canonical, content_hash
 
-Transport = Literal["stdio", "http", "sse", "memory", "chain", "container"]
 EraChoice = Literal["auto", "handshake", "stateless"]
 StartChoice = Literal["on_demand", "always"]
 _NOT_RUN: Final = frozenset(
@@ -86,6 +85,7 @@ class Cage:
 class ServerSpec:
     """How to reach one server, as the operator wrote it; references such as `${TOKEN}` are not resolved.
 
+    `transport` is the name of an entry of `maitred.model.transports`.
     `visibility` is what was declared of its facts and rules, read by `maitred.visibility.declarations`;
     `result_tools` says whether its results may bring tools. With `auth` a person logs in to it by OAuth.
     `overrides`, which a manifest may have, are those of one server in a file of overrides; with
@@ -101,7 +101,7 @@ class ServerSpec:
     """
 
     name: str
-    transport: Transport = "stdio"
+    transport: str = "stdio"
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class ServerSpec:
         """What a person would recognise it by: its command line, as a shell takes it, or its address."""
         return (
             shlex.join([self.command, *self.args])
-            if self.transport == "stdio"
+            if self.command
             else self.url or self.image or "in this process"
         )
 
