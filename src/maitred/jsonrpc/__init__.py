@@ -1,4 +1,7 @@
-"""JSON-RPC over lines of text: to servers that are child processes, and to a client on stdio."""
+"""JSON-RPC, one message a line: with servers that are child processes, and with a client on stdio.
+
+`LineChannel` implements the SDK's `Dispatcher` protocol. The package knows no server, tool or caller.
+"""
 
 from maitred.jsonrpc.channel import LineChannel
 from maitred.jsonrpc.context import Inbound
