@@ -1,1 +1,4 @@
-"""Who may call: access tokens, tokens of an authorization server, and limits."""
+"""Who may call: access tokens, JWTs of an authorization server, and rate limits.
+
+It turns credentials into grants. What a grant allows is decided in `maitred.gateway.authorization`.
+"""

@@ -1,9 +1,9 @@
-"""Access tokens: made, listed, revoked, and turned into the grant of whoever sends one.
+"""Store access tokens: create, list and revoke them, and find the grant of a token.
 
-A token is `maitred_<id>_<secret>`: the prefix lets scanners recognise it, the id finds its row and may be
-shown, the secret has 256 random bits. Only the SHA-256 of the whole is kept, which for a secret like that is
-as good as a slow hash and a thousand times cheaper. Known tokens are held in memory for a moment, so that a
-revocation by another process is noticed within that moment, and by this process at once.
+A token is `maitred_<id>_<secret>`. Scanners recognise the prefix, the id finds the row and may be shown, the
+secret has 256 random bits. The file holds only the SHA-256 of the whole token: with that much randomness a
+fast hash is as good as a slow one. Known tokens stay in memory for a second. So another process's revocation
+takes effect within a second, and this process's at once.
 """
 
 import hashlib
@@ -27,8 +27,10 @@ T = TypeVar("T")
 
 PREFIX: Final = "maitred"
 RESERVED: Final = (LOCAL, "http", "folder", "policy", "configuration", "maitred")
-"""Principals that are somebody else: the user of this machine, who sends the token of the settings, and what
-of maitred acts and decides by itself and is written down as doing so."""
+"""Principals that no token may have: the local user, the token of the settings, and parts of maitred.
+
+Those parts decide by themselves, and the audit trail has their names.
+"""
 
 _BUSY_S: Final = 5.0
 _MAX_KNOWN: Final = 1_000
@@ -45,7 +47,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRecord:
-    """What may be shown of a token; times are ISO 8601 in UTC, empty where there is none."""
+    """What may be shown of a token. Times are ISO 8601 in UTC; empty if there is none."""
 
     grant: Grant
     made_by: str
@@ -56,13 +58,13 @@ class TokenRecord:
 
     @property
     def id(self) -> str:
-        """What the token is revoked by."""
+        """The id by which the token is revoked."""
         return self.grant.id
 
 
 @dataclass(frozen=True, kw_only=True)
 class MadeToken:
-    """A new token; `token` is to be shown once, it cannot be had again."""
+    """A new token; show `token` once, since it cannot be read again."""
 
     token: str
     record: TokenRecord
@@ -76,10 +78,10 @@ class _TokenRow:
 
 
 class Grants:
-    """The tokens in the SQLite file `path`, whose tables the store has made; for one event loop.
+    """The tokens in the SQLite file `path`, whose tables exist already; for one event loop.
 
-    `fresh_s` is for how long a token may be used after another process has revoked it. Every method raises
-    `StoreError` when the file cannot be read or written: without it nobody is let in.
+    `fresh_s`: for so many seconds a token stays valid after another process revoked it. Every method raises
+    `StoreError` if the file cannot be read or written: then no caller is admitted.
     """
 
     def __init__(
@@ -105,10 +107,10 @@ class Grants:
         lifetime: timedelta | None = None,
         by: str = LOCAL,
     ) -> MadeToken:
-        """Make a token for a principal; `lifetime` is `None` for one that does not expire.
+        """Create a token for a principal; a `lifetime` of `None` never ends.
 
         Raises:
-            ValueError: The name of the principal, the role or the lifetime cannot be.
+            ValueError: The name of the principal, the role or the lifetime is invalid.
         """
         if not _PRINCIPAL.fullmatch(principal) or principal in RESERVED:
             raise ValueError(
@@ -138,13 +140,13 @@ class Grants:
         return MadeToken(token=token, record=record)
 
     async def listed(self) -> Sequence[TokenRecord]:
-        """All tokens, the newest first, also those that expired or were revoked."""
+        """All tokens, the newest first, with those that expired or were revoked."""
         query = f"SELECT {_COLUMNS} FROM tokens ORDER BY made_at DESC, id"  # noqa: S608  # our own names
         rows = await self._within(lambda connection: connection.execute(query).fetchall())
         return [_record(row) for row in rows]
 
     async def revoke(self, token_id: str, *, by: str = LOCAL) -> bool:
-        """Revoke a token for good; false if there is no valid one of that id."""
+        """Revoke a token for good; false if no valid one has this id."""
         statement = "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE id = ? AND revoked_at = ''"
         values = (_text(self._clock()), by, token_id)
         try:
@@ -156,7 +158,7 @@ class Grants:
         return changed > 0
 
     async def grant_of(self, token: str) -> Grant | RefusedAccess:
-        """What the sender of a token was given, or why nothing."""
+        """The grant of a token, or why the token is refused."""
         found = _TOKEN.fullmatch(token) if len(token) <= _MAX_TOKEN else None
         if found is None:
             return _UNKNOWN

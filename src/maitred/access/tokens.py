@@ -1,7 +1,7 @@
-"""Access tokens as persons handle them: made for parts that exist, listed, revoked by id or by name.
+"""Create, list and revoke access tokens for operators: checks their scopes and writes the audit trail.
 
-Each act is written into the audit trail before it is answered. What a token is, and how one is kept, is the
-business of `maitred.access.token_store`.
+Each change is in the audit trail before its answer leaves. The tokens themselves are in
+`maitred.access.token_store`.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
@@ -16,12 +16,12 @@ from maitred.model.access import Role, Scope, Viewer
 from maitred.wording import did_you_mean
 
 Known = Callable[[], Awaitable[tuple[Collection[str], Collection[str]]]]
-"""Gives the names of all servers and of all categories."""
+"""Returns the names of all servers and of all categories."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRequest:
-    """A token that is to be made; `lifetime` is `None` for one that does not expire."""
+    """A token to create; a `lifetime` of `None` never ends."""
 
     name: str
     role: Role
@@ -30,7 +30,7 @@ class TokenRequest:
 
 
 class TokenService:
-    """Handles tokens; `made` are all that there are, `known` what their scopes may name."""
+    """Manages tokens. `made` stores them, `known` returns what their scopes may name."""
 
     def __init__(self, made: Grants, auditing: AuditService, known: Known) -> None:
         self._made = made
@@ -38,11 +38,11 @@ class TokenService:
         self._known = known
 
     async def make(self, wanted: TokenRequest, viewer: Viewer) -> MadeToken:
-        """Make a token.
+        """Create a token.
 
         Raises:
-            ConfigError: It cannot be made as it is wanted; all faults are listed.
-            StoreError: It cannot be kept.
+            ConfigError: The request is invalid; the error lists all faults.
+            StoreError: The token cannot be stored.
         """
         servers, categories = await self._known()
         faults = [
@@ -61,19 +61,19 @@ class TokenService:
         return made
 
     async def listed(self) -> Sequence[TokenRecord]:
-        """All tokens, the newest first, also those that expired or were revoked.
+        """All tokens, the newest first, with those that expired or were revoked.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The tokens cannot be read.
         """
         return await self._made.listed()
 
     async def revoke(self, which: str, viewer: Viewer) -> Sequence[TokenRecord]:
-        """Revoke the token of an id, or all of a name; those that were valid until now.
+        """Revoke the token of an id, or all tokens of a name; returns those that were valid until now.
 
         Raises:
-            TokenNotFoundError: There is none that is valid.
-            StoreError: It cannot be written down.
+            TokenNotFoundError: No valid token has this id or name.
+            StoreError: The revocation cannot be stored.
         """
         valid = [one for one in await self._made.listed() if not one.revoked_at]
         found = [one for one in valid if one.id == which] or [
@@ -88,7 +88,7 @@ class TokenService:
 
 
 def token_json(record: TokenRecord) -> dict[str, Any]:
-    """A token for programs: all but what has to be sent. Times are ISO 8601; a limit that is null is none."""
+    """A token as JSON, without its secret. Times are ISO 8601; a limit of null means no limit."""
     grant = record.grant
     return {
         "id": grant.id,
@@ -120,7 +120,7 @@ def _strangers(kind: str, named: Collection[str] | None, known: Collection[str])
 
 
 def _told(record: TokenRecord) -> str:
-    """A token in words for the audit trail."""
+    """A token in words, for the audit trail."""
     grant = record.grant
     limits = [
         f"{kind} {', '.join(sorted(names)) or 'none'}"
