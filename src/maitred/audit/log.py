@@ -1,16 +1,9 @@
-"""Remembers who did what: an append-only trail in the catalog's file whose lines are chained by hashes.
+"""Write the audit trail: append-only lines in the catalog's file, chained by hashes.
 
-`record` returns when the line is on its way to survive anything that happens to this process; it is for what
-changes something, before its answer leaves. `note` costs next to nothing and is written soon after; it is for
-reads. Both keep the order in which they were called, and lines that wait share a transaction. Arguments are
-kept as a hash, or in full with their secrets masked. Nothing is opened before there is something to write.
-
-Writes to the audit trail through one connection that stays open: at once if that is quick, or in a thread.
-
-A line of a call is written before its answer leaves. What the file system takes for that is a fraction of
-what going through a thread takes, so lines are appended on the event loop while nobody else is writing and
-the disk is quick; anything else is left to a thread. Nothing but appending is ever done on the event loop:
-moving the log into the file, which waits for the disk, is done by a thread every few hundred lines.
+`record` returns when the line survives the end of this process; changes use it before their answer leaves.
+`note` costs almost nothing and is written soon after; reads use it. Both keep the order of calls, and waiting
+lines share a transaction. Appending to a fast disk is quicker than a switch to a thread, so it happens
+on the event loop while no other process writes. Everything else, such as a checkpoint, runs in a thread.
 """
 
 import hashlib
@@ -48,7 +41,7 @@ _BUSY_CODE: Final = 0xFF
 
 
 class Appender:
-    """Writes to the SQLite file `path`, one caller at a time; `key` is that of the trail."""
+    """Writes to the SQLite file `path` through one connection, one at a time; `key` signs the chain."""
 
     def __init__(self, path: Path, key: bytes) -> None:
         self._path = path
@@ -59,10 +52,10 @@ class Appender:
         self._appended = 0
 
     async def append(self, lines: Sequence[Mapping[str, Any]]) -> int:
-        """Add lines at the end of the chain; the number of the first.
+        """Append lines to the chain; returns the number of the first.
 
         Raises:
-            StoreError: They cannot be written now.
+            StoreError: The lines cannot be written now.
         """
         self._appended += len(lines)
         if self._is_quick() and len(lines) <= _MOST_AT_ONCE:
@@ -76,7 +69,7 @@ class Appender:
         return self._writer is not None and not is_due and time.monotonic() >= self._slow_until
 
     def _appended_at_once(self, lines: Sequence[Mapping[str, Any]]) -> int:
-        """The number of the first line; 0 where it is for a thread to write them, or to tell why not."""
+        """Append on the event loop; returns the number of the first line, or 0 if a thread has to do it."""
         started = time.monotonic()
         try:
             connection = self._open()
@@ -84,7 +77,7 @@ class Appender:
             first = hash_chain.append(connection, lines, self._key)
         except (sqlite3.Error, OSError) as error:
             if not _is_busy(error):
-                self.close()  # which ends what was begun; where others write, nothing was
+                self.close()  # ends the transaction; while another process writes, there is none
             return 0
         if time.monotonic() - started > _QUICK_S:
             self._slow_until = time.monotonic() + _PATIENCE_S
@@ -98,10 +91,10 @@ class Appender:
         return first
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something with the connection in a thread, waiting for others who write.
+        """Call a function with the connection in a thread, after other writers.
 
         Raises:
-            StoreError: It failed; nothing of it was written.
+            StoreError: It failed, and nothing of it was written.
         """
 
         def done() -> T:
@@ -110,7 +103,7 @@ class Appender:
                 connection.execute(f"PRAGMA busy_timeout={_BUSY_S * 1_000:.0f}")
                 return function(connection)
             except BaseException as error:
-                self.close()  # which ends what was begun
+                self.close()  # ends the transaction
                 if isinstance(error, sqlite3.Error | OSError):
                     raise store_error(self._path, error) from error
                 raise
@@ -124,9 +117,9 @@ class Appender:
             writer.close()
 
     def _open(self) -> sqlite3.Connection:
-        """The open connection, made anew where another file stands at the path by now.
+        """The open connection; a new one if the path now leads to another file.
 
-        The last connection to a file that is closed writes all of it to the disk: too slow for every line.
+        It stays open, since closing the last connection writes the whole log to the disk, which is slow.
         """
         if (standby := standby_of(self._path)) is not None:
             raise standby.why
@@ -140,7 +133,7 @@ class Appender:
 
 
 def _is_busy(error: Exception) -> bool:
-    """Whether somebody else is writing, so that nothing was begun."""
+    """Whether another writer has the file, so that no transaction was begun."""
     return getattr(error, "sqlite_errorcode", 0) & _BUSY_CODE == sqlite3.SQLITE_BUSY
 
 
@@ -159,14 +152,17 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditEntry:
-    """One thing that somebody did. `tool` is the name that the tool, prompt or resource has on its server.
+    """One act of a principal. `tool` is the name that the tool, prompt or resource has on its server.
 
-    `token` names the token by which it was allowed, `client` what the client calls itself, a claim.
-
-    `published` is the name it was asked for by, where that is another; `action` a stable word (`call`,
-    `approve`, ...), `outcome` what came of it (`ok`, `begun`, or the code of what went wrong), `detail` more
-    of that in words. `arguments` is any JSON value. `begun` is the number of the line that said that this had
-    begun; of what had no such line, 0.
+    Args:
+        token: The id of the token that allowed it.
+        client: What the client calls itself, unverified.
+        published: The name in the request, if it is not `tool`.
+        action: A stable word, such as `call` or `approve`.
+        outcome: `ok`, `begun`, or an error code.
+        detail: More about the outcome, in words.
+        arguments: Any JSON value.
+        begun: The number of the line that recorded the start of this act; 0 if there is none.
     """
 
     who: str
@@ -192,18 +188,18 @@ _TOLD: Final = tuple(field.name for field in fields(AuditEntry) if field.name !=
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Waiting:
-    """A line on its way; `seq` is its number once it is written."""
+    """A line that is not written yet; `seq` is its number afterwards."""
 
     line: Mapping[str, Any]
     seq: int = 0
 
 
 class AuditLog:
-    """The audit trail in the SQLite file `path`, whose tables the store has made.
+    """The audit trail in the SQLite file `path`, whose tables exist already.
 
-    With `key`, hashes of lines and arguments are HMACs: then nobody can forge a line, or guess arguments,
-    with the file alone. `flush_every_s` is how long a note may wait. For one event loop; several processes
-    may write to the same file.
+    With `key`, the hashes of lines and arguments are HMACs: the file alone is then not enough to forge lines
+    or guess arguments. `flush_every_s` is how many seconds a note may wait. For one event loop; several
+    processes may write to the same file.
     """
 
     def __init__(
@@ -246,19 +242,16 @@ class AuditLog:
             await anyio.to_thread.run_sync(self._appender.close)
         return await tasks.__aexit__(kind, error, trace)
 
-    # --- writing ------------------------------------------------------------------------------------------
-
     def note(self, act: AuditEntry) -> None:
-        """Have an act written soon. Never raises; where too many wait, the oldest are counted instead."""
+        """Write an act soon. Never raises; if too many acts wait, the oldest are dropped and counted."""
         self._add(act)
         self._fresh.set()
 
     async def record(self, act: AuditEntry, *, keep: bool = True) -> int:
-        """Write an act, and all that were noted before it; the number of its line.
+        """Write an act after all acts that wait; returns the number of its line.
 
         Raises:
-            StoreError: It cannot be written now. It is tried again with what comes next, unless told not to
-                `keep` it.
+            StoreError: The act cannot be written now. It waits for the next attempt, unless `keep` is false.
         """
         one = self._add(act)
         try:
@@ -266,7 +259,7 @@ class AuditLog:
         except BaseException:
             if not keep and one in self._waiting:
                 self._waiting.remove(one)
-            self._fresh.set()  # given up or failed: the background tries again
+            self._fresh.set()  # cancelled or failed: the background task tries again
             raise
         return one.seq
 
@@ -290,7 +283,7 @@ class AuditLog:
             return {}
         try:
             data = canonical(arguments)
-        except RecursionError:  # what was refused may be anything
+        except RecursionError:  # refused arguments may be of any depth
             return {"arguments_hash": "nested too deep"}
         digest = (
             hmac.digest(self._key, data, "sha256").hex() if self._key else hashlib.sha256(data).hexdigest()
@@ -321,7 +314,7 @@ class AuditLog:
             self._failing = True
 
     async def _flush(self, wanted: _Waiting | None = None) -> None:
-        """Write what waits, unless the line that is wanted was written by somebody else meanwhile."""
+        """Write all acts that wait, unless another task has already written the wanted one."""
         async with self._lock:
             if (wanted.seq > 0) if wanted else not self._waiting:
                 return
@@ -329,7 +322,7 @@ class AuditLog:
             lines = [*self._told_lost(lost), *(one.line for one in acts)]
             first = 0
             try:
-                with anyio.CancelScope(shield=True):  # whether it was written has to be known
+                with anyio.CancelScope(shield=True):  # a cancelled write would leave the outcome unknown
                     first = await self._appender.append(lines)
             finally:
                 if first:
@@ -346,10 +339,8 @@ class AuditLog:
         told = f"lost {counted(lost, 'act')}: the file could not be written for too long"
         return [{"at": self._time(), "who": "maitred", "action": "lose", "detail": told}] if lost else []
 
-    # --- retention, reading -------------------------------------------------------------------------------
-
     async def prune(self, older_than_days: int, *, who: str) -> int:
-        """Drop lines older than so many days, and write that down; how many. What is left can be verified."""
+        """Delete lines older than so many days and record that; returns how many. The rest stays valid."""
         before = (self._clock() - timedelta(days=older_than_days)).astimezone(UTC)
         note = {"at": self._time(), "who": who, "action": "prune", "outcome": "ok"}
         at = before.isoformat(timespec="milliseconds")
@@ -361,17 +352,20 @@ class AuditLog:
         return gone
 
     async def head(self) -> Mark:
-        """The last line. Noted elsewhere, it lets `verify` notice that the whole file was written anew."""
+        """The last line of the trail.
+
+        An operator who saves it elsewhere can prove later with `verify` that the file was not rewritten.
+        """
         return await self._within(lambda connection: hash_chain.mark(connection, "head"))
 
     async def verify(self, *, known: Mark | None = None) -> Verification:
-        """Check that no line was changed, removed, moved or cut off; `known` is a head noted before."""
+        """Check that no line was changed, removed, moved or cut off; `known` is a head saved before."""
         return await self._within(lambda connection: hash_chain.verify(connection, self._key, known))
 
     async def lines(self, *, after: int = 0) -> AsyncIterator[str]:
         """The lines after a number as JSON objects, oldest first, each with its `digest` at the end.
 
-        Without `,"digest":"..."` a line is the text that the digest is of.
+        The digest is that of the line without `,"digest":"..."`.
         """
         while True:
             start = after
@@ -383,7 +377,7 @@ class AuditLog:
                 yield hash_chain.exported(body, digest)
 
     async def latest(self, wanted: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
-        """The newest lines that are wanted, the newest first, of those before a number (0: of all)."""
+        """The newest matching lines, the newest first, of those before a number (0: of all)."""
         return await self._within(lambda connection: hash_chain.latest(connection, wanted, before, limit))
 
     async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
