@@ -1,8 +1,9 @@
-"""Better tools: names, descriptions and schemas that a model can choose from and call.
+"""Mediation: better names, descriptions and schemas, so that a model can choose and call tools.
 
-A `Mediator` puts raw tools through transformers: what a person wrote (`OverrideTransformer`), rules
-(`RuleTransformer`), a language model (`LlmTransformer`), or others that follow the protocol. It is a library
-on its own, without a gateway.
+A `Mediator` asks transformers in order of priority: overrides of an operator (`OverrideTransformer`), rules
+(`RuleTransformer`), a language model (`LlmTransformer`). To add one, implement the protocol `Transformer`.
+The package works as a library without a gateway; `service` and `factory` connect it to the catalog and
+settings.
 """
 
 from maitred.mediation.base import EnhancedTool, Middleware, SourceTool, ToolContext, Transformer

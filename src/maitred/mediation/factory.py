@@ -1,6 +1,7 @@
-"""Make the mender that the settings ask for: overrides of persons, rules, a language model, proofs.
+"""Make the mediation service for some settings: overrides, rules, a language model, proofs.
 
-What outlives settings is kept here: what was answered and proven before, and the hook of a program.
+The factory outlives a change of settings. It keeps stored answers, proofs, and the hook of an embedding
+program.
 """
 
 import os
@@ -39,12 +40,12 @@ _HOUR_S: Final = 3_600.0
 
 
 class MediatorFactory:
-    """Makes menders.
+    """Makes mediation services.
 
     Args:
-        memos: Where answers of models and outcomes of proofs are kept.
-        make_ranker: Makes that by which search is judged; called for the first proof.
-        middleware: The hook of a program on the way of all tools; it may do otherwise at every start.
+        memos: Stores answers of models and results of proofs.
+        make_ranker: Makes the ranker that judges search; called for the first proof.
+        middleware: The hook of an embedding program for all tools; it may differ at every start.
     """
 
     def __init__(
@@ -60,13 +61,13 @@ class MediatorFactory:
         self._hook_mark = uuid4().hex if middleware else ""
 
     async def make(self, settings: Settings) -> MediationService:
-        """The mender for these settings.
+        """The mediation service for these settings.
 
-        Fetching a file of overrides is waited for a few seconds; without it the mender is not whole.
+        It waits a few seconds for a file of overrides by URL; without the file the service is not whole.
 
         Raises:
-            ConfigError: A file of overrides has faults, all of which are listed, or is not the one that was
-                pinned; or the language model cannot be used as it is configured.
+            ConfigError: A file of overrides has faults, which are all listed, or another checksum than the
+                settings say. Or the settings of the language model are wrong.
         """
         wanted = settings.mediation
         community, is_whole = await _community(settings)
@@ -111,15 +112,15 @@ class MediatorFactory:
 
 
 def overrides_path(settings: Settings) -> Path | None:
-    """The file of overrides that a person wrote, if there is one."""
+    """The operator's file of overrides, if there is one."""
     if not settings.mediation.overrides:
         return None
     path = settings.source.absolute().parent / Path(settings.mediation.overrides).expanduser()
-    return Path(os.path.normpath(path))  # as who watches it writes it
+    return Path(os.path.normpath(path))  # the spelling that the file watcher uses
 
 
 def _version(wanted: MediationSettings) -> str:
-    """What an answer of the language model depends on beside the tool."""
+    """All settings on which an answer of the language model depends."""
     said = [LlmTransformer.version, wanted.llm_provider, wanted.model, wanted.url, wanted.grouping_threshold]
     return content_hash(canonical(said))
 
@@ -131,12 +132,12 @@ def _own(settings: Settings) -> Sequence[Overrides]:
 
 
 def _of_manifests(settings: Settings) -> Sequence[Overrides]:
-    """What manifests say of their own tools; it was checked when they were registered."""
+    """Overrides in manifests; registration checked them."""
     return [overrides_of(name, spec.overrides) for name, spec in settings.servers.items() if spec.overrides]
 
 
 async def _community(settings: Settings) -> tuple[Sequence[Overrides], bool]:
-    """The file of others, and whether all that is wanted is there."""
+    """The overrides from a URL, and whether all that the settings name are there."""
     wanted = settings.mediation
     if not wanted.overrides_url:
         return [], True

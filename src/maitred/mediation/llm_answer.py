@@ -1,15 +1,9 @@
-"""The answer of a language model about tools: checked entry by entry, and never more than was allowed.
+"""Check the answer of a language model about tools, entry by entry.
 
-Tools are built from the server's own, with the parts of an entry that may change laid over them, so that
-whatever else an answer holds has no effect. Annotations stay. Of a schema only what it leaves open is filled
-in, as hints: descriptions, and types as a choice between that type and anything, so that every call that was
-valid still is. An entry with a fault is refused as a whole; its tool keeps what the server says.
-
-What a language model may not say of a tool, since it may have been talked into it by the tool itself.
-
-A description is read by other models, so a text that speaks to them, leads somewhere or names other tools is
-a way in. The rules are few and blunt: they cost an honest tool its better description now and then, and it
-then keeps what its server says. They are a second fence, not the first one.
+A malicious tool may have instructed the model. So a tool is built from the server's own values, and only
+allowed parts of an entry replace them. Annotations stay. The schema only gains hints: descriptions, and types
+as a choice between that type and anything, so every valid call stays valid. A text that addresses models, has
+addresses, or names other tools is refused. An entry with a fault is refused whole.
 """
 
 import re
@@ -81,17 +75,19 @@ def identifiers(names: Iterable[str]) -> AbstractSet[str]:
 
 
 def why_not(text: str, original: str, others: AbstractSet[str] = frozenset()) -> str:
-    """Why a text may not be shown for a tool; empty if it may.
+    """Why a tool may not have a text; empty if it may.
+
+    The rules are few and strict: an honest tool sometimes loses a better description by them.
 
     Args:
-        text: What the model wrote, or a name it gave.
-        original: What the server says of the tool, as far as the model saw it. Addresses, markup and tools
-            that are named there may be named.
-        others: The `identifiers` among the names of other tools; an ordinary word may be used as such.
+        text: A text or a name from the model.
+        original: What the model saw of the server's own texts. Addresses, markup and tools that occur in it
+            may occur in `text`.
+        others: The `identifiers` among the names of other tools; ordinary words are allowed.
     """
     seen, known = _folded(text), _folded(original)
     if _ADDRESSED.search(_SPACES.sub(" ", seen)):
-        return "it speaks to whoever reads it"
+        return "it gives orders to its reader"
     if _links(seen) - _links(known):
         return "it holds an address that the server does not mention"
     if any(mark not in known for mark in _MARKUP.findall(seen)):
@@ -114,7 +110,7 @@ def _tokens(text: str) -> set[str]:
 
 
 SUREST = 0.9
-"""A model is never surer than this, whatever it says of itself."""
+"""Upper limit of a model's confidence, whatever it claims."""
 
 _MAX_ANSWER = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -126,7 +122,7 @@ _RAW_FIELDS = tuple(field.name for field in fields(SourceTool))
 _TEN = frozenset(category.name for category in CATEGORIES)
 
 Refuse = Callable[[SourceTool, str], None]
-"""Called with a tool whose entry is refused, and why."""
+"""Called with a tool whose entry is refused, and the reason."""
 
 
 class _Strict(BaseModel):
@@ -150,7 +146,7 @@ class _Entry(_Strict):
     confidence: Annotated[float, Field(allow_inf_nan=False)] = 0.5
 
     def texts(self) -> Iterator[str]:
-        """All that a reader of the tool would see, apart from what the parameters are called."""
+        """All texts that a reader of the tool sees, except names of parameters."""
         yield from (self.name, self.title, self.description, *_use_cases(self.use_cases))
         yield from (parameter.description for parameter in self.parameters.values())
 
@@ -162,7 +158,7 @@ class _Group(_Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class _TakenNames:
-    """What an entry is held against: names that are taken, and names that it may not speak of."""
+    """Names that an entry may not take, and names that it may not mention."""
 
     tool: SourceTool
     taken: AbstractSet[str]
@@ -173,18 +169,18 @@ class _TakenNames:
 def read_answer(
     text: str, tools: Sequence[SourceTool], *, names: Collection[str], grouped: bool, by: str, refuse: Refuse
 ) -> list[EnhancedTool | None]:
-    """One answer a tool, in their order; `None` where the model had nothing to say or its entry is refused.
+    """One answer a tool, in order; `None` if the model has none or its entry is refused.
 
     Args:
-        text: What the model answered, with or without words and fences around it.
-        tools: What it was asked about, numbered from 1.
+        text: The model's answer, with or without words and fences around it.
+        tools: The tools of the question, numbered from 1.
         names: The names of all tools of the server.
-        grouped: Whether it was asked for groups, whose names are then the categories.
-        by: What `enhanced_by` is to say.
-        refuse: Hears of every entry that is refused.
+        grouped: Whether the question asked for groups, whose names become the categories.
+        by: The value of `enhanced_by`.
+        refuse: Called for every refused entry.
 
     Raises:
-        LlmError: It is no answer to the question as a whole.
+        LlmError: The text as a whole is no answer to the question.
     """
     answer = _object(text)
     entries = answer["tools"]
@@ -230,7 +226,7 @@ def _object(text: str) -> Mapping[str, Any]:
 
 
 def _entry(value: Any) -> _Entry | str:
-    """An entry of the right shape, or what is wrong with it."""
+    """An entry of the right shape, or its fault."""
     given = {key: one for key, one in value.items() if one is not None} if isinstance(value, dict) else value
     try:
         return _Entry.model_validate(given)
@@ -241,7 +237,7 @@ def _entry(value: Any) -> _Entry | str:
 
 
 def _groups(value: Any) -> Mapping[int, str]:
-    """Number of a tool -> its group: the first that has it, of those with a usable name."""
+    """Number of a tool -> its group: the first one with a usable name."""
     found: dict[int, str] = {}
     for one in value if isinstance(value, list) else ():
         try:
@@ -307,7 +303,7 @@ def _use_cases(texts: Sequence[str]) -> tuple[str, ...]:
 def _schema(
     schema: Mapping[str, Any] | None, parameters: Mapping[str, _Parameter]
 ) -> Mapping[str, Any] | None:
-    """The schema with what it leaves open filled in; the same one if that is nothing."""
+    """The schema with the model's hints where it says nothing; the same object if there are none."""
     own: Mapping[str, Any] = {"type": "object"} if schema is None else schema
     declared = properties_of(own)
     if not declared and not _is_open(own):
@@ -318,7 +314,7 @@ def _schema(
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema without parameters says nothing against any."""
+    """Whether a schema without parameters allows any."""
     return (
         schema.keys() <= _OPEN
         and schema.get("type", "object") == "object"
@@ -328,7 +324,7 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
 
 
 def _told(schema: Any, told: _Parameter) -> Any:
-    """A parameter's schema with what the model says of it, where the server says nothing."""
+    """A parameter's schema with the model's hints where the server says nothing."""
     if not (schema is True or isinstance(schema, Mapping)):
         return schema
     own: Mapping[str, Any] = {} if schema is True else schema
@@ -336,6 +332,6 @@ def _told(schema: Any, told: _Parameter) -> Any:
     hint = told.type if TEXTS.issuperset(own) else None
     new = {
         **({"description": text} if text else {}),
-        **({"anyOf": [{"type": hint}, {}]} if hint else {}),  # the second takes whatever the server may take
+        **({"anyOf": [{"type": hint}, {}]} if hint else {}),  # `{}`: any type stays valid
     }
     return {**own, **new} if new else schema

@@ -1,15 +1,8 @@
-"""Read files of overrides, and check all that is in them.
+"""Read files of overrides and check them; reports all faults of a file at once, each with its line.
 
-    overrides:
-      example.com:                 # a server's name, or a domain
-        gt_usr:                    # a tool's name there, or a pattern with *
-          rename: get_user
-          description: Look a user up by ID or email address.
-          parameters:
-            usr_id: {type: integer, description: The user's number.}
-
-All faults of a file are reported at once, each with its line. `maitred.mediation.remote_overrides` fetches
-files that others wrote.
+overrides: example.com:                 # a server's name, or a domain gt_usr:                    # a
+    tool's name there, or a pattern with * rename: get_user description: Look a user up by ID or email
+    address. parameters: {usr_id: {type: integer, description: The user's number.}}
 """
 
 import hashlib
@@ -31,7 +24,7 @@ from maitred.model.tools import canonical
 from maitred.wording import as_code, did_you_mean
 
 MAX_BYTES = 1_000_000
-"""How large a file of overrides may be."""
+"""Largest size of a file of overrides in bytes."""
 
 _MAX_VALUES = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -57,8 +50,8 @@ def load_overrides(path: Path, sha256: str = "", *, categories: Collection[str] 
 
     Args:
         path: The file.
-        sha256: What its SHA-256 must be, in hexadecimal; empty for a file that may change.
-        categories: Those that there are; where they are known, unknown ones and unknown tags are faults.
+        sha256: The SHA-256 that it must have, in hexadecimal; empty for a file that may change.
+        categories: All that exist; if given, unknown categories and unknown tags are faults.
 
     Raises:
         ConfigError: The file cannot be read, has another checksum, or has faults; all of them are listed.
@@ -76,7 +69,7 @@ def load_overrides(path: Path, sha256: str = "", *, categories: Collection[str] 
 def parse_overrides(
     path: Path, data: bytes, *, source: str = "", categories: Collection[str] = ()
 ) -> Overrides:
-    """Check the bytes of a file; `path` tells JSON from YAML, `source` names the file in messages.
+    """Check the bytes of a file; the suffix of `path` says JSON or YAML, `source` names the file in messages.
 
     Raises:
         ConfigError: As for `load_overrides`.
@@ -99,7 +92,7 @@ def parse_overrides(
 
 
 def overrides_of(server: str, written: Mapping[str, Any], *, categories: Collection[str] = ()) -> Overrides:
-    """The overrides for the tools of one server, as a manifest has them.
+    """The overrides for the tools of one server, from a manifest.
 
     Raises:
         ConfigError: They have faults; all are listed.
@@ -108,11 +101,8 @@ def overrides_of(server: str, written: Mapping[str, Any], *, categories: Collect
     return parse_overrides(Path("manifest.json"), whole, source=server, categories=categories)
 
 
-# --- checking ---------------------------------------------------------------------------------------------
-
-
 class _OverridesReader:
-    """Turns a document into overrides and keeps every fault with its line."""
+    """Turns a document into overrides and collects every fault with its line."""
 
     def __init__(self, document: ConfigDocument, categories: Collection[str]) -> None:
         self._document = document
@@ -166,7 +156,7 @@ class _OverridesReader:
         return ToolOverride(**values)
 
     def _strange_places(self, keys: Keys, values: Mapping[str, Any]) -> None:
-        """Categories and tags that there are not, where it is known which there are."""
+        """Faults of unknown categories and tags, if the known ones are given."""
         category = values.get("category")
         if self._categories and category and category not in self._categories:
             there = f"there are {', '.join(self._categories)}"
@@ -231,7 +221,7 @@ class _OverridesReader:
             self._add([*keys, keyword], message)
 
     def _part(self, keys: Keys, part: Any) -> None:
-        """Whether a part of a schema is one."""
+        """Faults of a part of a schema."""
         texts = _texts(part)
         if texts is None:
             self._add(keys, f"holds more than {_MAX_VALUES:,} values")
@@ -264,13 +254,13 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 
 
 def _hidden(text: str) -> str:
-    """The first character of a text that does not show, as U+202E, or nothing."""
+    """The first invisible character of a text, in the form U+202E, or an empty text."""
     found = (c for c in text if unicodedata.category(c) in _HIDING and c not in "\n\t" + _JOINERS)
     return next((f"U+{ord(c):04X}" for c in found), "")
 
 
 def _texts(value: Any) -> list[str] | None:
-    """All texts in a value; `None` where it is too large, as one that holds itself is."""
+    """All texts in a value; `None` if it is too large, such as one that contains itself."""
     found: list[str] = []
     left, stack = _MAX_VALUES, [value]
     while stack:
@@ -287,7 +277,7 @@ def _texts(value: Any) -> list[str] | None:
 
 
 def _at(tree: Any, keys: Keys) -> Any:
-    """What the keys lead to; an empty mapping for a key that is no text, which is a fault by itself."""
+    """The value at the keys; an empty mapping after a key that is no text, which is a fault by itself."""
     for key in keys:
         tree = tree.get(key, {})
     return tree
@@ -297,7 +287,7 @@ def _typed(node: Node, known: dict[int, Any]) -> Any:
     """The values of a document with their types, which `ConfigDocument.tree` leaves as text."""
     if id(node) in known:
         return known[id(node)]
-    known[id(node)] = None  # what holds itself is cut there
+    known[id(node)] = None  # cuts a value that contains itself
     if isinstance(node, MappingNode):
         merges: dict[str, Any] = {}
         own: dict[str, Any] = {}
@@ -330,16 +320,16 @@ def _scalar(node: Node, tag: str) -> Any:
             case "float":
                 number = float(text)
                 return number if math.isfinite(number) else text
-    except ValueError:  # YAML has more ways to write a number than JSON
+    except ValueError:  # YAML has more forms of numbers than JSON
         return text
     return text
 
 
 def check_sum(source: str, data: bytes, sha256: str) -> None:
-    """Refuse what is not the version that a SHA-256 in hexadecimal names.
+    """Refuse data whose SHA-256, in hexadecimal, is another one.
 
     Raises:
-        ConfigError: It has another checksum.
+        ConfigError: The data has another checksum.
     """
     found = hashlib.sha256(data).hexdigest()
     if found != sha256.lower():

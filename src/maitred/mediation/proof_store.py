@@ -1,8 +1,8 @@
-"""Prove what is proposed for the tools of a server once, and remember the outcome by their content.
+"""Prove the proposals for a server once, and store the result by their content.
 
-A proof takes a second or two, so it is made in the background and never while something waits; what is not
-proven yet is not used. It holds for the texts it was made for, whatever other servers come and go. Where one
-tool of a server changes, what was proven of the others is used until they are proven together.
+A proof takes a second or two, so it runs in the background and nothing waits for it. An unproven proposal is
+not used. A proof holds for its texts, whatever other servers come and go. If one tool of a server changes,
+the others keep their result until the next proof of all.
 """
 
 import json
@@ -19,14 +19,14 @@ from maitred.mediation.proof import LoweredTool, Probe, ProofVerdict, Ranker, pr
 from maitred.model.tools import canonical, content_hash
 
 VERSION: Final = 1
-"""Raised when the same proposal might be judged otherwise."""
+"""Raise it when the same proposal might be judged differently."""
 
 Verdicts = Sequence[ProofVerdict | None]
-"""One a tool; `None` for one that nothing was proposed for."""
+"""One a tool; `None` for a tool without a proposal."""
 
 
 class Proofs:
-    """Makes proofs, one at a time. The ranker is made for the first one."""
+    """Makes proofs, one at a time. The first one makes the ranker."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Proofs:
     async def known(
         self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]
     ) -> Verdicts | None:
-        """The verdicts about all tools of a source, or `None` if they are not proven.
+        """The verdicts about all tools of a source, or `None` if there is no proof of them.
 
         Raises:
-            StoreError: What is remembered cannot be read.
+            StoreError: The stored results cannot be read.
         """
         key = await anyio.to_thread.run_sync(_key, source, before, after)
         return await self._recall(key, len(before))
@@ -56,7 +56,7 @@ class Proofs:
     async def noted(
         self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool], verdicts: Verdicts
     ) -> None:
-        """Remember, while the program runs, which changes of a source are used by a proof."""
+        """Remember, while the program runs, which changes of a source a proof allows."""
         keys = await anyio.to_thread.run_sync(_pairs, before, after)
         kept = (key for key, verdict in zip(keys, verdicts, strict=True) if verdict and verdict.kept)
         self._stood[source] = frozenset(kept)
@@ -64,7 +64,7 @@ class Proofs:
     async def stood(
         self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]
     ) -> Sequence[bool]:
-        """Which changes passed the last proof of a source, of which other tools have changed since."""
+        """Which changes passed the last proof of a source, though other tools of it have changed since."""
         known = self._stood.get(source)
         if not known:
             return [False] * len(before)
@@ -77,16 +77,16 @@ class Proofs:
         after: Sequence[EnhancedTool],
         neighbours: Callable[[], Sequence[SourceTool]],
     ) -> Verdicts:
-        """Prove what was not, and remember it.
+        """Prove the proposals, unless that was done before, and store the result.
 
         Args:
-            source: Whose tools they are.
-            before: All tools of it as they are without the proposals.
-            after: The same with them.
-            neighbours: Makes the tools of others that must be found as well as before; run in a thread.
+            source: The source of the tools.
+            before: All its tools without the proposals.
+            after: The same tools with the proposals.
+            neighbours: Makes the tools of other servers whose places must not get worse; runs in a thread.
 
         Raises:
-            StoreError: The outcome cannot be kept.
+            StoreError: The result cannot be stored.
         """
         async with self._proving:
             key = await anyio.to_thread.run_sync(_key, source, before, after)
@@ -117,7 +117,7 @@ def _pairs(before: Sequence[SourceTool], after: Sequence[EnhancedTool]) -> Seque
 
 
 def _read(memory: MemoEntry, count: int) -> Verdicts | None:
-    """What a memory says; nothing if it is damaged, or was written by a version with other fields."""
+    """The verdicts in an entry; `None` if it is damaged, or another version wrote it."""
     try:
         rows: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))
         return [_verdict(row) if row else None for row in rows] if len(rows) == count else None

@@ -1,9 +1,9 @@
-"""Rules that make cryptic tools legible: names written out, descriptions and parameters told in words.
+"""Rules that make cryptic tools readable: spelled-out names, and sentences for tools and parameters.
 
-They need no network, ask nobody and always answer the same. They never change what a call means: names,
-types, values and defaults of parameters stay, and every arguments object that was valid is valid after. What
-a parameter probably takes is therefore a hint: a choice between that type and anything. The published name of
-a tool stays too, unless asked otherwise; its meaning goes into title and description, where search reads it.
+They need no network and always give the same answer. They never change what a call means: every valid
+arguments object stays valid. A guessed type of a parameter is only a hint, a choice between that type and
+anything. The published name stays too, unless `rename` is set; its meaning goes into title and description,
+for search.
 """
 
 import re
@@ -33,7 +33,7 @@ _HINTS: Mapping[str, Mapping[str, Any]] = {
     "time": _DATE,
     "datetime": _DATE,
 }
-"""Last word of a parameter's name -> what such a parameter usually takes."""
+"""Last word of a parameter's name -> the usual schema of such a parameter."""
 
 _BOOLEAN = frozenset({"is", "has"})
 _SWITCHED = VERBS | {"include"}
@@ -48,26 +48,26 @@ _TOLD: Mapping[str, str] = {
 
 
 class RuleTransformer:
-    """Mends what can be mended by rules; `None` for a tool with nothing to mend."""
+    """Improves tools by rules; `None` for a tool that needs nothing."""
 
     name = "rules"
     priority = 100
     version = 1
-    """Raised when the same tool might be mended otherwise."""
+    """Raise it when the rules might answer differently."""
 
     def __init__(self, *, rename: bool = False) -> None:
-        """With `rename`, a name that was written out is also the new name of the tool."""
+        """With `rename`, a spelled-out name also becomes the new name of the tool."""
         self._rename = rename
 
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
-        """See `Transformer`; the context plays no part."""
+        """See `Transformer`; the context is not used."""
         del context
         return self.mended(tools)
 
     def mended(self, tools: Sequence[SourceTool]) -> list[EnhancedTool | None]:
-        """The same at once, for a worker thread."""
+        """The synchronous form of `transform`, for a worker thread."""
         return [self._mended(tool) for tool in tools]
 
     def _mended(self, tool: SourceTool) -> EnhancedTool | None:
@@ -105,13 +105,13 @@ class RuleTransformer:
 
 
 def _new_name(name: SpelledName) -> str:
-    """A name as it can be published; empty if it cannot."""
+    """A name in a form that can be published; empty if there is none."""
     found = "_".join("_".join(name.words).split())
     return found if re.fullmatch(rf"[a-z0-9_]{{1,{_MAX_NAME}}}", found) else ""
 
 
 def _description(description: str, name: SpelledName, sentence: SentenceDraft | None) -> str:
-    """What the tool does: as its author says, mended; inferred where that is missing or says too little."""
+    """The author's text, repaired; a sentence from the tool's name if that is missing or too short."""
     own = repaired(description)
     if sentence is None:
         return own
@@ -126,7 +126,7 @@ def _description(description: str, name: SpelledName, sentence: SentenceDraft | 
 
 
 def _properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The parameters of a schema, as far as they can be read."""
+    """The parameters of a schema, if they can be read."""
     found = schema.get("properties") if schema is not None else None
     return found if isinstance(found, Mapping) and all(isinstance(name, str) for name in found) else {}
 
@@ -138,14 +138,14 @@ def _with(
 
 
 def _parameter(schema: Any, name: SpelledName) -> Any:
-    """A parameter's schema with what its name tells; as it is where that is nothing new."""
+    """A parameter's schema with hints from its name; the same object if there are none."""
     if not (schema is True or isinstance(schema, Mapping)):
         return schema
     own: Mapping[str, Any] = {} if schema is True else schema
     hint = _hint(name.words) if _TEXTS.issuperset(own) else None
     text = "" if own.get("description") else _told(name, own.get("type")) if name.mended or hint else ""
     told = {"description": text} if text else {}
-    choice = {"anyOf": [hint, {}]} if hint else {}  # the second takes whatever the server may take
+    choice = {"anyOf": [hint, {}]} if hint else {}  # `{}`: any type stays valid
     return {**own, **told, **choice} if told or choice else schema
 
 
@@ -156,7 +156,7 @@ def _hint(words: Sequence[str]) -> Mapping[str, Any] | None:
 
 
 def _told(name: SpelledName, kind: Any) -> str:
-    """A sentence about a parameter; empty where its name makes none."""
+    """A sentence about a parameter; empty if its name yields none."""
     words = name.words
     if words[0] in _BOOLEAN and len(words) > 1:
         return f"Whether it {name.text}."

@@ -1,7 +1,7 @@
-"""Rank tools as the gateway's search does, for proofs: by the same words, vectors and weights, out of order.
+"""Rank tools for proofs as the gateway's search does: the same words, vectors and weights.
 
-It builds a small index of the tools that it is given and forgets it again. What depends on who searches and
-on what was called has no place in a proof: servers, tools named exactly, usage.
+It builds a small temporary index of the tools. A proof ignores what depends on the caller and on past calls:
+servers, exact names, usage.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _REMEMBERED = 10_000
 
 
 class SearchRanker:
-    """Ranks with an embedder, in a worker thread; for one proof at a time. It remembers some vectors."""
+    """Ranks with an embedder, in a worker thread; for one proof at a time. It caches some vectors."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -36,7 +36,7 @@ class SearchRanker:
         """See `maitred.mediation.proof.Ranker`.
 
         Raises:
-            Exception: Whatever the embedder raises.
+            Exception: Any error of the embedder.
         """
         return await anyio.to_thread.run_sync(self._rank, tools, originals, queries)
 
@@ -59,7 +59,7 @@ class SearchRanker:
         return found
 
     def _cosines(self, documents: Sequence[ToolDocument], queries: Sequence[str]) -> Vectors:
-        """Of each query to each document; all 0 where nothing of the query is known."""
+        """Cosine of each query to each document; all 0 if no word of the query is known."""
         for known in (self._documents, self._queries):
             if len(known) > _REMEMBERED:
                 known.clear()

@@ -1,7 +1,7 @@
-"""Sentences about tools: made of the words of their names, or mended as their authors wrote them.
+"""Sentences about tools: made from the words of their names, or repaired from their authors' text.
 
-No grammar of English, only what names of tools need: an article, a plural, a full stop. Where a sentence
-cannot be made without inventing something, there is none.
+It is no grammar of English, only what names of tools need: an article, a plural, a full stop. If a sentence
+would need an invention, there is none.
 """
 
 import re
@@ -24,7 +24,7 @@ _NO_ARTICLE = word_set("""
     access all any availability both changes content data each every feedback find health help history
     information inventory mail many me metadata money more music my news no our people some staff stock
     storage support text time traffic two usage weather your
-""")  # before or after these words no article stands
+""")  # no article before or after these words
 _DEFINITE = frozenset({"active", "current", "default", "first", "last", "latest", "next", "previous", "top"})
 _PREPOSITIONS = word_set("""
     about after and as at before between by for from in into near of on or per to via with
@@ -35,7 +35,7 @@ _CERTAIN_VERBS = VERBS - NOUNS | {"list"}
 _UNKEYED = word_set("""
     add append build check create draw duplicate fill find generate insert make open post search send set
     start upload write
-""")  # one does not do these by an id
+""")  # these verbs take no id
 _IDENTIFIES = frozenset({"id", "number", "email", "name", "path", "key", "code", "url", "slug"})
 _MAX_TAKEN = 8
 _STEM = 3
@@ -59,13 +59,13 @@ _LEADING = re.compile(
 )
 _ENDS_OPEN = re.compile(
     r"(?:^|\s)[^\s/]*[a-zA-Z0-9)\"'`]$"
-)  # after an address, a full stop would belong to it
+)  # a full stop after an address would become part of it
 _PLAIN_WORD = re.compile(r"[a-z]+(?=[\s,;:.]|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceDraft:
-    """One or two sentences, whether they tell what is done, and whether they took a guess."""
+    """One or two sentences; `has_verb` if they say what the tool does, `guessed` if they contain a guess."""
 
     text: str
     has_verb: bool
@@ -73,9 +73,9 @@ class SentenceDraft:
 
 
 def describe(name: SpelledName, parameters: Sequence[SpelledName]) -> SentenceDraft | None:
-    """What a tool does, from its name and parameters; `None` if its name is no more than an unknown word.
+    """What a tool does, from its name and parameters; `None` if its name is just an unknown word.
 
-    Parameters are told of only where their names were written out; those that are words are seen anyway.
+    It mentions parameters only if a name was spelled out; the reader sees plain words in the schema.
     """
     words, guessed = list(name.words), name.guessed
     if len(words) > 1 and words[0] not in VERBS and not _CERTAIN_VERBS.isdisjoint(words):
@@ -103,15 +103,15 @@ def describe(name: SpelledName, parameters: Sequence[SpelledName]) -> SentenceDr
 
 
 def _verb_first(words: Sequence[str]) -> list[str]:
-    """`shop list orders`, with a name of something before, or `user delete`, as one would say it."""
+    """The words, verb first: `shop list orders` begins with a product, `user delete` with an object."""
     if words[0] not in KNOWN and words[1] in _CERTAIN_VERBS:
         return list(words[1:])
-    is_pair = len(words) == 2 and words[1] in _CERTAIN_VERBS  # noqa: PLR2004  # a thing and what is done
+    is_pair = len(words) == 2 and words[1] in _CERTAIN_VERBS  # noqa: PLR2004  # an object and its verb
     return [words[1], words[0]] if is_pair else list(words)
 
 
 def _key(parameters: Sequence[SpelledName]) -> tuple[str, ...]:
-    """The words of the parameter that says which thing is meant: an id if there is one."""
+    """The words of the parameter that identifies the object: an id if there is one."""
     keys = [one.words for one in parameters if one.words and one.words[-1] in _IDENTIFIES]
     return next((words for words in keys if words[-1] == "id"), keys[0] if keys else ())
 
@@ -122,17 +122,17 @@ def sentence_case(text: str) -> str:
 
 
 def stems(text: str) -> list[str]:
-    """The words of a text as they were written, by their stems and in order."""
+    """The stems of a text's words, in order, with abbreviations as written."""
     return [_stem(piece) for piece in pieces(text)]
 
 
 def meaning(text: str) -> AbstractSet[str]:
-    """What a text says, by the stems of its words; abbreviations are written out, empty words left out."""
+    """The stems of a text's words, with abbreviations spelled out and empty words left out."""
     return {_stem(word) for word in around([text])} - _EMPTY
 
 
 def repaired(text: str) -> str:
-    """A description with its first sentence in order: no shouting, no "This tool", a capital, a full stop."""
+    """A description with its first sentence repaired: no shouting, no "This tool", a capital, a full stop."""
     calm = _calm(text.strip())
     rest = calm
     if (lead := _LEADING.match(calm)) and not VERBS.isdisjoint(_bases(lead["verb"].lower())):
@@ -145,12 +145,12 @@ def repaired(text: str) -> str:
 
 
 def _bases(verb: str) -> Sequence[str]:
-    """What a verb in the third person may come from."""
+    """Possible base forms of a verb in the third person."""
     return verb, verb.removesuffix("s"), verb.removesuffix("es"), singular(verb)
 
 
 def _calm(text: str) -> str:
-    """A text without calls for attention and sentences in capitals; quoted text stays as it is."""
+    """A text without calls for attention and without sentences in capitals; quoted text stays as it is."""
     whole = _is_shouted(text, marked=True)
     parts = _QUOTED.split(text)
     for at in range(0, len(parts), 2):
@@ -171,7 +171,7 @@ def _lowered(sentence: str, *, whole: bool) -> str:
 
 
 def _is_shouted(sentence: str, *, marked: bool) -> bool:
-    """Whether a sentence stands in capitals: several words of prose, or one where it is marked as loud."""
+    """Whether a sentence is in capitals: several words of prose, or one word if it is `marked` as loud."""
     if not _SHOUTED.fullmatch(sentence.strip(" .!?")):
         return False
     words = [word for word in _LETTERS.findall(sentence.lower()) if word not in ACRONYMS]
@@ -179,7 +179,7 @@ def _is_shouted(sentence: str, *, marked: bool) -> bool:
 
 
 def _phrase(words: Sequence[str], *, with_article: bool) -> str:
-    """Words of a name as a noun phrase, with the article that belongs before it."""
+    """Words of a name as a noun phrase, with its article."""
     end = next((at for at, word in enumerate(words) if word in _PREPOSITIONS), len(words))
     text = " ".join(shown(word) for word in words)
     if not with_article or not end:

@@ -1,8 +1,8 @@
-"""A mediator as the catalog uses it: raw tools of a server in, how they are to be published out.
+"""Mediation for the catalog: raw tools of a server in, tools to publish out.
 
-`mend` is quick, since the catalog waits for it: it asks no model and proves nothing, but goes by what is
-remembered of both. `ask` and `prove` work ahead for it in the background. What persons wrote or chose is not
-subject to proof.
+`mend` is quick, since the catalog waits for it: it asks no model and proves nothing, but uses stored answers
+and proofs. `ask` and `prove` fill those stores in the background. Overrides and choices of an operator need
+no proof.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,8 +31,9 @@ from maitred.model.tools import RawTool as ServerTool
 log = structlog.get_logger(__name__)
 
 State = Literal["same", "used", "accepted", "rejected", "harmful", "unproven"]
-"""What becomes of a tool: nothing is proposed; it is used; a person accepted or rejected it; search would get
-worse by it; it is not proven yet."""
+"""State of a proposal: there is none; it is used. An operator accepted or rejected it. Search would get worse
+with it; there is no proof yet.
+"""
 
 _NONE: Final = "none"
 _NOTHING_CHOSEN: Final = ToolChoice()
@@ -41,7 +42,7 @@ _RAW_FIELDS = tuple(field.name for field in fields(SourceTool))
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What mediation makes of a tool; `verdict` is `None` where no proof speaks of it."""
+    """What mediation proposes for a tool; `verdict` is `None` if no proof covers it."""
 
     before: SourceTool
     after: EnhancedTool
@@ -50,13 +51,13 @@ class Proposal:
 
     @property
     def published(self) -> EnhancedTool:
-        """The tool as it is published."""
+        """The tool to publish."""
         return self.after if self.state in ("used", "accepted") else _as_it_is(self.before)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RememberedModel:
-    """A language model with what it answered before; `close` ends its connections."""
+    """A language model and its stored answers; `close` ends its connections."""
 
     model: LlmTransformer
     memo: Memo
@@ -64,7 +65,7 @@ class RememberedModel:
 
 
 class ThreadedRules(RuleTransformer):
-    """Rules in a worker thread, as a server may have thousands of tools; with a priority of one's own."""
+    """Rules in a worker thread, since a server may have thousands of tools; the priority can be set."""
 
     def __init__(self, priority: int = RuleTransformer.priority) -> None:
         super().__init__()
@@ -78,7 +79,7 @@ class ThreadedRules(RuleTransformer):
 
 
 class MediationService:
-    """Mends by transformers; `fingerprint` stands for them and all that they go by."""
+    """Improves the tools of servers; `fingerprint` identifies its transformers and their inputs."""
 
     def __init__(
         self,
@@ -91,16 +92,16 @@ class MediationService:
         middleware: Middleware | None = None,
         is_whole: bool = True,
     ) -> None:
-        """Put transformers together.
+        """Combine transformers.
 
         Args:
             transformers: Those that answer at once.
-            fingerprint: Changes when the same tools might be mended otherwise.
-            asked: The language model, whose answers have a priority among the others.
-            proofs: What proposals must pass; without, all are used.
-            choices: What persons decided about single tools.
-            middleware: The hook of a program, which has the last word.
-            is_whole: False where something that is wanted could not be had yet.
+            fingerprint: Changes when the same tools might get different answers.
+            asked: The language model, whose stored answers have a priority among the others.
+            proofs: Checks proposals; without it all are used.
+            choices: An operator's decisions about single tools.
+            middleware: The hook of an embedding program; it comes last.
+            is_whole: False if a source of overrides is not available yet.
         """
         self.fingerprint = fingerprint
         self.is_whole = is_whole
@@ -120,28 +121,24 @@ class MediationService:
 
     @property
     def proves(self) -> bool:
-        """Whether proposals must pass a proof."""
+        """Whether proposals need a proof."""
         return self._proofs is not None
 
     async def aclose(self) -> None:
-        """End the connections to the language model."""
+        """Close the connections to the language model."""
         if self._asked:
             await self._asked.close()
 
-    # --- what the catalog asks ----------------------------------------------------------------------------
-
     async def mend(self, server: str, tools: Sequence[ServerTool]) -> Sequence[MediatedTool | None]:
-        """One answer a tool, in their order; `None` for one that stays as it is."""
+        """One answer a tool, in order; `None` for a tool that stays as it is."""
         proposals = await self.proposals(server, tools)
         now = [one.published for one in proposals]
         if self._hook is not None:
             now = await _hooked(self._hook, server, now)
         return [_mended(one.before, after) for one, after in zip(proposals, now, strict=True)]
 
-    # --- what is proposed ---------------------------------------------------------------------------------
-
     async def proposals(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
-        """What is proposed for each tool of a server, and what becomes of it by what is known now."""
+        """The proposal for each tool of a server, and its state at present."""
         drafts = await self._drafts(server, tools)
         if self._proofs is None or not _any_open(drafts):
             return drafts
@@ -156,18 +153,18 @@ class MediationService:
         ]
 
     async def prove(self, server: str, tools: Sequence[ServerTool], snapshot: Snapshot) -> bool:
-        """Prove what is proposed for a server beside the tools of others, which takes a second or two.
+        """Prove the proposals for a server against the tools of other servers, which takes a second or two.
 
         Args:
             server: The server.
             tools: Its tools that are not withheld, in the order of the snapshot.
-            snapshot: The catalog that they are of.
+            snapshot: The catalog that contains them.
 
         Returns:
-            Whether tools are to be published otherwise than the snapshot has them.
+            Whether tools must be published differently than the snapshot has them.
 
         Raises:
-            StoreError: The outcome cannot be kept.
+            StoreError: The result cannot be stored.
         """
         drafts = await self._drafts(server, tools)
         if self._proofs is not None and _any_open(drafts):
@@ -179,10 +176,10 @@ class MediationService:
         return self._hook is not None or not all(map(_is_shown, shown, drafts))
 
     async def judged(self, server: str, tools: Sequence[ServerTool], snapshot: Snapshot) -> list[Proposal]:
-        """As `proposals`, and for information with a proof of what persons wrote or accepted.
+        """As `proposals`; also proves, for information, what an operator wrote or accepted.
 
         Raises:
-            StoreError: The outcome cannot be kept.
+            StoreError: The result cannot be stored.
         """
         found = await self.proposals(server, tools)
         told = [at for at, one in enumerate(found) if one.state in ("used", "accepted") and not one.verdict]
@@ -231,13 +228,11 @@ class MediationService:
         changed = [one for one in drafts if one.state != "same"]
         return self._near.near(server, [tool for one in changed for tool in (one.before, one.after)])
 
-    # --- the language model -------------------------------------------------------------------------------
-
     async def missing(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
-        """The tools that the language model is to be asked about.
+        """The tools that still need an answer of the language model.
 
         Raises:
-            StoreError: What it answered before cannot be read.
+            StoreError: The stored answers cannot be read.
         """
         if self._asked is None:
             return []
@@ -245,32 +240,32 @@ class MediationService:
         return [left[at] for at in await self._asked.memo.missing(left, _of(server))]
 
     async def ask(self, server: str, tools: Sequence[ServerTool]) -> int:
-        """Ask the language model about those; of how many tools it says something new.
+        """Ask the language model about the tools of `missing`; returns how many answers changed.
 
         Raises:
-            LlmError: It does not answer, or not as it should.
-            StoreError: What it answered before cannot be read.
+            LlmError: The model does not answer, or its answer is unusable.
+            StoreError: The stored answers cannot be read.
         """
         return await self._asked.memo.fill(await self._left(server, tools), _of(server)) if self._asked else 0
 
     async def estimate(self, server: str, tools: Sequence[ServerTool]) -> Estimate | None:
-        """What asking would cost at most; `None` without a language model.
+        """The most that `ask` would cost; `None` without a language model.
 
         Raises:
-            StoreError: What it answered before cannot be read.
+            StoreError: The stored answers cannot be read.
         """
         wanted = await self.missing(server, tools)
         return self._asked.model.estimate(wanted, _of(server)) if self._asked else None
 
     async def _left(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
-        """The tools that nothing answers which goes before the language model."""
+        """The tools without an answer from a transformer above the language model."""
         given = [_given(tool) for tool in tools if self._choice(tool.key) != "reject"]
         answers = await self._above.enhance(given, _of(server))
         return [tool for tool, answer in zip(given, answers, strict=True) if answer.enhanced_by == _NONE]
 
 
 def _remembered(asked: RememberedModel | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
-    """What the language model answered, laid over what those say that come after it."""
+    """The stored answers of the language model, laid over the transformers below it."""
     if asked is None:
         return []
     found: Transformer = asked.memo.remembered
@@ -312,7 +307,7 @@ def _raw(tool: EnhancedTool) -> SourceTool:
 
 
 def _is_shown(tool: Tool, proposal: Proposal) -> bool:
-    """Whether a tool is published as it is to be."""
+    """Whether the snapshot already publishes a tool as proposed."""
     wanted, own = _mended(proposal.before, proposal.published), tool.mending
     if wanted is None or own is None:
         return wanted is None and own is None
@@ -328,7 +323,7 @@ def _any_open(drafts: Sequence[Proposal]) -> bool:
 
 
 def _world(drafts: Sequence[Proposal]) -> tuple[list[SourceTool], list[EnhancedTool]]:
-    """The tools without and with what is to be proven; what is settled is the same in both."""
+    """The tools without and with the open proposals; the others are the same in both lists."""
     before = [one.before if one.state == "unproven" else _raw(one.published) for one in drafts]
     after = [one.after if one.state == "unproven" else one.published for one in drafts]
     return before, after
@@ -344,7 +339,7 @@ def _judged(drafts: Sequence[Proposal], verdicts: Verdicts) -> list[Proposal]:
 
 
 async def _hooked(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) -> list[EnhancedTool]:
-    """The tools as the hook of a program gives them back."""
+    """The tools as the hook of the embedding program returns them."""
     given = [replace(tool, original_name=tool.name) for tool in tools]
     answers = await hook.enhance(given, _of(server))
     return [
