@@ -1,7 +1,7 @@
-"""Which addresses nobody outside may make us connect to, and what the host of a URL really is.
+"""Decide to which addresses the gateway may connect, and parse the hosts of URLs.
 
-Nothing here resolves a name: `guard` does that and asks here about every address it gets. Hosts are read the
-way a resolver reads them, where `0x7f.1`, `017700000001` and `2130706433` are all 127.0.0.1.
+Nothing here resolves a name: `guarded_transport` does that and asks here about every address. A host is
+parsed as a resolver does it: `0x7f.1`, `017700000001` and `2130706433` are all 127.0.0.1.
 """
 
 import re
@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# The special-purpose registries of IANA, and the addresses at which clouds hand out credentials.
+# IANA's registries of special-purpose addresses, and the addresses at which clouds serve credentials.
 _METADATA: Sequence[Network] = tuple(
     map(ip_network, ("169.254.169.254/32", "169.254.170.2/32", "169.254.170.23/32", "100.100.100.200/32"))
 ) + tuple(map(ip_network, ("168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::/32", "fd20:ce::254/128")))
@@ -78,10 +78,10 @@ _LONGEST_NAME = 253
 
 
 def why_forbidden(address: str | Address, exempted: Sequence[Network] = ()) -> str:
-    """What an address is that must not be connected to, such as `a loopback address`; empty if it may.
+    """The kind of a forbidden address, such as `a loopback address`; empty if it is allowed.
 
-    `exempted` networks are allowed, except where a cloud hands out credentials. Text that is no address is
-    forbidden too.
+    `exempted` networks are allowed, except where a cloud serves credentials. A text that is no address is
+    forbidden.
     """
     if isinstance(address, str):
         try:
@@ -99,15 +99,15 @@ def why_forbidden(address: str | Address, exempted: Sequence[Network] = ()) -> s
 
 
 def is_forbidden(address: str | Address, exempted: Sequence[Network] = ()) -> bool:
-    """Whether an address must not be connected to; see `why_forbidden`."""
+    """Whether the gateway must not connect to an address; see `why_forbidden`."""
     return bool(why_forbidden(address, exempted))
 
 
 def networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """Read networks such as `10.1.0.0/16`; an address counts as a network of one.
+    """Parse networks such as `10.1.0.0/16`; a single address is a network of one.
 
     Raises:
-        ValueError: One is no network, or has bits set beyond its prefix.
+        ValueError: A text is no network, or has bits set beyond its prefix.
     """
     return tuple(map(ip_network, texts))
 
@@ -116,8 +116,8 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
 class Host:
     """The host of a URL: an address, or a name in lower case and in its ASCII form.
 
-    `fault` says why it cannot be used; `is_plain` is false where it was written in a form that hides what it
-    is, such as an octal number or letters that only look like ASCII.
+    `fault` says why it cannot be used. `is_plain` is false if its written form hides what it is, such as an
+    octal number, or letters that only look like ASCII.
     """
 
     name: str = ""
@@ -127,7 +127,7 @@ class Host:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a name that means this machine or its own network."""
+        """Whether the name means this machine or its local network."""
         if self.address is not None:
             return False
         last = [self.name == local or self.name.endswith(f".{local}") for local in _LOCAL_NAMES]
@@ -135,7 +135,7 @@ class Host:
 
 
 def parse_host(text: str) -> Host:
-    """Read a host as it stands in a URL, with or without the brackets of an IPv6 address."""
+    """Parse a host as URLs contain it, with or without the brackets of an IPv6 address."""
     if text.startswith("[") or text.count(":") > 1:
         return _bracketed(text)
     folded = unicodedata.normalize("NFKC", text.translate(_DOTS)).lower()
@@ -172,7 +172,7 @@ def _named(name: str, *, is_plain: bool) -> Host:
 
 
 def _number_forms(parts: Sequence[str]) -> IPv4Address | None:
-    """An address in any form that `inet_aton` takes: one to four numbers, decimal, octal or hexadecimal."""
+    """An address in any form that `inet_aton` accepts: one to four numbers, decimal, octal or hexadecimal."""
     if (
         len(parts) > _MOST_PARTS
         or not all(map(_NUMBER.fullmatch, parts))
@@ -197,7 +197,7 @@ def _number(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UrlTarget:
-    """What a URL leads to. `userinfo` is what stands before an `@`; `fault` says why it cannot be used."""
+    """The target of a URL. `userinfo` is the part before an `@`; `fault` says why the URL cannot be used."""
 
     scheme: str = ""
     host: Host = Host()
@@ -207,7 +207,7 @@ class UrlTarget:
 
 
 def parse_url(url: str) -> UrlTarget:
-    """Take apart as much of an http or https URL as decides where a connection goes."""
+    """Parse the parts of an http or https URL that decide where a connection goes."""
     if re.search(r"[\x00-\x20\x7f\\]", url):
         return UrlTarget(fault="holds a blank, a backslash or a control character")
     match = _URL.match(url)

@@ -1,8 +1,8 @@
-"""Tell a literal credential from what only looks like one, and a reference from a literal.
+"""Separate literal credentials from references and from harmless texts.
 
-Three signs: the form of a value (the detectors of `detect-secrets`, without those that measure randomness,
-which take `debug` for a secret, and forms that they lack), the name that it stands under, and its place in a
-URL. Nothing here answers with the value itself, only with what kind of thing it is.
+Three signs count: the form of a value, the name of its field, and its place in a URL. The forms are those of
+`detect-secrets` and some more. Its detectors of randomness are left out, since they take `debug` for a
+secret. Results contain the kind of a credential, never its value.
 """
 
 import re
@@ -103,7 +103,7 @@ _LONG_KEY = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LiteralParts:
-    """A value taken apart: what stands there literally, defaults included, and what it refers to."""
+    """A value in parts: its literal texts, defaults included, and the names that it refers to."""
 
     literal: str
     references: tuple[str, ...]
@@ -111,7 +111,7 @@ class LiteralParts:
 
 
 def take_apart(value: str) -> LiteralParts:
-    """Tell literal text from references; `is_closed` is false where one has no end."""
+    """Separate literal text from references; `is_closed` is false if a reference has no end."""
     found: list[str] = []
 
     def default(match: re.Match[str]) -> str:
@@ -126,7 +126,7 @@ def take_apart(value: str) -> LiteralParts:
 
 
 def kind_of(literal: str, name: str = "") -> str:
-    """What kind of credential a text has the form of, such as `GitHub Token`; empty if it has none."""
+    """The kind of credential that a text has the form of, such as `GitHub Token`; empty if none."""
     texts = [literal, f'{name}="{literal}"'] if name else [literal]
     for what, form in _FORMS:
         if form.search(literal):
@@ -138,9 +138,9 @@ def kind_of(literal: str, name: str = "") -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a value under this name is a credential by its name, as under `GITHUB_TOKEN` or `apiKey`.
+    """Whether a field of this name contains a credential, such as `GITHUB_TOKEN` or `apiKey`.
 
-    `MAX_TOKENS`, `TOKEN_FILE` and `PASSWORD_MODE` are not: they count, or name something else.
+    `MAX_TOKENS`, `TOKEN_FILE` and `PASSWORD_MODE` do not: they count, or name something else.
     """
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or _COUNTED.intersection(words):
@@ -150,7 +150,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_literal_secret(name: str, literal: str) -> bool:
-    """Whether a literal must be a reference instead: its name says so, and it is no mere choice."""
+    """Whether a literal must be a reference instead: its name says so, and it is no plain choice."""
     bare = _SCHEME.sub("", literal)
     if not bare or bare.lower() in _CHOICES:
         return False
@@ -160,7 +160,7 @@ def is_literal_secret(name: str, literal: str) -> bool:
 
 
 def secret_arguments(args: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The places of arguments with a credential by its name, each with what stands before the credential.
+    """The positions of arguments with a credential by its name, each with the text before the credential.
 
     They are `--token abc`, `--token=abc`, `TOKEN=abc` and `X-Api-Key: abc`.
     """
@@ -177,7 +177,7 @@ def secret_arguments(args: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def masked_url(url: str, mask: str = "***") -> str:
-    """A URL with a mask in place of a password before the host, and of credentials among its parameters."""
+    """A URL with a mask for a password before the host, and for credentials among its parameters."""
 
     def user(match: re.Match[str]) -> str:
         name, colon, _ = match[1].partition(":")
@@ -193,7 +193,7 @@ def masked_url(url: str, mask: str = "***") -> str:
 
 
 def secrets_in_url(literal: str) -> Iterator[str]:
-    """What credentials stand in the URLs of a text: in front of the host or among the parameters."""
+    """The kinds of credentials in the URLs of a text: before the host or among the parameters."""
     for match in _USERINFO.finditer(literal):
         user, _, password = match[1].partition(":")
         if password or len(user) >= _LONG_NAME:

@@ -1,10 +1,9 @@
-"""All that a server publishes, as one value that can be approved: what is in it, its hash, and what changed.
+"""All that a server publishes as one value that can be approved: its content, its hash, its changes.
 
-A definition holds the tools, prompts, resource templates and instructions of a server, normalised so that
-the order of keys makes no difference, with a hash for each part and one for the whole. Resources are left
-out: they are a server's data and come and go.
-
-`diff` says in words what differs. Quarantine does not depend on those words but on the hashes alone.
+A definition contains the tools, prompts, resource templates and instructions of a server. They are
+normalised, so the order of keys makes no difference, and each part has a hash. Resources are left out, since
+they are data that comes and goes. `diff` describes differences for people; quarantine depends on the hashes
+alone.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ from maitred.wording import counted
 PartKind = Literal["tool", "prompt", "template", "instructions"]
 
 MAX_SCHEMA_BYTES: Final = 200_000
-"""Schemas larger than this, or nested deeper than any honest one, are kept as a hash only."""
+"""Larger schemas, and those nested deeper than any honest one, are stored as a hash only."""
 _MORE: Final = {"icons": "its icons", "_meta": "its `_meta`", "execution": "whether it runs as a task"}
 _MAX_DEPTH: Final = 100
 _MAX_TOLD: Final = 20
@@ -38,7 +37,7 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, kw_only=True, order=True, slots=True)
 class PartKey:
-    """Which part of a definition it is; `name` is the server's own, empty for the instructions."""
+    """Identifies a part of a definition; `name` is the server's own, empty for the instructions."""
 
     kind: PartKind
     name: str = ""
@@ -49,7 +48,7 @@ class PartKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DefinitionPart:
-    """One part: its normalised content, and the SHA-256 of that in hex."""
+    """A part: its normalised content, and the SHA-256 of that in hex."""
 
     content: Mapping[str, Any]
     digest: str
@@ -57,30 +56,30 @@ class DefinitionPart:
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """All parts of what a server publishes."""
+    """All parts that a server publishes."""
 
     parts: Mapping[PartKey, DefinitionPart] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256, in hex, of all parts; the same for the same parts in any order."""
+        """The SHA-256, in hex, of all parts; their order makes no difference."""
         listed = [[key.kind, key.name, self.parts[key].digest] for key in sorted(self.parts)]
         return hashlib.sha256(canonical(listed)).hexdigest()
 
     def digest_of(self, key: PartKey) -> str:
-        """The hash of a part, empty where there is none."""
+        """The hash of a part; empty if there is no such part."""
         return self.parts[key].digest if key in self.parts else ""
 
     def to_bytes(self) -> bytes:
-        """The definition as it is kept; `from_bytes` reads it."""
+        """The stored form; `from_bytes` reads it."""
         return canonical([[key.kind, key.name, self.parts[key].content] for key in sorted(self.parts)])
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> "Definition":
-        """Read a definition that was kept; its hashes are computed anew.
+        """Read the stored form; computes the hashes again.
 
         Raises:
-            ValueError: These are not the bytes of a definition.
+            ValueError: The bytes are no definition.
         """
         try:
             return _of({PartKey(kind=kind, name=name): part for kind, name, part in json.loads(kept)})
@@ -90,10 +89,10 @@ class Definition:
 
 @dataclass(frozen=True, kw_only=True)
 class DefinitionChange:
-    """One difference between an approved definition and a live one.
+    """A difference between an approved definition and a live one.
 
-    `kind` is a stable word, `text` a sentence for a person. `weight` says whether it gives the server more
-    power over its caller (`power`), takes some (`less`), or is what ordinary updates do (`wording`).
+    `kind` is a stable word, `text` a sentence for a person. `weight` says whether the change gives the server
+    more power over its caller (`power`), takes some away (`less`), or neither (`wording`).
     """
 
     part: PartKey
@@ -103,18 +102,18 @@ class DefinitionChange:
 
 
 Shadowed = Callable[[str], str]
-"""Says which other server has a tool that a new tool of this name could be taken for; empty: none."""
+"""Returns the other server with a tool that resembles a new tool of this name; empty if there is none."""
 
 
 def no_shadow(_: str) -> str:
-    """For a server that stands alone: no name shadows another."""
+    """For a server without others: no name resembles another."""
     return ""
 
 
 def shadowed_by_name(tools: Iterable[ToolKey], *, but: str) -> Shadowed:
-    """Names shadow each other if they are the same but for case, separators, width and alphabet.
+    """Names shadow each other if they are equal except for case, separators, width and alphabet.
 
-    `but` is the server whose new tools are asked about; its own tools are not others'.
+    `but` is the server with the new tools; its own tools do not count.
     """
     owners: dict[str, str] = {}
     for key in tools:
@@ -131,10 +130,10 @@ def _folded(name: str) -> str:
 def define(
     tools: Iterable[RawTool], offers: Iterable[Offer] = (), *, title: str = "", instructions: str = ""
 ) -> Definition:
-    """The definition of a server by what it published, with the texts as they came over the wire.
+    """The definition of a server from what it published, with texts exactly as the server sent them.
 
-    Only so does a change count that nobody sees, such as one of invisible characters. The server's own title
-    stands with its instructions.
+    So an invisible change counts too, such as one of invisible characters. The server's title is part of its
+    instructions.
     """
     contents: dict[PartKey, Mapping[str, Any]] = {}
     for tool in tools:
@@ -164,7 +163,7 @@ def _of(contents: Mapping[PartKey, Mapping[str, Any]]) -> Definition:
 
 
 def _prompt(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """A prompt's content; its arguments as an object schema, so that they are compared as parameters are."""
+    """The content of a prompt; its arguments become an object schema, to be compared like parameters."""
     listed = definition.get("arguments")
     entries = [a for a in listed if isinstance(a, Mapping)] if isinstance(listed, list) else []
     arguments = [a for a in entries if isinstance(a.get("name"), str)]
@@ -177,18 +176,18 @@ def _prompt(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _more(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What is neither a text nor a schema: icons, `_meta`, and whether it runs as a task."""
+    """The fields that are neither a text nor a schema: icons, `_meta`, and whether it runs as a task."""
     found = extra_fields(fields)
     return {name: kept for key in _MORE for name, kept in _schema(key, found.get(key)).items()}
 
 
 def _texts(definition: Mapping[str, Any], *names: str) -> dict[str, str]:
-    """Some fields of a definition, as far as they are texts, as they have to be."""
+    """Some fields of a definition, without values that are no text."""
     return {name: text for name in names if isinstance(text := definition.get(name), str)}
 
 
 def _schema(key: str, schema: Any) -> dict[str, Any]:
-    """A schema as it is kept: normalised, or its hash under a key of its own."""
+    """A schema in stored form: normalised, or its hash under a key of its own."""
     if schema is None:
         return {}
     if _depth_within(schema, _MAX_DEPTH):
@@ -219,7 +218,7 @@ def _depth_within(value: Any, limit: int) -> bool:
 
 
 def _normal(value: Any) -> Any:
-    """A schema with what has no order put in one."""
+    """A schema in which everything without an order is sorted."""
     if isinstance(value, Mapping):
         return {key: _in_order(item) if key == "required" else _normal(item) for key, item in value.items()}
     return [_normal(item) for item in value] if isinstance(value, list) else value
@@ -232,7 +231,7 @@ def _in_order(required: Any) -> Any:
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
-    """A value as bytes, piece by piece, however deep it is; equal values give equal pieces."""
+    """A value as a sequence of bytes, whatever its depth; equal values give equal sequences."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -247,15 +246,12 @@ def _pieces(value: Any) -> Iterator[bytes]:
             yield b"=%d:%s" % (len(body), body)
 
 
-# --- what changed -----------------------------------------------------------------------------------------
-
-
 def diff(
     approved: Definition, live: Definition, *, shadowed: Shadowed = no_shadow
 ) -> Sequence[DefinitionChange]:
-    """What differs between an approved definition and a live one, by part, the gravest of a part first.
+    """The differences between an approved definition and a live one, by part, the most serious first.
 
-    Every part whose hash differs is named at least once, and a part at most some twenty times.
+    Every part with another hash is named at least once, and a part at most some twenty times.
     """
     changes: list[DefinitionChange] = []
     for key in sorted(approved.parts.keys() | live.parts.keys()):
@@ -285,7 +281,7 @@ def _told(key: PartKey, found: Iterable[SchemaDifference]) -> Iterator[Definitio
     if (more := len(ordered) - _MAX_TOLD) > 0:
         weight, text = ordered[_MAX_TOLD].weight, f"{key}: {counted(more, 'more change')}"
         yield DefinitionChange(part=key, kind="more", weight=weight, text=text)
-    if not ordered:  # the hashes differ in a way that has no words: the worst is assumed
+    if not ordered:  # no words for this difference: the worst is assumed
         yield DefinitionChange(part=key, kind="changed", weight="power", text=f"{key} has changed")
 
 
@@ -322,14 +318,14 @@ def _schemas(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> I
         for found in differences(before.get(key), after.get(key)):
             if key == "input":
                 yield found
-            else:  # what comes back asks nothing of the caller
+            else:  # an output schema asks nothing of the caller
                 yield SchemaDifference(
                     kind="output_schema", weight="wording", text=f"in its answer, {found.text}"
                 )
 
 
 def _annotations(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SchemaDifference]:
-    """What a server says of a tool's effects, by what its silence means too."""
+    """Changes of a tool's annotations; a missing one has the default meaning of the protocol."""
     was, now = ({h: a.get(h) if isinstance(a.get(h), bool) else d for h, d in _HINTS.items()}
                 for a in (before, after))  # fmt: skip
     if was["readOnlyHint"] and not now["readOnlyHint"]:

@@ -1,7 +1,7 @@
-"""Which servers there are: those of the configuration, those that were registered, and how each stands.
+"""Combine the servers of the configuration and the registered ones, with the decision about each.
 
-What was decided goes into the specifications as `withheld`; so all that looks at specifications, the pool,
-the keeper and the menu, leaves such a server alone and can say why.
+A decision is the field `withheld` of a specification. So the pool, the discoverer and the menu leave such a
+server alone and can say why.
 """
 
 import json
@@ -27,23 +27,23 @@ _REASON: Final = 300
 
 
 class Specs(Protocol):
-    """What makes specifications of manifests."""
+    """Makes specifications from manifests."""
 
     def spec(self, normal: str, limits: Limits) -> ServerSpec:
-        """The specification of a server by the normal form of its manifest."""
+        """The specification of a server, from the normal form of its manifest."""
         ...
 
 
 class RegisteredServers:
-    """Reads the registry."""
+    """The registered servers and the decisions about all servers, read from the registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     async def joined(self, settings: Settings, make_specs: Callable[[], Specs]) -> Settings:
-        """Settings with all servers and with what was decided about each.
+        """Settings with all servers and the decision about each.
 
-        A server of the configuration goes before one that was registered under its name.
+        A server of the configuration has precedence over a registered one of the same name.
         """
         logs, registered = await self._registry.everything()
         servers = {name: _judged(spec, logs.get(name, ())) for name, spec in settings.servers.items()}
@@ -62,7 +62,7 @@ class RegisteredServers:
 
 
 def _judged(spec: ServerSpec, events: Sequence[Event]) -> ServerSpec:
-    """A server of the configuration: it is approved by standing there, unless somebody decided otherwise."""
+    """A server of the configuration: it counts as approved, unless a person decided otherwise."""
     state, spec = _state(events), _counted(spec, events)
     if state is None:
         return spec
@@ -87,7 +87,7 @@ def _made(one: Registration, events: Sequence[Event], specs: Specs, limits: Limi
 
 
 def _counted(spec: ServerSpec, events: Sequence[Event]) -> ServerSpec:
-    """With the number of times that somebody resumed it: each of them makes a server run anew."""
+    """The specification with the number of times the server was resumed; each change restarts the server."""
     resumed = sum(event.kind == "resumed" for event in events)
     return replace(spec, resumed=resumed) if resumed else spec
 
@@ -97,7 +97,7 @@ def _kept_out(spec: ServerSpec, state: Approval, events: Sequence[Event]) -> Ser
 
 
 def _state(events: Sequence[Event]) -> Approval | str | None:
-    """Where a server stands; a text where that cannot be told, `None` where nothing ever happened."""
+    """Approval state of a server; a reason if its log was altered, `None` if the log is empty."""
     try:
         return replay(events)
     except ValueError:
@@ -105,7 +105,7 @@ def _state(events: Sequence[Event]) -> Approval | str | None:
 
 
 def _why(server: str, state: Approval, events: Sequence[Event]) -> str:
-    """Why a server that is not approved is withheld; what to do comes first, since long reasons are cut."""
+    """Why a server is withheld; the action comes first, since long reasons are cut."""
     kind = state.state
     if kind not in ("suspended", "rejected"):
         return PENDING
@@ -118,7 +118,7 @@ def _why(server: str, state: Approval, events: Sequence[Event]) -> str:
 
 
 def _hints(one: Registration) -> Mapping[ToolKey, ToolChoice]:
-    """What a manifest says of where its tools belong."""
+    """The categories and tags in a manifest, as choices for the server's tools."""
     written = json.loads(one.manifest)
     category, tags = written.get("category", ""), tuple(written.get("tags", ()))
     if not category and not tags:

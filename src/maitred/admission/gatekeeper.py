@@ -1,8 +1,8 @@
-"""Stands between what servers publish and the catalog: remembers what was approved, withholds what was not.
+"""Compare what servers publish with what was approved, and withhold the rest from the catalog.
 
-It is the keeper's `Admitter`. A server of the operator's configuration is approved by standing there; one
-that was registered by a manifest is known already when it is started for the first time. What was decided is
-kept in the registry's log, so that every process comes to the same judgement.
+It implements the discoverer's `Admitter`. A server of the operator's configuration counts as approved; a
+registered one has its manifest's review behind it. Decisions are in the registry's log, so every process
+comes to the same judgement.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,10 +32,10 @@ from maitred.model.tools import ToolKey, canonical, content_hash
 log = structlog.get_logger(__name__)
 
 CONFIGURATION: Final = "configuration"
-"""Who approves the servers that the operator wrote down, and where they come from."""
+"""The principal that approves the configuration's servers, and their origin."""
 
 _JUDGED: Final = 2
-"""Raised when the same definition may be judged otherwise than before."""
+"""Raise it when the same definition might be judged differently."""
 _MAX_INSTRUCTIONS = 100_000
 _SHORT: Final = 32
 _MOST_JUDGED: Final = 64
@@ -44,13 +44,13 @@ MakeJudge = Callable[[Mapping[str, Collection[str]]], ServerJudge]
 
 
 def now() -> str:
-    """The time as logs have it."""
+    """The present time in the form that logs use."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerApproval:
-    """All that is known of a server, and what follows from it."""
+    """All that is known of a server's approval, and the judgement that follows."""
 
     log: Sequence[Event]
     state: Approval
@@ -59,7 +59,7 @@ class ServerApproval:
 
 
 class Gatekeeper:
-    """Judges by the settings that it was given last."""
+    """Judges servers by the present settings."""
 
     def __init__(self, registry: Registry, catalog: LiveCatalog, make_judge: MakeJudge) -> None:
         self.registry = registry
@@ -67,25 +67,25 @@ class Gatekeeper:
         self._make_judge = make_judge
         self._section = Admission()
         self.turns_taken = 0
-        """How many events came to the logs by what servers publish; nobody need look at them again."""
+        """How many events this process has logged for what servers publish; no other task need read those
+        again.
+        """
         self._judged: dict[str, tuple[object, Judgement]] = {}
 
     def use(self, section: Admission) -> None:
-        """Take over new settings."""
+        """Apply new settings."""
         self._section = section
 
     def rules(self, *, registered: bool) -> ApprovalRules:
-        """What changes and findings lead to, for a server that came by a manifest or one that did not."""
+        """The consequences of changes and findings, for a registered server or one of the configuration."""
         own = self._section
         if registered:
             return ApprovalRules(pinning="quarantine", scan=own.scan_registered)
         return ApprovalRules(pinning=own.pinning, scan=own.scan)
 
-    # --- when a server is listed --------------------------------------------------------------------------
-
     async def admit(self, spec: ServerSpec, published: PublishedDefinition) -> WithheldParts:
-        """Take note of what a server publishes, and say which parts are withheld; see `Admitter`."""
-        if spec.transport == "chain":  # each saved chain was reviewed, and is checked against its own hash
+        """Record what a server publishes, and say which parts are withheld; see `Admitter`."""
+        if spec.transport == "chain":  # a saved chain was reviewed, and its own hash is checked
             return WithheldParts()
         about = {"title": published.title, "instructions": published.instructions}
         look = partial(define, published.tools, published.offers, **about)
@@ -105,20 +105,20 @@ class Gatekeeper:
         return replace(withheld, tools={**withheld.tools, **brought})
 
     async def holds(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
-        """Whether nobody decided anything since; see `Admitter`."""
+        """Whether there is no decision since; see `Admitter`."""
         if spec.transport == "chain":
             return True
         turns, digest = len(await self.registry.log(spec.name)), withheld.judged_by[:_SHORT]
         return withheld.judged_by == self.judged_by(turns, registered=spec.registered, definition=digest)
 
     async def _noted(self, spec: ServerSpec, live: Definition) -> tuple[Approval, Sequence[Event]]:
-        """Write down what is new about a server, and return where it stands then."""
+        """Log what is new about a server; returns its state and its log."""
         digest = await anyio.to_thread.run_sync(lambda: live.digest)
         while True:
             events, state = await self.standing(spec.name)
             fresh = _fresh(state, spec, digest)
             if not fresh:
-                if state is None:  # its log went while it ran
+                if state is None:  # its log was deleted while it ran
                     raise AdmissionError(spec.name, "it is not registered")
                 return state, events
             instead = _takes_place_of_last(events, fresh)
@@ -129,14 +129,14 @@ class Gatekeeper:
                 last=events[-1] if events else None,
                 instead=instead,
                 definition=(digest, await anyio.to_thread.run_sync(live.to_bytes)),
-            )  # and look again: somebody else may have come first
+            )  # look again: another process may have been first
             self.turns_taken += (len(fresh) - instead) if written else 0
 
     async def standing(self, server: str) -> tuple[Sequence[Event], Approval | None]:
-        """The log of a server, and the state that it leads to.
+        """The log of a server, and its state.
 
         Raises:
-            AdmissionError: The log is not one that could have been written.
+            AdmissionError: The log was altered.
         """
         events = await self.registry.log(server)
         try:
@@ -144,12 +144,10 @@ class Gatekeeper:
         except ValueError as error:
             raise AdmissionError(server, f"its log of approvals was altered: {error}") from error
 
-    # --- when somebody decided ----------------------------------------------------------------------------
-
     async def suspend(self, spec: ServerSpec, *, who: str, why: str) -> bool:
-        """Write down that a server is not to run until somebody resumes it; false where that is so already.
+        """Log that a server must not run until an operator resumes it; false if it is suspended already.
 
-        The log of a server of the configuration begins here if it was never listed.
+        For a server of the configuration that was never listed, this starts its log.
         """
         while True:
             events, state = await self.standing(spec.name)
@@ -162,9 +160,9 @@ class Gatekeeper:
                 return True
 
     async def rejudge(self, server: str, *, registered: bool) -> None:
-        """Judge anew what is known of a server, and have the catalog withhold what follows.
+        """Judge a server again, and let the catalog withhold what follows.
 
-        Nobody else waits for the judging; what changed meanwhile is judged anew.
+        No other task waits for the judgement. If settings or decisions change meanwhile, it judges again.
         """
         again = True
 
@@ -185,7 +183,7 @@ class Gatekeeper:
             await self._catalog.change(planned)
 
     async def look(self, server: str, *, registered: bool) -> ServerApproval | None:
-        """Where a server stands, with a judgement of what it published last; `None` if it is not known."""
+        """The state of a server, with a judgement of what it published last; `None` if it is unknown."""
         events, state = await self.standing(server)
         if state is None:
             return None
@@ -196,7 +194,7 @@ class Gatekeeper:
         return ServerApproval(log=events, state=state, live=live, judgement=judgement)
 
     async def memory(self, state: Approval) -> ApprovedState:
-        """What was decided about a server, with the definitions that were decided on."""
+        """The decisions about a server, with the definitions that they are about."""
         approved = state.approved.definition if state.approved else ""
         return ApprovedState(
             approved=await self._definition(approved),
@@ -205,13 +203,13 @@ class Gatekeeper:
         )
 
     def judged_by(self, turns: int, *, registered: bool, definition: str) -> str:
-        """Which definition was judged, and by what; see `listed_as`."""
+        """Identifies a judgement by its definition, decisions and rules; see `listed_as`."""
         return _judged_by(turns, self.rules(registered=registered), definition)
 
     async def _judgement(
         self, server: str, live: Definition, state: Approval, rules: ApprovalRules
     ) -> Judgement:
-        """The judgement of a definition; the last of each server is kept, since the same is asked often."""
+        """The judgement of a definition; the last one of each server is cached."""
         digest = await anyio.to_thread.run_sync(lambda: live.digest)
         names = self._names(server, live)
         about = (digest, state, rules, names)
@@ -226,7 +224,7 @@ class Gatekeeper:
         return judgement
 
     def _names(self, server: str, live: Definition) -> Mapping[str, Collection[str]]:
-        """The names of all tools, those of one server as it publishes them now."""
+        """The names of all tools: of this server from `live`, of the others from the catalog."""
         snapshot = self._catalog.snapshot
         known = {other: [t.key.name for t in found] for other, found in snapshot.by_server.items()}
         return {**known, server: _tools(live)}
@@ -237,17 +235,17 @@ class Gatekeeper:
 
 
 def listed_as(record: ServerRecord) -> str:
-    """The beginning of the hash of the definition that the catalog has of a server."""
+    """The start of the hash of the definition that the catalog has of a server."""
     return record.judged_by[:_SHORT]
 
 
 def event(kind: EventKind, binding: Binding = Binding(), *, who: str, why: str = "") -> Event:  # noqa: B008  # frozen
-    """Something that happens now."""
+    """An event with the present time."""
     return Event(kind=kind, binding=binding, who=who, why=why, at=now())
 
 
 def taken(state: Approval | None, events: Sequence[Event]) -> tuple[Approval | None, list[Event]]:
-    """Take those of some events that are possible and change something, in their order."""
+    """Apply events in order; returns the state, and the events that were possible and changed it."""
     done = []
     for one in events:
         after = step(state, one)
@@ -258,7 +256,7 @@ def taken(state: Approval | None, events: Sequence[Event]) -> tuple[Approval | N
 
 
 def _opened(state: Approval | None, spec: ServerSpec) -> tuple[Approval | None, list[Event]]:
-    """What has to be written down first of a server of the configuration: that it stands there."""
+    """The state and first events of a server of the configuration: registered and approved there."""
     if spec.registered:
         return state, []
     source = Binding(manifest=spec.fingerprint)
@@ -273,23 +271,23 @@ def _opened(state: Approval | None, spec: ServerSpec) -> tuple[Approval | None, 
 
 
 def _fresh(state: Approval | None, spec: ServerSpec, digest: str) -> list[Event]:
-    """What has to be written down before a server's definition can be judged."""
+    """The events to log before a server's definition can be judged."""
     state, made = _opened(state, spec)
     _, more = taken(state, [event("definition_changed", Binding(definition=digest), who=spec.name)])
     return made + more
 
 
 def _is_refused(state: Approval) -> bool:
-    """Whether a person refused the definition that there is now, by whatever manifest it came then."""
+    """Whether a person refused the present definition, under any manifest."""
     refused = state.rejected.definition if state.rejected else ""
     return refused != "" and refused == state.seen.definition
 
 
 def _takes_place_of_last(events: Sequence[Event], fresh: Sequence[Event]) -> bool:
-    """Whether a change follows on one that nobody decided on, so that the log need not have both.
+    """Whether a change may replace the one before it in the log, since there is no decision on that.
 
-    Else a server that is another one at every look would fill the disk. A change that was pinned, since its
-    server was approved unseen, stays.
+    Otherwise a server with a new definition at every look would fill the disk. A change that was pinned,
+    since its server was approved unseen, stays.
     """
     if [one.kind for one in fresh] != ["definition_changed"]:
         return False
@@ -310,7 +308,7 @@ def _judged_by(turns: int, rules: ApprovalRules, definition: str) -> str:
 def _rejudged(
     snapshot: Snapshot, record: ServerRecord, found: ServerApproval, rules: ApprovalRules
 ) -> Change:
-    """What a judgement changes in the catalog."""
+    """The change of the catalog that follows from a judgement."""
     if found.live is None:
         return Change()
     listed = listed_as(record)
@@ -324,7 +322,7 @@ def _rejudged(
 
 
 def _withheld(server: str, judgement: Judgement, judged_by: str) -> WithheldParts:
-    """A judgement as the catalog keeps it."""
+    """A judgement in the catalog's form."""
     why = judgement.withheld
     told = [f for f in judgement.findings if f.severity != "warn"]
     count = "1 finding" if len(told) == 1 else f"{len(told)} findings"

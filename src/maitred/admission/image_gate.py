@@ -1,8 +1,8 @@
-"""Lets a container's image run if it is the one that was approved.
+"""Let a container start only with the image that was approved.
 
-A name and a tag may mean another image tomorrow. What they mean when an approved server first starts is
-written into its log and is from then on what was approved; another one is written down as well, and the
-server is withheld until a person has decided. An image whose manifest has its digest needs none of this.
+A name and a tag may mean another image tomorrow. The first start of an approved server logs its image, which
+counts as approved from then on. Another image is logged too, and the server is withheld until a person
+decides. A manifest with the image's digest needs none of this.
 """
 
 from maitred.admission.approval import Approval, ForbiddenEvent, replay, step
@@ -14,13 +14,13 @@ _SHOWN = 19
 
 
 class ImageGate:
-    """Decides by the log of approvals, and writes there what images turned out to be."""
+    """Decides by the log of approvals, and logs which images servers start with."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     async def admit(self, server: str, identity: str) -> str:
-        """Why a server may not run the image with this identity; empty if it may.
+        """Why a server may not start with this image; empty if it may.
 
         Raises:
             StoreError: The log cannot be read or written.
@@ -51,7 +51,7 @@ def _found(state: Approval, server: str, identity: str) -> Event:
 
 
 def _other(state: Approval, identity: str) -> str:
-    """What there is to say of an image that nobody approved."""
+    """The reason for an image that no person approved."""
     was = name_and_identity(state.image)[1]
     name = name_and_identity(state.seen.image)[0]
     before = f", and was {was[:_SHOWN]} when it was approved" if was else ""

@@ -1,9 +1,9 @@
-"""Judge what a server publishes now against what was approved: which parts are withheld, and why.
+"""Judge what a server publishes against what was approved: which parts are withheld, and why.
 
-Two things withhold a part: it is not as it was approved, or its text looks like orders to the model. A change
-that brings such a text is withheld whole, also where ordinary changes are not. Names
-that could be taken for those of another server are told to whoever decides. The reasons are for agents, and
-so hold no word of the server's; what a person needs to decide is in the changes and findings.
+A part is withheld if it differs from the approved one, or if its text looks like instructions to the model. A
+change with such a text is always withheld whole, even where other changes pass. The reasons are for agents
+and contain no word of the server. The details for a person are in the changes and findings, with names that
+resemble another server's.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,22 +30,23 @@ _WITHHELD: Final[Mapping[Scan, frozenset[Severity]]] = {
     "warn": frozenset({"refuse"}),
     "block": frozenset({"refuse", "ask"}),
 }
-"""The findings for which a part is withheld wherever it comes from; `refuse` is what no honest text says."""
+"""Severities for which a part is withheld, whatever its origin; no honest text is of `refuse`."""
 _READ: Final = {
     "input": "input schema is",
     "output": "output schema is",
     "annotations": "annotations are",
     "_meta": "`_meta` is",
 }
-"""What texts are looked for in, by the key in a part's content; the others hold no text for a reader."""
+"""Parts of a content that the scan reads, with their names in reasons; the others have no text for a reader.
+"""
 _FIELDS: Final = {"input": "inputSchema", "output": "outputSchema"}
 
 
 class Judge:
-    """Judges servers that stand beside others, whose names of tools it knows."""
+    """Judges a server among others, whose names of tools it knows."""
 
     def __init__(self, names: Mapping[str, Collection[str]], *, scan: PoisonScan | None = None) -> None:
-        """`names` are the raw names of the tools of each server; `scan` is the usual one unless given."""
+        """`names` are the raw names of the tools of each server; `scan` replaces the default one."""
         self._names = names
         self._scan = scan or PoisonScan(names)
 
@@ -53,7 +54,7 @@ class Judge:
         """Judge all that a server publishes.
 
         Raises:
-            AdmissionError: Its texts cannot be looked through, since the installation is damaged.
+            AdmissionError: The scan cannot run, since the installation is damaged.
         """
         tools = (ToolKey(server=other, name=name) for other in self._names for name in self._names[other])
         shadowed = shadowed_by_name(tools, but=server)
@@ -71,7 +72,7 @@ class Judge:
         return Judgement(withheld=why, changes=found.changes, findings=findings)
 
     def brought(self, server: str, tools: Sequence[RawTool], rules: ApprovalRules) -> Mapping[ToolKey, str]:
-        """Which tools that a result brought are withheld; nobody approves them, so the scan decides."""
+        """The withheld tools of a result, with reasons; no person approves these, so the scan decides."""
         if rules.scan == "off":
             return {}
         live = define(tools)
@@ -82,13 +83,13 @@ class Judge:
         }
 
     def _is_worse(self, server: str, part: PartKey, live: Definition, approved: Definition | None) -> bool:
-        """Whether a part came by a change, and breaks a rule that it did not break when it was approved."""
+        """Whether a part changed, and breaks a rule that it did not break when it was approved."""
         if approved is None or approved.digest_of(part) == live.digest_of(part):
             return False
         return not self._broken(server, part, live) <= self._broken(server, part, approved)
 
     def _broken(self, server: str, part: PartKey, definition: Definition) -> frozenset[str]:
-        """The rules that a part breaks so that a person should look; none where it is not there."""
+        """The broken rules that a person should look at; empty if the part does not exist."""
         if part not in definition.parts:
             return frozenset()
         content = definition.parts[part].content
@@ -112,7 +113,7 @@ class Judge:
                 yield Finding(layer="poisoning", severity="ask", key=str(part), reason=reason)
 
     def _found(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
-        """What the scan finds; where it cannot look, nothing is let in."""
+        """The findings of the scan; raises if it cannot run, so that nothing passes unchecked."""
         try:
             return self._scan.scan(server, definition)
         except (OSError, ValueError) as error:
@@ -120,7 +121,7 @@ class Judge:
 
 
 class Namesakes:
-    """Finds names that could be taken for those of other servers; making it takes longer than a judgement."""
+    """Finds names that resemble those of other servers; slower to make than a judgement."""
 
     def __init__(self, names: Mapping[str, Collection[str]]) -> None:
         """`names` are the raw names of the tools of each server."""
@@ -128,7 +129,7 @@ class Namesakes:
         self._known = KnownTools(names)
 
     def of(self, server: str) -> Sequence[Finding]:
-        """What is to be said of the names of a server and its tools."""
+        """Findings about the names of a server and its tools."""
         others = [other for other in self._names if other != server]
         found = (*compare_servers(server, others), *self._known.compare(server, self._names.get(server, ())))
         return [
@@ -160,7 +161,7 @@ def _is_vouched(vouched: Definition | None, live: Definition, part: PartKey) -> 
 
 
 def _as_sent(part: PartKey, content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part as a server sends it, so that places in it are named as its author knows them."""
+    """A part in the form that the server sent, so that a finding's places have the names its author knows."""
     if part.kind == "instructions":
         return {"title": content.get("title", ""), "instructions": content.get("description", "")}
     return {"name": part.name, **{_FIELDS.get(key, key): value for key, value in content.items()}}

@@ -1,8 +1,8 @@
-"""The manifest of a server as a value: its keys, their forms, its one normal form and the hash of that.
+"""The manifest of a server as a value: its keys, their forms, its normal form and the hash of that.
 
-The declaration here is the only one: the reader checks files against it and the published JSON Schema is made
-of it, so that an editor and `maitred register` refuse the same keys. It says which values have a meaning;
-what is allowed is for the policy and the layers. What an approval binds to is the hash of the normal form.
+This is the only declaration: the reader checks files with it, and the published JSON Schema is made from it.
+So an editor and `maitred register` refuse the same keys. It says which values have a meaning; the policy and
+the layers say which are allowed. An approval binds to the hash of the normal form.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ from maitred.model.tools import canonical
 
 MIB: Final = 2**20
 VERSION: Final = 1
-"""Raised when the meaning or the default of a key changes, so that older approvals do not bind to it."""
+"""Raise it when the meaning or the default of a key changes, so that older approvals do not bind to it."""
 
 Means = Literal["stdio", "http", "container"]
 REACH: Final[Mapping[Means, str]] = {"stdio": "command", "http": "url", "container": "image"}
-"""How a server is reached by each transport: the key that is needed."""
+"""Transport -> the key that says how to reach the server."""
 
 FITS: Final[Mapping[str, tuple[Means, ...]]] = {
     "command": ("stdio",),
@@ -42,7 +42,7 @@ FITS: Final[Mapping[str, tuple[Means, ...]]] = {
 }
 """The keys that do not fit every transport."""
 
-# Characters that do not show, or reorder what is shown; newline and tab may stand in a text.
+# Characters that are invisible, or reorder visible ones; newline and tab may occur in a text.
 _UNSEEN = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e01ef"
@@ -66,13 +66,13 @@ FORMS: Final[Mapping[str, tuple[str, str]]] = {
     NAME: ("is no name for a server", "use a-z and 0-9, words joined by one `-` or `_`"),
     VARIABLE: ("is no name of a variable", "use letters, digits and `_`"),
     HEADER: ("is no name of an HTTP header", "use letters, digits and `-`"),
-    PROGRAM: ("is no program", "give the program alone, without a shell; its arguments stand in `args`"),
+    PROGRAM: ("is no program", "give the program alone, without a shell; its arguments belong in `args`"),
     PATH: ("is no absolute path", "begin with `/` and leave out `.`, `..` and empty parts"),
     URL: ("is no URL", "begin with https:// and a host, without blanks or backslashes"),
     ORIGIN: ("is no origin", "write it like https://example.com, without a path and in lower case"),
     SIZE: ("is no size", "write bytes, or a number with k, m or g such as 512m"),
 }
-"""What each form that is required of a text is called when it is missed, and how to meet it."""
+"""Per required form of a text: the fault's name, and how to correct it."""
 
 
 def _bytes(value: Any) -> Any:
@@ -107,7 +107,7 @@ Header = Annotated[str, StringConstraints(max_length=128, pattern=HEADER)]
 
 @dataclass(frozen=True, kw_only=True)
 class FilesystemGrant:
-    """A folder or file of this machine that the server may use; `at` is its place there, if another."""
+    """A folder or file of this machine that the server may use; `at` is its path for the server."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -118,7 +118,7 @@ class FilesystemGrant:
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """Seconds that the server may take; what is left out is as in the operator's `limits`."""
+    """Time limits of the server in seconds; a missing one is that of the operator's `limits`."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -129,16 +129,16 @@ class Patience:
 
 
 def _key(text: str, **more: Any) -> Any:
-    """The description of a key, as the JSON Schema shows it."""
+    """The description of a key for the JSON Schema."""
     return Field(description=text, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """One server as its author asks for it; references such as `${TOKEN}` are not resolved.
+    """A server as its author describes it; references such as `${TOKEN}` are not resolved.
 
-    `visibility` and `overrides` are kept as they were written: they mean what `servers.<name>.visibility` and
-    one server's part of a file of overrides mean.
+    `visibility` and `overrides` stay as written. They mean the same as `servers.<name>.visibility` and as one
+    server's part of a file of overrides.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
@@ -146,7 +146,7 @@ class Manifest:
     name: Annotated[
         str, StringConstraints(max_length=40, pattern=NAME), _key("What the server is called here.")
     ]
-    transport: Annotated[Means, _key("Told by `command`, `url` or `image` if it is left out.")]
+    transport: Annotated[Means, _key("Taken from `command`, `url` or `image` if it is left out.")]
     title: Annotated[Words, Len(0, 100), _key("What people read as its name.")] = ""
     description: Annotated[Words, _key("What it is for.")] = ""
     command: Annotated[
@@ -219,7 +219,7 @@ class Manifest:
 
     @cached_property
     def normal(self) -> Mapping[str, Any]:
-        """The one form that all spellings of the same manifest share: a manifest again, without defaults."""
+        """The one form that all spellings of the same manifest share: a manifest without defaults."""
         written = asdict(self) | {"transport": self.transport, "timeouts": _given(asdict(self.timeouts))}
         written["image"] = _normal_image(self.image)
         grants = [_grant(grant) for grant in self.filesystem]
@@ -253,7 +253,7 @@ def _grant(grant: FilesystemGrant) -> Mapping[str, Any]:
 def _normal_image(image: str) -> str:
     try:
         return str(parse_image(image)) if image else ""
-    except ValueError:  # its fault is told by the layer that judges images
+    except ValueError:  # the layer that checks images reports its fault
         return image
 
 
@@ -279,7 +279,7 @@ def manifest_schema() -> dict[str, Any]:
 
 
 def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = ()) -> ServerSpec:
-    """The specification of a server, which backends understand; `exempted` as there."""
+    """The specification of a server for the backends; `exempted` as in `ServerSpec`."""
     own = manifest.timeouts
     return ServerSpec(
         name=manifest.name,
@@ -310,7 +310,7 @@ def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = (
 
 
 def _cage(manifest: Manifest) -> Cage:
-    """What a server may use; a network that is no exemption never gets this far."""
+    """The limits and grants of a server's cage; the layers have refused unknown networks before."""
     return Cage(
         memory=manifest.memory,
         nano_cpus=manifest.nano_cpus,

@@ -1,8 +1,8 @@
-"""Read one YAML or JSON file into a manifest, and tell every fault with its line, key, reason and fix.
+"""Read one YAML or JSON file into a manifest; every fault has its line, key, reason and fix.
 
-What can be read is read even if other keys are faulty, so that the layers can look at the rest. Size, depth
-and the number of values are bounded before anything is built of them: a file of a few hundred bytes can
-stand for billions of values. Nothing here judges; the layers do.
+Faulty keys do not stop the reading of the others, so that the layers can check the rest. Size, depth and the
+number of values are limited first: a file of a few hundred bytes can mean billions of values. Nothing here
+judges; the layers do.
 """
 
 import re
@@ -23,10 +23,10 @@ from maitred.errors import ConfigError
 from maitred.wording import as_code, did_you_mean
 
 MAX_CHARS = 32 * 1024
-"""How long a manifest may be."""
+"""Largest length of a manifest in characters."""
 
 MAX_DEPTH = 24
-_MAX_OPEN = 100  # brackets without their counterpart, wherever they stand: more cost seconds to parse
+_MAX_OPEN = 100  # open brackets anywhere in the text: more take seconds to parse
 _OPENING = re.compile(r"[\[{\]}]|(?:[-?:][ \t]+){2,}")
 MAX_VALUES = 5_000
 LAYER = "schema"
@@ -57,7 +57,7 @@ _SAID: Mapping[str, tuple[str, str]] = {
 
 
 def load_manifest(path: Path) -> ManifestReading:
-    """Read a file; one that cannot be opened, is too large or is no text has that as its only finding."""
+    """Read a file; if it cannot be opened, is too large or is no text, that is the only finding."""
     try:
         with path.open("rb") as file:
             data = file.read(4 * MAX_CHARS + 1)
@@ -71,9 +71,9 @@ def load_manifest(path: Path) -> ManifestReading:
 
 
 def read_manifest(path: Path, text: str) -> ManifestReading:
-    """Read the text of a manifest; `path` tells JSON from YAML and names the file in what is found.
+    """Read the text of a manifest; the suffix of `path` says JSON or YAML, and findings name it.
 
-    The longest text takes about two seconds of processor time, so a server reads it in a thread.
+    The longest text takes about two seconds of processor time, so a server calls it in a thread.
     """
     if len(text) > MAX_CHARS:
         return _nothing(
@@ -86,7 +86,7 @@ def read_manifest(path: Path, text: str) -> ManifestReading:
     except ConfigError as error:
         line, reason = _located(error.faults[0])
         reason = reason.replace("with `servers` or `mcpServers`", "of keys to values, such as `name: time`")
-        return _nothing(path, line, reason, "mend the YAML")
+        return _nothing(path, line, reason, "correct the YAML")
     if fault := _too_much(document.root):
         return _nothing(path, 1, *fault)
     reader = _ManifestReader(path, document)
@@ -96,7 +96,7 @@ def read_manifest(path: Path, text: str) -> ManifestReading:
 
 
 def _most_open(text: str) -> int:
-    """How many brackets are open at once at most, or how many items begin on one line."""
+    """The greatest number of brackets open at once, or of items that begin on one line."""
     depth = most = 0
     for match in _OPENING.finditer(text):
         sign = match[0]
@@ -116,7 +116,7 @@ def _located(fault: str) -> tuple[int, str]:
 
 
 def _too_much(root: Node | None) -> tuple[str, str] | None:
-    """Count values as they would be after every alias is written out; one that holds itself has no end."""
+    """Count values with every alias written out; a value that contains itself has no end."""
     left, stack = MAX_VALUES, [(root, 1)]
     while stack:
         node, depth = stack.pop()
@@ -124,7 +124,7 @@ def _too_much(root: Node | None) -> tuple[str, str] | None:
         if depth > MAX_DEPTH:
             return f"is nested deeper than {MAX_DEPTH} levels", "write it flatter"
         if left < 0:
-            return f"stands for more than {MAX_VALUES:,} values", "write less, and without aliases"
+            return f"has more than {MAX_VALUES:,} values", "write less, and without aliases"
         if isinstance(node, MappingNode):
             stack += [(one, depth + 1) for pair in node.value for one in pair]
         elif isinstance(node, SequenceNode):
@@ -133,7 +133,7 @@ def _too_much(root: Node | None) -> tuple[str, str] | None:
 
 
 class _ManifestReader:
-    """Turns a document of bounded size into a manifest and keeps what is wrong with it."""
+    """Turns a document of limited size into a manifest and collects its faults."""
 
     def __init__(self, path: Path, document: ConfigDocument) -> None:
         self._file = str(path)
@@ -147,7 +147,7 @@ class _ManifestReader:
             self._refuse(at[-1] if at else "", message.partition(": ")[2] if twice else message, fix, line)
 
     def manifest(self) -> Manifest | None:
-        """The manifest as far as it has no faults, each faulty key left at its default."""
+        """The manifest, with each faulty key at its default; `None` if a needed key is faulty."""
         given = {**self._reach(), **self._tree}
         for key in [key for key, value in self._tree.items() if value is None and key in _KEYS]:
             self._refuse(key, "has no value", "give it one or leave it out")
@@ -164,7 +164,7 @@ class _ManifestReader:
         return replace(ADAPTER.validate_python(whole), name=rest.get("name", ""))
 
     def _reach(self, guess: str = "") -> Mapping[str, Any]:
-        """The transport, where the key that says how to reach the server gives it away."""
+        """The transport, if the key that says how to reach the server reveals it."""
         told = [means for means, key in REACH.items() if key in self._tree]
         if not told and not guess and "transport" not in self._tree:
             keys = ", ".join(f"`{key}`" for key in REACH.values())
@@ -198,13 +198,13 @@ class _ManifestReader:
 
 
 def _names_at(loc: Sequence[Any]) -> Sequence[str]:
-    """The keys that may stand where an unknown one stands."""
+    """The keys that are allowed in the place of an unknown one."""
     kinds = {"filesystem": ("path", "mode", "at"), "timeouts": ("start_s", "list_s", "call_s", "idle_stop_s")}
     return kinds.get(str(loc[0]), ()) if len(loc) > 1 else _KEYS
 
 
 def _missed(pattern: str, text: str) -> tuple[str, str]:
-    """Why a text has not the form it needs; of the text itself, only a character that deceives is told."""
+    """Why a text does not have its form, and the fix; it shows only a deceptive character of the text."""
     reason, fix = FORMS.get(pattern, ("has not the form it needs", ""))
     odd = ""
     if pattern == SHOWN:
@@ -220,7 +220,7 @@ def _path(parts: Sequence[Any]) -> str:
 
 
 def _lines(node: Node | None, key: str) -> Iterator[tuple[str, int]]:
-    """Every key of a document of bounded size with its line."""
+    """Every key of a document of limited size, with its line."""
     if isinstance(node, MappingNode):
         for name, value in node.value:
             last = str(name.value) if isinstance(name, ScalarNode) else ""  # other keys are faults already

@@ -1,8 +1,8 @@
-"""What two JSON Schemas differ in, parameter by parameter, in words and by whether they ask for more.
+"""Compare two JSON Schemas, parameter by parameter, in words and by whether they ask for more.
 
-A schema is laid out flat, each place in it with its type, its text and its remaining keywords; two layouts
-are then compared place by place. References are not followed but compared as they are written, and
-definitions are places like others, so a schema that contains itself takes no longer than its text.
+A schema is flattened: each place in it has its type, its text and its remaining keywords. Two such layouts
+are then compared place by place. References are compared as text and not followed, and definitions are places
+like others. So a schema that contains itself takes no longer than its text.
 """
 
 import json
@@ -27,7 +27,7 @@ _AROUND: Final = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchemaDifference:
-    """One difference: a stable word for its kind, and a clause that goes on after the name of a tool."""
+    """A difference: a stable word for its kind, and a clause to follow the tool's name."""
 
     kind: str
     weight: Weight
@@ -36,7 +36,7 @@ class SchemaDifference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Spot:
-    """One place of a schema. No `types` is any type."""
+    """One place of a schema. Empty `types` mean any type."""
 
     types: frozenset[str] = frozenset()
     required: bool = False
@@ -45,11 +45,11 @@ class _Spot:
 
 
 def differences(before: Any, after: Any) -> Iterator[SchemaDifference]:
-    """How the input schema `after` differs from `before`; each is any JSON value, or `None` for none."""
+    """Differences from the input schema `before` to `after`; each is any JSON value, or `None` for none."""
     old, new = _layout(before), _layout(after)
     for place, spot in new.items():
         if place not in old:
-            if place and place[:-2] in old:  # what is inside something new needs no mention of its own
+            if place and place[:-2] in old:  # the content of a new place is not reported separately
                 yield _added(place, spot)
         elif spot != old[place]:
             yield from _changed(place, old[place], spot)
@@ -59,7 +59,7 @@ def differences(before: Any, after: Any) -> Iterator[SchemaDifference]:
 
 
 def _layout(schema: Any) -> dict[Place, _Spot]:
-    """Every place of a schema; a step to one is two words, the keyword and the name or number in it."""
+    """Every place of a schema; each step to it is two words, the keyword and the name or number in it."""
     spots: dict[Place, _Spot] = {}
     stack: list[tuple[Place, Any, bool]] = [((), schema, False)]
     while stack:
@@ -84,7 +84,7 @@ _NOT_REST: Final = frozenset({"type", "$ref", *_TEXTS})
 
 
 def _inside(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, bool]]:
-    """The schemas right inside one: keyword, name, schema, and whether it is a required property."""
+    """The direct subschemas: keyword, name, schema, and whether it is a required property."""
     listed = schema.get("required")
     required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     named = schema.get("properties")
@@ -96,7 +96,7 @@ def _inside(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, bool]]:
             need = frozenset(required if keyword == "properties" else ())
             yield from ((keyword, name, part, name in need) for name, part in value.items())
         elif keyword in _LISTS and isinstance(value, list):
-            told = _types(schema)[1] == keyword  # an alternative that is only a type is told by that
+            told = _types(schema)[1] == keyword  # a type alone is reported with the types
             yield from (
                 (keyword, str(n), part, False)
                 for n, part in enumerate(value, start=1)
@@ -111,7 +111,7 @@ def _is_type(schema: Any) -> bool:
 
 
 def _types(schema: Mapping[str, Any]) -> tuple[frozenset[str], str]:
-    """The types and references that a schema takes, and the keyword of the alternatives that name them."""
+    """The types and references that a schema accepts, and the keyword of the alternatives that name them."""
     reference, kinds = schema.get("$ref"), schema.get("type")
     if reference is not None or kinds is not None:
         named = [*(kinds if isinstance(kinds, list) else [kinds]), reference]
@@ -171,7 +171,7 @@ def _type_text(types: Iterable[str]) -> str:
 
 
 def _name(place: Place) -> str:
-    """A place as a person would point to it."""
+    """A place in words for a person."""
     if not place:
         return "the schema"
     steps = list(zip(place[::2], place[1::2], strict=True))
@@ -194,14 +194,14 @@ def _became(was: str | None, now: str | None) -> str:
 
 
 def reworded(name: str, old: str, new: str) -> str:
-    """A clause on a text that changed, with as much of both versions as shows the difference."""
+    """A clause about a text that changed, with enough of both versions to show the difference."""
     if not old:
         return f"{name} got a text: {short(new)!r}"
     return f"{name} lost its text, {short(old)!r}" if not new else f"{name} was reworded {_from_to(old, new)}"
 
 
 def _from_to(old: str, new: str) -> str:
-    """The stretches of two texts in which they differ, each with a little of what is around it."""
+    """The parts of two texts that differ, each with a little context."""
     same = next(
         (n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
     )
@@ -215,5 +215,5 @@ def _from_to(old: str, new: str) -> str:
 
 
 def short(text: str, *, more: bool = False) -> str:
-    """At most so much of a text that it can be shown in a line; an ellipsis marks a cut."""
+    """The start of a text that fits in a line; an ellipsis marks a cut."""
     return text[:_EXCERPT] + "…" if more or len(text) > _EXCERPT else text
