@@ -120,21 +120,23 @@ class LlmTransformer:
             PartlyAnsweredError: The same, but for a question after the first one.
         """
         names = {tool.name for tool in tools}
-        found: list[EnhancedTool | None] = []
-        for one in self._questions(tools, context):
+        answers: list[EnhancedTool | None] = []
+        for request in self._questions(tools, context):
             try:
-                found += await self._answered(one, context, names=names, grouped=self._is_grouped(tools))
+                answers += await self._answer_question(
+                    request, context, names=names, grouped=self._is_grouped(tools)
+                )
             except Exception as error:
-                if not found:
+                if not answers:
                     raise
-                raise PartlyAnsweredError(str(error) or type(error).__name__, found) from error
-        return found
+                raise PartlyAnsweredError(str(error) or type(error).__name__, answers) from error
+        return answers
 
     def estimate(self, tools: Sequence[SourceTool], context: ToolContext) -> Estimate:
         """The most that a question about these tools will cost; asks nothing."""
         questions = list(self._questions(tools, context))
-        inputs = sum(self._count(one.rules) + self._count(one.prompt) for one in questions)
-        outputs = sum(one.max_tokens for one in questions)
+        inputs = sum(self._count(request.rules) + self._count(request.prompt) for request in questions)
+        outputs = sum(request.max_tokens for request in questions)
         return Estimate(
             calls=len(questions),
             input_tokens=inputs,
@@ -148,27 +150,27 @@ class LlmTransformer:
     def _questions(self, tools: Sequence[SourceTool], context: ToolContext) -> Iterator[_ToolQuestion]:
         instructions = rules(grouped=self._is_grouped(tools))
         for start in range(0, len(tools), self._max_tools):
-            some = tools[start : start + self._max_tools]
+            batch = tools[start : start + self._max_tools]
             yield _ToolQuestion(
-                tools=some,
+                tools=batch,
                 rules=instructions,
-                prompt=question(some, context, secrets.token_hex(_MARK_BYTES)),
-                max_tokens=min(_ROOM + _ROOM_A_TOOL * len(some), _MOST_TOKENS),
+                prompt=question(batch, context, secrets.token_hex(_MARK_BYTES)),
+                max_tokens=min(_ROOM + _ROOM_A_TOOL * len(batch), _MOST_TOKENS),
             )
 
-    async def _answered(
-        self, asked: _ToolQuestion, context: ToolContext, *, names: set[str], grouped: bool
+    async def _answer_question(
+        self, request: _ToolQuestion, context: ToolContext, *, names: set[str], grouped: bool
     ) -> Sequence[EnhancedTool | None]:
-        refused: list[str] = []
+        refusals: list[str] = []
 
         def refuse(tool: SourceTool, why: str) -> None:
-            refused.append(tool.name)
+            refusals.append(tool.name)
             log.warning("an answer about a tool is refused", source=context.source, tool=tool.name, why=why)
 
         try:
-            reply = await self._paid_for(asked)
-            read = partial(read_answer, names=names, grouped=grouped, by=self.name, refuse=refuse)
-            found = await to_thread.run_sync(read, reply.text, asked.tools)
+            reply = await self._ask_and_pay(request)
+            parse = partial(read_answer, names=names, grouped=grouped, by=self.name, refuse=refuse)
+            answers = await to_thread.run_sync(parse, reply.text, request.tools)
         except Exception:
             self.spent = replace(self.spent, failures=self.spent.failures + 1)
             raise
@@ -176,19 +178,19 @@ class LlmTransformer:
             "a language model was asked about tools",
             source=context.source,
             model=self._model.name,
-            tools=len(asked.tools),
-            refused=len(refused),
+            tools=len(request.tools),
+            refused=len(refusals),
             input_tokens=reply.input_tokens,
             output_tokens=reply.output_tokens,
             usd=usd(self._model.name, reply.input_tokens, reply.output_tokens),
         )
-        return found
+        return answers
 
-    async def _paid_for(self, asked: _ToolQuestion) -> Reply:
+    async def _ask_and_pay(self, request: _ToolQuestion) -> Reply:
         """A whole answer. Adds its tokens to `spent`, and those of a broken answer too."""
         self.spent = replace(self.spent, calls=self.spent.calls + 1)
-        reply = await self._model.ask(asked.rules, asked.prompt, max_tokens=asked.max_tokens)
-        inputs = reply.input_tokens or self._count(asked.rules) + self._count(asked.prompt)
+        reply = await self._model.ask(request.rules, request.prompt, max_tokens=request.max_tokens)
+        inputs = reply.input_tokens or self._count(request.rules) + self._count(request.prompt)
         outputs = reply.output_tokens or self._count(reply.text)
         cost = usd(self._model.name, inputs, outputs)
         self.spent = replace(

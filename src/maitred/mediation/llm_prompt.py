@@ -72,7 +72,7 @@ def rules(*, grouped: bool) -> str:
 def question(tools: Sequence[SourceTool], context: ToolContext, mark: str) -> str:
     """The tools as data, numbered from 1, between two lines with the unpredictable `mark`."""
     about = {"source": plain(context.source)[:_MAX_NAME], "kind": context.source_type}
-    lines = [_json(about), *(_json(_shown(number, tool)) for number, tool in enumerate(tools, 1))]
+    lines = [_json(about), *(_json(_tool_data(number, tool)) for number, tool in enumerate(tools, 1))]
     return "\n".join([f"UNTRUSTED DATA {mark}", *lines, f"END OF UNTRUSTED DATA {mark}"])
 
 
@@ -83,18 +83,24 @@ def shown_name(tool: SourceTool) -> str:
 
 def shown_text(tool: SourceTool) -> str:
     """All texts of a tool that the model sees; long ones are cut."""
-    return _json(_shown(0, tool))
+    return _json(_tool_data(0, tool))
 
 
 def properties_of(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The parameters of a schema, if they can be read."""
-    found = schema.get("properties") if schema is not None else None
-    return found if isinstance(found, Mapping) and all(isinstance(name, str) for name in found) else {}
+    properties = schema.get("properties") if schema is not None else None
+    return (
+        properties
+        if isinstance(properties, Mapping) and all(isinstance(name, str) for name in properties)
+        else {}
+    )
 
 
-def _shown(number: int, tool: SourceTool) -> Mapping[str, Any]:
-    declared = properties_of(tool.input_schema).items()
-    legible = ((name, schema) for name, schema in declared if plain(name) == name and len(name) <= _MAX_NAME)
+def _tool_data(number: int, tool: SourceTool) -> Mapping[str, Any]:
+    properties = properties_of(tool.input_schema).items()
+    legible = (
+        (name, schema) for name, schema in properties if plain(name) == name and len(name) <= _MAX_NAME
+    )
     parameters = islice(legible, _MAX_PARAMETERS)
     about = {
         "title": plain(tool.title)[:_MAX_NAME],

@@ -33,7 +33,7 @@ class Mediator:
     def use(self, transformer: Transformer) -> None:
         """Add a transformer; with equal priority, the one that was added first comes first."""
         self._transformers.append(transformer)
-        self._transformers.sort(key=lambda one: -one.priority)
+        self._transformers.sort(key=lambda entry: -entry.priority)
 
     async def enhance(self, tools: Sequence[SourceTool], context: ToolContext) -> list[EnhancedTool]:
         """One tool for each given one, in the same order.
@@ -42,15 +42,17 @@ class Mediator:
         answer stays as it is, enhanced by "none" with confidence 0. A new name that another tool already has
         is undone.
         """
-        found: dict[int, EnhancedTool] = {}
+        by_place: dict[int, EnhancedTool] = {}
         for transformer in self._transformers:
-            left = [at for at in range(len(tools)) if at not in found]
-            if not left:
+            open_places = [at for at in range(len(tools)) if at not in by_place]
+            if not open_places:
                 break
-            answers = await _ask(transformer, [tools[at] for at in left], context)
-            found |= {at: answer for at, answer in zip(left, answers, strict=True) if answer is not None}
-        enhanced = [found.get(at) or _as_it_is(tool) for at, tool in enumerate(tools)]
-        return _told_apart(enhanced, context)
+            answers = await _ask(transformer, [tools[at] for at in open_places], context)
+            by_place |= {
+                at: answer for at, answer in zip(open_places, answers, strict=True) if answer is not None
+            }
+        enhanced_tools = [by_place.get(at) or _as_it_is(tool) for at, tool in enumerate(tools)]
+        return _undo_duplicates(enhanced_tools, context)
 
     def filter(
         self,
@@ -149,14 +151,14 @@ def _fault(tools: Sequence[SourceTool], answers: Sequence[EnhancedTool | None]) 
     return ""
 
 
-def _told_apart(tools: list[EnhancedTool], context: ToolContext) -> list[EnhancedTool]:
+def _undo_duplicates(tools: list[EnhancedTool], context: ToolContext) -> list[EnhancedTool]:
     """Undo new names that are not unique, so that a name always means one tool."""
     original = {tool.original_name for tool in tools}
     count = Counter(tool.name for tool in tools if tool.name != tool.original_name)
-    kept = []
+    unique = []
     for tool in tools:
-        renamed = tool.name != tool.original_name
-        if renamed and (tool.name in original or count[tool.name] > 1):
+        is_renamed = tool.name != tool.original_name
+        if is_renamed and (tool.name in original or count[tool.name] > 1):
             log.warning(
                 "two tools cannot have one name; the original name stays",
                 source=context.source,
@@ -164,8 +166,8 @@ def _told_apart(tools: list[EnhancedTool], context: ToolContext) -> list[Enhance
                 name=tool.name,
             )
             tool = replace(tool, name=tool.original_name)  # noqa: PLW2901  # the same tool
-        kept.append(tool)
-    return kept
+        unique.append(tool)
+    return unique
 
 
 class FunctionTransformer:
@@ -197,8 +199,8 @@ class FunctionTransformer:
         if isinstance(answer, EnhancedTool):
             return replace(answer, enhanced_by=self.name)
         if isinstance(answer, SourceTool) and isinstance(tool, EnhancedTool) and answer.name == tool.name:
-            changed = {name: getattr(answer, name) for name in _RAW_FIELDS}
-            return replace(tool, **changed, enhanced_by=self.name)
+            fields = {name: getattr(answer, name) for name in _RAW_FIELDS}
+            return replace(tool, **fields, enhanced_by=self.name)
         return answer
 
 

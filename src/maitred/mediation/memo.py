@@ -63,19 +63,19 @@ class MemoryStore:
     """Keeps answers in memory until the program ends."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, MemoEntry] = {}
+        self._entries: dict[str, MemoEntry] = {}
 
     async def load(self, keys: Collection[str]) -> Mapping[str, MemoEntry]:
         """See `MemoStore`."""
-        return {key: self._kept[key] for key in keys if key in self._kept}
+        return {key: self._entries[key] for key in keys if key in self._entries}
 
     async def save(self, memories: Mapping[str, MemoEntry]) -> None:
         """See `MemoStore`."""
-        self._kept |= memories
+        self._entries |= memories
 
     async def prune(self, before: float) -> None:
         """See `MemoStore`."""
-        self._kept = {key: memory for key, memory in self._kept.items() if memory.at >= before}
+        self._entries = {key: memory for key, memory in self._entries.items() if memory.at >= before}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,34 +135,34 @@ class Memo:
         return self._inner.priority + _BEFORE_THE_INNER
 
     @property
-    def remembered(self) -> Transformer:
+    def stored_answers(self) -> Transformer:
         """A transformer that serves stored answers, also stale ones, and never asks."""
-        return _Remembered(self)
+        return _StoredAnswers(self)
 
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
-        known = await self.recall(tools, context)
-        wanted = [at for at, one in enumerate(known) if self._is_wanted(one)]
-        at_once = [at for at in wanted if known[at] is None or self._start is None]
-        found = [one.answer if one else None for one in known]
+        recalled_answers = await self.recall(tools, context)
+        stale = [at for at, recalled in enumerate(recalled_answers) if self._is_stale(recalled)]
+        at_once = [at for at in stale if recalled_answers[at] is None or self._start is None]
+        answers = [recalled.answer if recalled else None for recalled in recalled_answers]
         try:
             fresh, _ = await self._ask([tools[at] for at in at_once], context)
             for at, answer in zip(at_once, fresh, strict=True):
-                found[at] = answer
+                answers[at] = answer
         except Exception as error:
-            if not any(known):
+            if not any(recalled_answers):
                 raise
             self._tell("asking failed; what is remembered serves", context, error)
-        if self._start is not None and len(wanted) > len(at_once):
+        if self._start is not None and len(stale) > len(at_once):
             self._start(lambda: self._refresh(tools, context))
-        return found
+        return answers
 
     async def missing(self, tools: Sequence[SourceTool], context: ToolContext) -> list[int]:
         """The positions of the tools without a stored answer, or with a stale one."""
-        known = await self.recall(tools, context)
-        return [at for at, one in enumerate(known) if self._is_wanted(one)]
+        recalled_answers = await self.recall(tools, context)
+        return [at for at, recalled in enumerate(recalled_answers) if self._is_stale(recalled)]
 
     async def fill(self, tools: Sequence[SourceTool], context: ToolContext) -> int:
         """Ask about tools with a missing or stale answer; returns how many answers changed.
@@ -175,8 +175,8 @@ class Memo:
     async def recall(self, tools: Sequence[SourceTool], context: ToolContext) -> list[_Recalled | None]:
         """The stored answer of each tool, or `None`."""
         keys = [self._key(tool, context) for tool in tools]
-        kept = await self._store.load(frozenset(keys))
-        return [_read(kept[key]) if key in kept else None for key in keys]
+        entries = await self._store.load(frozenset(keys))
+        return [_decode(entries[key]) if key in entries else None for key in keys]
 
     async def _refresh(self, tools: Sequence[SourceTool], context: ToolContext) -> None:
         try:
@@ -192,48 +192,50 @@ class Memo:
             return [], 0
         async with self._asking.setdefault(context.source, anyio.Lock()):
             keys = [self._key(tool, context) for tool in tools]
-            known = dict(zip(keys, await self.recall(tools, context), strict=True))
-            asked = {key: tool for key, tool in zip(keys, tools, strict=True) if self._is_wanted(known[key])}
-            now = {key: one.answer if one else None for key, one in known.items()}
-            if not asked:
+            by_key = dict(zip(keys, await self.recall(tools, context), strict=True))
+            tools_to_ask = {
+                key: tool for key, tool in zip(keys, tools, strict=True) if self._is_stale(by_key[key])
+            }
+            now = {key: recalled.answer if recalled else None for key, recalled in by_key.items()}
+            if not tools_to_ask:
                 return [now[key] for key in keys], 0
             try:
-                answers = await self._inner.transform(tuple(asked.values()), context)
+                answers = await self._inner.transform(tuple(tools_to_ask.values()), context)
             except PartlyAnsweredError as error:
-                some = dict(islice(asked.items(), len(error.answers)))
-                await self._keep(some, error.answers, context)
+                first_tools = dict(islice(tools_to_ask.items(), len(error.answers)))
+                await self._store_answers(first_tools, error.answers, context)
                 raise
-            fresh = await self._keep(asked, answers, context)
+            fresh = await self._store_answers(tools_to_ask, answers, context)
         count = sum(now[key] != answer for key, answer in fresh.items())
         return [fresh.get(key, now[key]) for key in keys], count
 
-    async def _keep(
+    async def _store_answers(
         self,
-        asked: Mapping[str, SourceTool],
+        tools: Mapping[str, SourceTool],
         answers: Sequence[EnhancedTool | None] | None,
         context: ToolContext,
     ) -> Mapping[str, EnhancedTool | None]:
         """Save the answers and return them by key."""
-        fresh = dict(zip(asked, _checked(list(asked.values()), answers, self.name), strict=True))
+        fresh = dict(zip(tools, _check_answers(list(tools.values()), answers, self.name), strict=True))
         await self._save(fresh, context)
         return fresh
 
     async def _save(self, answers: Mapping[str, EnhancedTool | None], context: ToolContext) -> None:
         now = self._clock()
-        memories = {key: MemoEntry(answer=_written(answer), at=now) for key, answer in answers.items()}
+        memories = {key: MemoEntry(answer=_encode(answer), at=now) for key, answer in answers.items()}
         try:
             await self._store.save(memories)
             await self._store.prune(now - _KEPT_TTLS * max(self._ttl_s, TTL_S))  # other memos share the store
         except StoreError as error:  # the answers cost money, so they serve this once
             self._tell("answers could not be kept", context, error)
 
-    def _tell(self, what: str, context: ToolContext, error: Exception) -> None:
+    def _tell(self, event: str, context: ToolContext, error: Exception) -> None:
         reason = str(error) or type(error).__name__
-        log.warning(what, transformer=self.name, source=context.source, reason=reason)
+        log.warning(event, transformer=self.name, source=context.source, reason=reason)
 
-    def _is_wanted(self, one: _Recalled | None) -> bool:
+    def _is_stale(self, recalled: _Recalled | None) -> bool:
         """Whether to ask about a tool; an answer from the future means that the clock was set back."""
-        return one is None or not 0 <= self._clock() - one.at < self._ttl_s
+        return recalled is None or not 0 <= self._clock() - recalled.at < self._ttl_s
 
     def _key(self, tool: SourceTool, context: ToolContext) -> str:
         own = {name: getattr(tool, name) for name in _TOOL_FIELDS}
@@ -241,7 +243,7 @@ class Memo:
 
 
 @dataclass(frozen=True)
-class _Remembered:
+class _StoredAnswers:
     memo: Memo
 
     @property
@@ -255,27 +257,27 @@ class _Remembered:
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
-        return [one.answer if one else None for one in await self.memo.recall(tools, context)]
+        return [recalled.answer if recalled else None for recalled in await self.memo.recall(tools, context)]
 
 
-def _checked(
+def _check_answers(
     tools: Sequence[SourceTool], answers: Sequence[EnhancedTool | None] | None, by: str
 ) -> Sequence[EnhancedTool | None]:
     """The answers, if they match the tools; an invalid answer must not be stored for a week."""
     if answers is None:
         return [None] * len(tools)
-    named = [one.original_name or one.name if one else "" for one in answers]
-    belong = [name in ("", tool.name) for name, tool in zip(named, tools, strict=False)]
-    if len(named) != len(tools) or not all(belong):
+    names = [answer.original_name or answer.name if answer else "" for answer in answers]
+    belong = [name in ("", tool.name) for name, tool in zip(names, tools, strict=False)]
+    if len(names) != len(tools) or not all(belong):
         raise ValueError(f"{by} did not answer with one tool for each in their order; it is not remembered")
     return answers
 
 
-def _written(answer: EnhancedTool | None) -> bytes:
+def _encode(answer: EnhancedTool | None) -> bytes:
     return _NOTHING if answer is None else canonical(asdict(answer))
 
 
-def _read(memory: MemoEntry) -> _Recalled | None:
+def _decode(memory: MemoEntry) -> _Recalled | None:
     """The answer in an entry; `None` if it is damaged, or another version wrote it."""
     try:
         value: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))

@@ -33,7 +33,7 @@ class SqliteMemos:
         )
 
         def load() -> Mapping[str, MemoEntry]:
-            with self._opened() as connection:
+            with self._open() as connection:
                 rows = connection.execute(query, (json.dumps(list(keys)),)).fetchall()
             return {key: MemoEntry(answer=answer, at=at) for key, answer, at in rows}
 
@@ -51,12 +51,12 @@ class SqliteMemos:
 
     async def _write(self, change: Callable[[sqlite3.Connection], object]) -> None:
         def write() -> None:
-            with self._opened() as connection:
+            with self._open() as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 change(connection)
                 connection.execute("COMMIT")
 
         await anyio.to_thread.run_sync(write)
 
-    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+    def _open(self) -> AbstractContextManager[sqlite3.Connection]:
         return opened(self._path)

@@ -37,10 +37,10 @@ class Neighbourhood:
     def near(self, server: str, tools: Iterable[SourceTool], most: int = MOST) -> list[SourceTool]:
         """The tools of other servers that resemble these most, in published form, at most `most`."""
         texts = list(tools)
-        each = max(_FEWEST, 2 * most // max(len(texts), 1))
-        ranked = [self._nearest(server, tool, each) for tool in texts]
-        found = dict.fromkeys(row[at] for at in range(each) for row in ranked if at < len(row))
-        return [published(self.snapshot, self.snapshot.tools[at]) for at in list(found)[:most]]
+        per_tool = max(_FEWEST, 2 * most // max(len(texts), 1))
+        rankings = [self._nearest(server, tool, per_tool) for tool in texts]
+        places = dict.fromkeys(row[at] for at in range(per_tool) for row in rankings if at < len(row))
+        return [published(self.snapshot, self.snapshot.tools[at]) for at in list(places)[:most]]
 
     def _nearest(self, server: str, tool: SourceTool, most: int) -> Sequence[int]:
         total = len(self.snapshot.tools)

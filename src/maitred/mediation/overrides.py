@@ -82,35 +82,35 @@ class OverrideTransformer:
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`; `None` for each tool without an override."""
-        return [self._one(tool, context.source) for tool in tools]
+        return [self._apply(tool, context.source) for tool in tools]
 
-    def _one(self, tool: SourceTool, source: str) -> EnhancedTool | None:
-        found = next((one for file in self._overrides if (one := file.find(source, tool.name))), None)
-        if found is None:
+    def _apply(self, tool: SourceTool, source: str) -> EnhancedTool | None:
+        override = next((match for file in self._overrides if (match := file.find(source, tool.name))), None)
+        if override is None:
             return None
 
-        def refuse(parameter: str, what: str) -> None:
+        def refuse(parameter: str, part: str) -> None:
             log.warning(
                 "a part of an override does not fit the tool",
                 source=source,
                 tool=tool.name,
                 parameter=parameter,
-                part=what,
+                part=part,
             )
 
         return EnhancedTool(
-            name=found.rename or tool.name,
+            name=override.rename or tool.name,
             original_name=tool.name,
-            title=found.title or tool.title,
-            description=found.description or tool.description,
-            input_schema=merged(tool.input_schema, found.parameters, refuse),
+            title=override.title or tool.title,
+            description=override.description or tool.description,
+            input_schema=merged(tool.input_schema, override.parameters, refuse),
             annotations=tool.annotations,
             metadata=tool.metadata,
-            category=found.category,
-            tags=found.tags,
-            use_cases=found.use_cases,
-            hidden=found.hide,
-            pinned=found.pin,
+            category=override.category,
+            tags=override.tags,
+            use_cases=override.use_cases,
+            hidden=override.hide,
+            pinned=override.pin,
             confidence=1.0,
             enhanced_by=self.name,
         )
@@ -127,38 +127,38 @@ def merged(
     if not isinstance(properties, Mapping):
         refuse("*", "all, since the server's schema is not valid")
         return schema
-    found = dict(properties)
+    properties_out = dict(properties)
     for name, part in parameters.items():
-        if name in found:
-            found[name] = _property(found[name], part, partial(refuse, name))
+        if name in properties_out:
+            properties_out[name] = _property(properties_out[name], part, partial(refuse, name))
         elif any(own.get(keyword, True) is not True for keyword in _CLOSED):
             refuse(name, "all, since the server takes no further parameters")
         else:
-            found[name] = part
-    return {**own, "properties": found} if found != properties else schema
+            properties_out[name] = part
+    return {**own, "properties": properties_out} if properties_out != properties else schema
 
 
 def _property(own: Any, part: Mapping[str, Any], refuse: Callable[[str], None]) -> Any:
     if own is not True and not isinstance(own, Mapping):
         refuse("all, since the server takes no value for it")
         return own
-    known: Mapping[str, Any] = {} if own is True else own
-    fitting: dict[str, Any] = {}
+    fields: Mapping[str, Any] = {} if own is True else own
+    additions: dict[str, Any] = {}
     for keyword, value in part.items():
-        if keyword in TEXTS or _fits_schema(known, keyword, value):
-            fitting[keyword] = value
+        if keyword in TEXTS or _fits_schema(fields, keyword, value):
+            additions[keyword] = value
         else:
             refuse(keyword)
-    return {**known, **fitting}
+    return {**fields, **additions}
 
 
 def _fits_schema(own: Mapping[str, Any], keyword: str, value: Any) -> bool:
     """Whether a keyword only narrows or fills in what the server declared."""
     if keyword == "type" and "type" in own:
-        declared = types_of(own)
-        return all(one in declared or _WIDER.get(one) in declared for one in types_of({"type": value}))
+        types = types_of(own)
+        return all(item in types or _WIDER.get(item) in types for item in types_of({"type": value}))
     if keyword == "enum" and _CHOICES.isdisjoint(own.keys() - {"enum"}):
-        return all(_is_valid(own, one) for one in value)
+        return all(_is_valid(own, item) for item in value)
     if keyword in own:
         return bool(own[keyword] == value)
     if keyword == "default":
@@ -181,8 +181,8 @@ def _nothing(uri: str) -> Any:
 
 def types_of(schema: Mapping[str, Any]) -> list[str]:
     """The types that a schema declares; empty if it declares none, or invalid ones."""
-    found = schema.get("type")
-    return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str)]
+    types = schema.get("type")
+    return [name for name in (types if isinstance(types, list) else [types]) if isinstance(name, str)]
 
 
 def _domain(source: str) -> str:

@@ -100,18 +100,18 @@ class Ranker(Protocol):
 
 def probes(tool: SourceTool) -> Sequence[str]:
     """Queries for a tool from its own texts: name, description, parameters and use cases."""
-    named = set(stems(tool.name))
+    name_stems = set(stems(tool.name))
     sentences = [_words(text) for text in _sentences(tool.description or tool.title)[:_SENTENCES]]
     parameters = _parameters(tool.input_schema)
-    found = [
+    word_lists = [
         [*pieces(tool.name), *parameters],
         *sentences[:1],
-        *([word for word in words if not named.issuperset(stems(word))] for words in sentences),
+        *([word for word in words if not name_stems.issuperset(stems(word))] for words in sentences),
         *([*words[:_LEADING_WORDS], *parameters] for words in sentences[:1]),
     ]
-    told = [" ".join(words[:_MOST_WORDS]) for words in found if len(words) >= _FEWEST_WORDS]
+    queries = [" ".join(words[:_MOST_WORDS]) for words in word_lists if len(words) >= _FEWEST_WORDS]
     use_cases = tool.use_cases[:_USE_CASES] if isinstance(tool, EnhancedTool) else ()
-    return list(dict.fromkeys([*told, *use_cases]))
+    return list(dict.fromkeys([*queries, *use_cases]))
 
 
 async def prove(
@@ -132,8 +132,8 @@ async def prove(
         ranker: Ranks as search does.
     """
     trial = await to_thread.run_sync(_Trial, before, after, neighbours)
-    if trial.kept:
-        trial.start(await _ranked(ranker, trial.originals, trial, trial.queries))
+    if trial.kept_changes:
+        trial.start(await _rank(ranker, trial.originals, trial, trial.queries))
         await _settle(trial, ranker)
         if await _reconsider(trial, ranker):
             await _settle(trial, ranker)
@@ -142,17 +142,19 @@ async def prove(
 
 async def _reconsider(trial: "_Trial", ranker: Ranker) -> bool:
     """Try undone changes again, first all, then halves: another change may have done the harm."""
-    groups = [trial.taken_back]
+    groups = [trial.undone_changes]
     again = False
     for _ in range(_CHANCES):
         group = groups.pop(0) if groups else []
         if not group:
             break
-        trial.kept.update(group)
-        if not trial.is_worse(await _ranked(ranker, trial.shown, trial, trial.telling(group))):
+        trial.kept_changes.update(group)
+        if not trial.is_worse(
+            await _rank(ranker, trial.current_tools, trial, trial.revealing_queries(group))
+        ):
             again = True
             continue
-        trial.kept.difference_update(group)
+        trial.kept_changes.difference_update(group)
         half = len(group) // 2
         groups += [group[:half], group[half:]] if half else []
     return again
@@ -160,21 +162,21 @@ async def _reconsider(trial: "_Trial", ranker: Ranker) -> bool:
 
 async def _settle(trial: "_Trial", ranker: Ranker) -> None:
     """Undo changes until no tool is lower; between full rounds only the failed queries are repeated."""
-    asked = queries = trial.queries
+    pending = queries = trial.queries
     rounds = 0
-    while asked and trial.kept:
-        ranked = await _ranked(ranker, trial.shown, trial, asked)
-        take_back = partial(trial.take_back, ranked, thoroughly=rounds >= _ROUNDS)
+    while pending and trial.kept_changes:
+        rankings = await _rank(ranker, trial.current_tools, trial, pending)
+        take_back = partial(trial.take_back, rankings, thoroughly=rounds >= _ROUNDS)
         fallen = await to_thread.run_sync(take_back)
         rounds += 1
-        asked = fallen or ([] if asked is queries else queries)
+        pending = fallen or ([] if pending is queries else queries)
 
 
-async def _ranked(
-    ranker: Ranker, shown: Sequence[SourceTool], trial: "_Trial", queries: Sequence[str]
+async def _rank(
+    ranker: Ranker, tools: Sequence[SourceTool], trial: "_Trial", queries: Sequence[str]
 ) -> "_Rankings":
-    ranked = await ranker.rankings(shown, trial.originals, queries)
-    return dict(zip(queries, ranked, strict=True))
+    rankings = await ranker.rankings(tools, trial.originals, queries)
+    return dict(zip(queries, rankings, strict=True))
 
 
 _Rankings = Mapping[str, Sequence[int]]
@@ -198,11 +200,13 @@ class _Trial:
         self.originals: list[SourceTool] = [*before, *neighbours]
         self._after = after
         pairs = enumerate(zip(before, after, strict=True))
-        self.kept = {at for at, (old, new) in pairs if _reads(old) != _reads(new)}
+        self.kept_changes = {at for at, (old, new) in pairs if _reads(old) != _reads(new)}
         self.verdicts: list[ProofVerdict | None] = [None] * len(before)
         self._own = [probes(tool) for tool in self.originals]
-        self._adds = {at: _said(after[at]) ^ _said(before[at]) for at in self.kept}
-        self._new = {at: list(dict.fromkeys([*self._own[at], *probes(after[at])])) for at in self.kept}
+        self._adds = {at: _word_stems(after[at]) ^ _word_stems(before[at]) for at in self.kept_changes}
+        self._new = {
+            at: list(dict.fromkeys([*self._own[at], *probes(after[at])])) for at in self.kept_changes
+        }
         self._before: _Rankings = {}
         self._now: _Rankings = {}
         self._fallen: set[str] = set()
@@ -213,9 +217,11 @@ class _Trial:
         return list(dict.fromkeys(query for group in (*self._own, *self._new.values()) for query in group))
 
     @property
-    def shown(self) -> list[SourceTool]:
+    def current_tools(self) -> list[SourceTool]:
         """The tools with the changes that are kept at present."""
-        return [self._after[at] if at in self.kept else tool for at, tool in enumerate(self.originals)]
+        return [
+            self._after[at] if at in self.kept_changes else tool for at, tool in enumerate(self.originals)
+        ]
 
     def start(self, rankings: _Rankings) -> None:
         """Set the rankings without any change."""
@@ -231,21 +237,21 @@ class _Trial:
         results = {at: self._results(at) for at in range(len(self.originals))}
         falls = [
             _Fall(at, probe, self._suspects(at, probe))
-            for at, found in results.items()
-            for probe in found
+            for at, probes_of_tool in results.items()
+            for probe in probes_of_tool
             if probe.is_worse
         ]
-        guilty = {at for fall in falls for at in fall.by} if thoroughly else self._guilty(falls, results)
-        for at in self.kept:
-            harmed = [self._harm(fall) for fall in falls if at in guilty and at in fall.by]
-            self.verdicts[at] = ProofVerdict(kept=at not in guilty, probes=results[at], harmed=harmed)
-        self.kept -= guilty
+        causes = {at for fall in falls for at in fall.by} if thoroughly else self._find_causes(falls, results)
+        for at in self.kept_changes:
+            lowered_tools = [self._harm(fall) for fall in falls if at in causes and at in fall.by]
+            self.verdicts[at] = ProofVerdict(kept=at not in causes, probes=results[at], harmed=lowered_tools)
+        self.kept_changes -= causes
         fallen = list(dict.fromkeys(fall.probe.query for fall in falls))
         self._fallen.update(fallen)
         return fallen
 
     @property
-    def taken_back(self) -> list[int]:
+    def undone_changes(self) -> list[int]:
         """The changes that were undone, the most useful first."""
         gains = {
             at: _gain(verdict.probes)
@@ -254,7 +260,7 @@ class _Trial:
         }
         return sorted(gains, key=lambda at: (-gains[at], at))
 
-    def telling(self, group: Sequence[int]) -> list[str]:
+    def revealing_queries(self, group: Sequence[int]) -> list[str]:
         """The few queries most likely to show that these changes must stay undone."""
         return list(dict.fromkeys([*(query for at in group for query in self._new[at]), *self._fallen]))
 
@@ -264,7 +270,7 @@ class _Trial:
             Probe(query=query, before=_place(at, self._before[query]), after=_place(at, now)).is_worse
             for query, now in rankings.items()
             for at in self._before[query][:SHOWN]
-            if query in self._asked(at)
+            if query in self._queries_of(at)
         )
 
     def _harm(self, fall: _Fall) -> LoweredTool:
@@ -275,11 +281,11 @@ class _Trial:
         """The places of a tool by its own queries, including the new ones if its change is kept."""
         return [
             Probe(query=query, before=_place(at, self._before[query]), after=_place(at, self._now[query]))
-            for query in self._asked(at)
+            for query in self._queries_of(at)
         ]
 
-    def _asked(self, at: int) -> Sequence[str]:
-        return self._new[at] if at in self.kept else self._own[at]
+    def _queries_of(self, at: int) -> Sequence[str]:
+        return self._new[at] if at in self.kept_changes else self._own[at]
 
     def _suspects(self, at: int, probe: Probe) -> Collection[int]:
         """The changed tools that may have lowered a tool: itself, and those that are now above it.
@@ -288,27 +294,28 @@ class _Trial:
         """
         old, new = self._before[probe.query], self._now[probe.query]
         above = set(new[: probe.after - 1] if probe.after else new) - set(old[: probe.before - 1])
-        suspects = self.kept & {at, *above}
+        suspects = self.kept_changes & {at, *above}
         words = frozenset(stems(probe.query))
-        saying = {at for at in self.kept if not words.isdisjoint(self._adds[at])}
-        return suspects or saying or frozenset(self.kept)
+        saying = {at for at in self.kept_changes if not words.isdisjoint(self._adds[at])}
+        return suspects or saying or frozenset(self.kept_changes)
 
-    def _guilty(self, falls: Sequence[_Fall], results: Mapping[int, Sequence[Probe]]) -> set[int]:
+    def _find_causes(self, falls: Sequence[_Fall], results: Mapping[int, Sequence[Probe]]) -> set[int]:
         """A small set of changes that explains all falls: most falls first; the more useful change stays."""
-        gains = {at: _gain(results[at]) for at in self.kept}
-        left, found = list(falls), set[int]()
-        while left:
-            blame = Counter(at for fall in left for at in fall.by)
+        gains = {at: _gain(results[at]) for at in self.kept_changes}
+        open_falls, culprits = list(falls), set[int]()
+        while open_falls:
+            blame = Counter(at for fall in open_falls for at in fall.by)
             worst = max(blame, key=lambda at: (blame[at], -gains[at], -at))
-            found.add(worst)
-            left = [fall for fall in left if worst not in fall.by]
-        return found
+            culprits.add(worst)
+            open_falls = [fall for fall in open_falls if worst not in fall.by]
+        return culprits
 
 
 def _gain(probes: Sequence[Probe]) -> float:
     """How much better a tool's own queries find it: the sum of 1/place after minus 1/place before."""
     return sum(
-        (1 / one.after if one.after else 0.0) - (1 / one.before if one.before else 0.0) for one in probes
+        (1 / probe.after if probe.after else 0.0) - (1 / probe.before if probe.before else 0.0)
+        for probe in probes
     )
 
 
@@ -322,12 +329,16 @@ def _reads(tool: SourceTool) -> object:
     return tool.name, tool.title, tool.description, tool.input_schema, use_cases
 
 
-def _said(tool: SourceTool) -> frozenset[str]:
+def _word_stems(tool: SourceTool) -> frozenset[str]:
     """The stems of the words of a tool that search weighs."""
     schema = tool.input_schema or {}
-    found = schema.get("properties")
-    parameters = found.items() if isinstance(found, Mapping) else ()
-    about = [f"{name} {one.get('description', '')}" for name, one in parameters if isinstance(one, Mapping)]
+    properties = schema.get("properties")
+    parameters = properties.items() if isinstance(properties, Mapping) else ()
+    about = [
+        f"{name} {schema_part.get('description', '')}"
+        for name, schema_part in parameters
+        if isinstance(schema_part, Mapping)
+    ]
     use_cases = tool.use_cases if isinstance(tool, EnhancedTool) else ()
     return frozenset(stems(" ".join([tool.name, tool.title, tool.description, *about, *use_cases])))
 
@@ -342,5 +353,5 @@ def _words(text: str) -> list[str]:
 
 
 def _parameters(schema: Mapping[str, object] | None) -> list[str]:
-    found = schema.get("properties") if schema is not None else None
-    return [str(name) for name in list(found)[:_PARAMETERS]] if isinstance(found, Mapping) else []
+    properties = schema.get("properties") if schema is not None else None
+    return [str(name) for name in list(properties)[:_PARAMETERS]] if isinstance(properties, Mapping) else []

@@ -40,9 +40,9 @@ class Proofs:
         self._store = store
         self._clock = clock
         self._proving = anyio.Lock()
-        self._stood: dict[str, frozenset[str]] = {}
+        self._last_proven: dict[str, frozenset[str]] = {}
 
-    async def known(
+    async def verdicts_of(
         self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]
     ) -> Verdicts | None:
         """The verdicts about all tools of a source, or `None` if there is no proof of them.
@@ -53,22 +53,22 @@ class Proofs:
         key = await anyio.to_thread.run_sync(_key, source, before, after)
         return await self._recall(key, len(before))
 
-    async def noted(
+    async def remember(
         self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool], verdicts: Verdicts
     ) -> None:
         """Remember, while the program runs, which changes of a source a proof allows."""
         keys = await anyio.to_thread.run_sync(_pairs, before, after)
-        kept = (key for key, verdict in zip(keys, verdicts, strict=True) if verdict and verdict.kept)
-        self._stood[source] = frozenset(kept)
+        proven = (key for key, verdict in zip(keys, verdicts, strict=True) if verdict and verdict.kept)
+        self._last_proven[source] = frozenset(proven)
 
-    async def stood(
+    async def passed_last_proof(
         self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]
     ) -> Sequence[bool]:
         """Which changes passed the last proof of a source, though other tools of it have changed since."""
-        known = self._stood.get(source)
-        if not known:
+        proven = self._last_proven.get(source)
+        if not proven:
             return [False] * len(before)
-        return [key in known for key in await anyio.to_thread.run_sync(_pairs, before, after)]
+        return [key in proven for key in await anyio.to_thread.run_sync(_pairs, before, after)]
 
     async def prove(
         self,
@@ -90,24 +90,24 @@ class Proofs:
         """
         async with self._proving:
             key = await anyio.to_thread.run_sync(_key, source, before, after)
-            if (known := await self._recall(key, len(before))) is not None:
-                return known
+            if (stored_verdicts := await self._recall(key, len(before))) is not None:
+                return stored_verdicts
             near = await anyio.to_thread.run_sync(neighbours)
             if self._ranker is None:
                 self._ranker = await anyio.to_thread.run_sync(self._make_ranker)
             verdicts = await prove(before, after, near, self._ranker)
-            answer = canonical([asdict(one) if one else None for one in verdicts])
+            answer = canonical([asdict(verdict) if verdict else None for verdict in verdicts])
             await self._store.save({key: MemoEntry(answer=answer, at=self._clock())})
             return verdicts
 
     async def _recall(self, key: str, count: int) -> Verdicts | None:
-        found = (await self._store.load([key])).get(key)
-        return _read(found, count) if found else None
+        entry = (await self._store.load([key])).get(key)
+        return _decode(entry, count) if entry else None
 
 
 def _key(source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]) -> str:
-    said = [[vars(tool) for tool in before], [vars(tool) for tool in after]]
-    return content_hash(canonical(["proof", VERSION, source, said]))
+    values = [[vars(tool) for tool in before], [vars(tool) for tool in after]]
+    return content_hash(canonical(["proof", VERSION, source, values]))
 
 
 def _pairs(before: Sequence[SourceTool], after: Sequence[EnhancedTool]) -> Sequence[str]:
@@ -116,7 +116,7 @@ def _pairs(before: Sequence[SourceTool], after: Sequence[EnhancedTool]) -> Seque
     return [content_hash(canonical([vars(old), vars(new)])) for old, new in pairs]
 
 
-def _read(memory: MemoEntry, count: int) -> Verdicts | None:
+def _decode(memory: MemoEntry, count: int) -> Verdicts | None:
     """The verdicts in an entry; `None` if it is damaged, or another version wrote it."""
     try:
         rows: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))

@@ -46,18 +46,18 @@ async def fetch_overrides(url: str, sha256: str, *, cache: Path, client: httpx2.
     suffix = PurePosixPath(urlsplit(url).path).suffix
     stem = hashlib.sha256(url.encode()).hexdigest()[:32]
     copy = cache / f"{stem}{suffix if suffix in JSON_SUFFIXES else '.yaml'}"
-    kept = await _kept(anyio.Path(copy), sha256)
-    data = await _fetched(url, client) if kept is None else kept
+    content = await _read_copy(anyio.Path(copy), sha256)
+    data = await _fetch(url, client) if content is None else content
     check_sum(url, data, sha256)
-    found = parse_overrides(copy, data, source=url)
-    if kept is None:
-        await _keep(anyio.Path(copy), data)
+    overrides = parse_overrides(copy, data, source=url)
+    if content is None:
+        await _write_copy(anyio.Path(copy), data)
     else:
         log.info("a kept copy of overrides is used", url=url)
-    return found
+    return overrides
 
 
-async def _kept(copy: anyio.Path, sha256: str) -> bytes | None:
+async def _read_copy(copy: anyio.Path, sha256: str) -> bytes | None:
     """The copy, if it exists and is the wanted version."""
     try:
         data = await copy.read_bytes()
@@ -66,7 +66,7 @@ async def _kept(copy: anyio.Path, sha256: str) -> bytes | None:
     return data if hashlib.sha256(data).hexdigest() == sha256.lower() else None
 
 
-async def _keep(copy: anyio.Path, data: bytes) -> None:
+async def _write_copy(copy: anyio.Path, data: bytes) -> None:
     try:
         await anyio.to_thread.run_sync(make_folder, Path(copy.parent))
         fresh = copy.with_suffix(".new")
@@ -77,7 +77,7 @@ async def _keep(copy: anyio.Path, data: bytes) -> None:
         log.warning("the copy of overrides cannot be kept", path=str(copy), reason=error.strerror)
 
 
-async def _fetched(url: str, client: httpx2.AsyncClient) -> bytes:
+async def _fetch(url: str, client: httpx2.AsyncClient) -> bytes:
     data = bytearray()
     try:
         with anyio.fail_after(_TIMEOUT_S):

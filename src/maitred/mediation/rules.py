@@ -37,7 +37,7 @@ _HINTS: Mapping[str, Mapping[str, Any]] = {
 
 _BOOLEAN = frozenset({"is", "has"})
 _SWITCHED = VERBS | {"include"}
-_TOLD: Mapping[str, str] = {
+_SENTENCES: Mapping[str, str] = {
     "limit": "How many results at most.",
     "offset": "How many results to skip.",
     "page": "Which page of the results.",
@@ -64,33 +64,38 @@ class RuleTransformer:
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`; the context is not used."""
         del context
-        return self.mended(tools)
+        return self.transform_now(tools)
 
-    def mended(self, tools: Sequence[SourceTool]) -> list[EnhancedTool | None]:
+    def transform_now(self, tools: Sequence[SourceTool]) -> list[EnhancedTool | None]:
         """The synchronous form of `transform`, for a worker thread."""
-        return [self._mended(tool) for tool in tools]
+        return [self._transform_tool(tool) for tool in tools]
 
-    def _mended(self, tool: SourceTool) -> EnhancedTool | None:
+    def _transform_tool(self, tool: SourceTool) -> EnhancedTool | None:
         properties = _properties(tool.input_schema)
         short = len(tool.description.split()) <= _SHORT_TEXT
         context = around([tool.name, *properties, *([tool.description] if short else [])])
         name = spell(tool.name, context, is_tool=True)
-        parameters = {one: spell(one, context) for one in properties}
+        parameters = {parameter: spell(parameter, context) for parameter in properties}
         sentence = describe(name, list(parameters.values()))
         description = _description(tool.description, name, sentence)
         if description == tool.description.strip():
             description = tool.description
-        title = sentence_case(name.text) if name.mended and tool.title in {"", tool.name} else tool.title
-        told = {one: _parameter(properties[one], spelling) for one, spelling in parameters.items()}
-        schema = _with(tool.input_schema, properties, told)
-        new_name = (_new_name(name) if self._rename and name.mended else "") or tool.name
+        title = (
+            sentence_case(name.text) if name.is_spelled_out and tool.title in {"", tool.name} else tool.title
+        )
+        new_properties = {
+            parameter: _parameter(properties[parameter], spelling)
+            for parameter, spelling in parameters.items()
+        }
+        schema = _with(tool.input_schema, properties, new_properties)
+        new_name = (_new_name(name) if self._rename and name.is_spelled_out else "") or tool.name
         if (title, description, schema, new_name) == (
             tool.title, tool.description, tool.input_schema, tool.name,
         ):  # fmt: skip
             return None
         inferred_from = sentence if sentence and description.startswith(sentence.text) else None
-        guessed = name.guessed or (inferred_from is not None and inferred_from.guessed)
-        inferred = inferred_from is not None or told != properties
+        is_guess = name.is_guess or (inferred_from is not None and inferred_from.is_guess)
+        is_inferred = inferred_from is not None or new_properties != properties
         return EnhancedTool(
             name=new_name,
             original_name=tool.name,
@@ -99,15 +104,15 @@ class RuleTransformer:
             input_schema=schema,
             annotations=tool.annotations,
             metadata=tool.metadata,
-            confidence=_GUESSED if guessed else _INFERRED if inferred else _RESPELLED,
+            confidence=_GUESSED if is_guess else _INFERRED if is_inferred else _RESPELLED,
             enhanced_by=self.name,
         )
 
 
 def _new_name(name: SpelledName) -> str:
     """A name in a form that can be published; empty if there is none."""
-    found = "_".join("_".join(name.words).split())
-    return found if re.fullmatch(rf"[a-z0-9_]{{1,{_MAX_NAME}}}", found) else ""
+    new = "_".join("_".join(name.words).split())
+    return new if re.fullmatch(rf"[a-z0-9_]{{1,{_MAX_NAME}}}", new) else ""
 
 
 def _description(description: str, name: SpelledName, sentence: SentenceDraft | None) -> str:
@@ -119,7 +124,7 @@ def _description(description: str, name: SpelledName, sentence: SentenceDraft | 
     repeats = count <= len(name.words) and stems(own) == stems(name.text)
     if own and not (own.isascii() and sentence.has_verb and (count < _FEW_WORDS or repeats)):
         return own
-    adds = bool(meaning(sentence.text) - set(stems(own))) or (repeats and name.mended)
+    adds = bool(meaning(sentence.text) - set(stems(own))) or (repeats and name.is_spelled_out)
     if not adds:
         return own
     return sentence.text if meaning(own) <= meaning(sentence.text) else f"{sentence.text} {own}"
@@ -127,14 +132,18 @@ def _description(description: str, name: SpelledName, sentence: SentenceDraft | 
 
 def _properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The parameters of a schema, if they can be read."""
-    found = schema.get("properties") if schema is not None else None
-    return found if isinstance(found, Mapping) and all(isinstance(name, str) for name in found) else {}
+    properties = schema.get("properties") if schema is not None else None
+    return (
+        properties
+        if isinstance(properties, Mapping) and all(isinstance(name, str) for name in properties)
+        else {}
+    )
 
 
 def _with(
-    schema: Mapping[str, Any] | None, properties: Mapping[str, Any], told: Mapping[str, Any]
+    schema: Mapping[str, Any] | None, properties: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
-    return schema if schema is None or told == properties else {**schema, "properties": told}
+    return schema if schema is None or new == properties else {**schema, "properties": new}
 
 
 def _parameter(schema: Any, name: SpelledName) -> Any:
@@ -143,10 +152,16 @@ def _parameter(schema: Any, name: SpelledName) -> Any:
         return schema
     own: Mapping[str, Any] = {} if schema is True else schema
     hint = _hint(name.words) if _TEXTS.issuperset(own) else None
-    text = "" if own.get("description") else _told(name, own.get("type")) if name.mended or hint else ""
-    told = {"description": text} if text else {}
+    text = (
+        ""
+        if own.get("description")
+        else _parameter_sentence(name, own.get("type"))
+        if name.is_spelled_out or hint
+        else ""
+    )
+    text_part = {"description": text} if text else {}
     choice = {"anyOf": [hint, {}]} if hint else {}  # `{}`: any type stays valid
-    return {**own, **told, **choice} if told or choice else schema
+    return {**own, **text_part, **choice} if text_part or choice else schema
 
 
 def _hint(words: Sequence[str]) -> Mapping[str, Any] | None:
@@ -155,15 +170,15 @@ def _hint(words: Sequence[str]) -> Mapping[str, Any] | None:
     return _HINTS.get(words[-1]) if words else None
 
 
-def _told(name: SpelledName, kind: Any) -> str:
+def _parameter_sentence(name: SpelledName, kind: Any) -> str:
     """A sentence about a parameter; empty if its name yields none."""
     words = name.words
     if words[0] in _BOOLEAN and len(words) > 1:
         return f"Whether it {name.text}."
     if kind == "boolean":
         return f"Whether to {name.text}." if words[0] in _SWITCHED else ""
-    if (last := words[-1]) in _TOLD and (len(words) == 1 or last in {"limit", "offset"}):
-        return _TOLD[last]
+    if (last := words[-1]) in _SENTENCES and (len(words) == 1 or last in {"limit", "offset"}):
+        return _SENTENCES[last]
     if last in {"date", "time", "datetime"}:
         return f"The {name.text}, for example 2026-05-31T14:00:00Z."
     return f"The {name.text}."

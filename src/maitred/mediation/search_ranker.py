@@ -51,27 +51,29 @@ class SearchRanker:
         count = len(documents)
         index.add(range(count), documents, count)
         mask = np.ones(count, np.bool_)
-        found = []
+        rankings = []
         for query, cosines in zip(queries, near, strict=True):
             lexical = index.search(self._terms(query)[:_MAX_TERMS], count)
             ranking = fuse(lexical, cosines if cosines.any() else None, mask)
-            found.append(ranking.rows[:DEPTH].tolist())
-        return found
+            rankings.append(ranking.rows[:DEPTH].tolist())
+        return rankings
 
     def _cosines(self, documents: Sequence[ToolDocument], queries: Sequence[str]) -> Vectors:
         """Cosine of each query to each document; all 0 if no word of the query is known."""
-        for known in (self._documents, self._queries):
-            if len(known) > _REMEMBERED:
-                known.clear()
-        fresh = {one.digest: one for one in documents if one.digest not in self._documents}
+        for cache in (self._documents, self._queries):
+            if len(cache) > _REMEMBERED:
+                cache.clear()
+        fresh = {
+            document.digest: document for document in documents if document.digest not in self._documents
+        }
         if fresh:
-            made = self._embedder.documents(list(fresh.values()))
-            self._documents |= zip(fresh, made, strict=True)
-        asked = [query for query in queries if query not in self._queries]
-        if asked:
-            self._queries |= zip(asked, self._embedder.queries(asked), strict=True)
+            vectors = self._embedder.documents(list(fresh.values()))
+            self._documents |= zip(fresh, vectors, strict=True)
+        new_queries = [query for query in queries if query not in self._queries]
+        if new_queries:
+            self._queries |= zip(new_queries, self._embedder.queries(new_queries), strict=True)
         near = np.stack([self._queries[query] for query in queries])
-        rows = np.stack([self._documents[one.digest] for one in documents])
+        rows = np.stack([self._documents[document.digest] for document in documents])
         return np.asarray(np.einsum("qd,nd->qn", near, rows), np.float32)
 
 

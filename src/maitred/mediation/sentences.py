@@ -65,11 +65,11 @@ _PLAIN_WORD = re.compile(r"[a-z]+(?=[\s,;:.]|$)")
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceDraft:
-    """One or two sentences; `has_verb` if they say what the tool does, `guessed` if they contain a guess."""
+    """One or two sentences; `has_verb` if they say what the tool does, `is_guess` if they contain a guess."""
 
     text: str
     has_verb: bool
-    guessed: bool = False
+    is_guess: bool = False
 
 
 def describe(name: SpelledName, parameters: Sequence[SpelledName]) -> SentenceDraft | None:
@@ -77,16 +77,16 @@ def describe(name: SpelledName, parameters: Sequence[SpelledName]) -> SentenceDr
 
     It mentions parameters only if a name was spelled out; the reader sees plain words in the schema.
     """
-    words, guessed = list(name.words), name.guessed
+    words, is_guess = list(name.words), name.is_guess
     if len(words) > 1 and words[0] not in VERBS and not _CERTAIN_VERBS.isdisjoint(words):
-        words, guessed = _verb_first(words), True
+        words, is_guess = _verb_first(words), True
     if not words or (len(words) == 1 and words[0] not in VERBS):
         return None
     does = words[0] in _CERTAIN_VERBS or len(words) == 1
     thing = words[1:] if does else words
     key = _key(parameters)
     if does and not thing and len(key) > 1:
-        thing, guessed = list(key[:-1]), True
+        thing, is_guess = list(key[:-1]), True
     parts = [words[0]] if does else []
     parts += [_phrase(thing, with_article=does)] if thing else []
     is_keyed = does and bool(key) and words[0] not in _UNKEYED and "by" not in thing
@@ -94,12 +94,14 @@ def describe(name: SpelledName, parameters: Sequence[SpelledName]) -> SentenceDr
         of_thing = {singular(word) for word in thing} & set(key[:-1])
         parts += ["by", " ".join(shown(word) for word in (key[-1:] if of_thing else key))]
     text = sentence_case(" ".join(parts)) + "."
-    taken = [one for one in parameters if one.words and not (is_keyed and one.words == key)]
-    taken = [one for one in taken if not set(one.words) <= _PREPOSITIONS]
-    if any(one.mended for one in taken):
-        text += f" Takes {_listed([one.text for one in taken])}."
-    guessed = guessed or any(one.guessed for one in parameters)
-    return SentenceDraft(text=text, has_verb=does, guessed=guessed)
+    others = [
+        parameter for parameter in parameters if parameter.words and not (is_keyed and parameter.words == key)
+    ]
+    others = [parameter for parameter in others if not set(parameter.words) <= _PREPOSITIONS]
+    if any(parameter.is_spelled_out for parameter in others):
+        text += f" Takes {_join([parameter.text for parameter in others])}."
+    is_guess = is_guess or any(parameter.is_guess for parameter in parameters)
+    return SentenceDraft(text=text, has_verb=does, is_guess=is_guess)
 
 
 def _verb_first(words: Sequence[str]) -> list[str]:
@@ -112,7 +114,9 @@ def _verb_first(words: Sequence[str]) -> list[str]:
 
 def _key(parameters: Sequence[SpelledName]) -> tuple[str, ...]:
     """The words of the parameter that identifies the object: an id if there is one."""
-    keys = [one.words for one in parameters if one.words and one.words[-1] in _IDENTIFIES]
+    keys = [
+        parameter.words for parameter in parameters if parameter.words and parameter.words[-1] in _IDENTIFIES
+    ]
     return next((words for words in keys if words[-1] == "id"), keys[0] if keys else ())
 
 
@@ -155,11 +159,11 @@ def _calm(text: str) -> str:
     parts = _QUOTED.split(text)
     for at in range(0, len(parts), 2):
         loud = _CALL.sub("", parts[at])
-        parts[at] = _SENTENCE.sub(lambda found: _lowered(found[0], whole=whole), loud)
+        parts[at] = _SENTENCE.sub(lambda match: _lower_shouting(match[0], whole=whole), loud)
     return "".join(parts).strip() or text
 
 
-def _lowered(sentence: str, *, whole: bool) -> str:
+def _lower_shouting(sentence: str, *, whole: bool) -> str:
     marked = sentence.endswith("!")
     body = sentence.rstrip("!")
     several = sentence.endswith("!!")
@@ -197,7 +201,7 @@ def _article(word: str) -> str:
     return "an" if soft else "a"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     if len(names) > _MAX_TAKEN:
         names = [*names[:_MAX_TAKEN], "others"]
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
@@ -208,5 +212,5 @@ def _stem(word: str) -> str:
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= _STEM:
             stem = word.removesuffix(ending)
-            return next((one for one in (stem, f"{stem}e") if one in KNOWN), stem)
+            return next((candidate for candidate in (stem, f"{stem}e") if candidate in KNOWN), stem)
     return word

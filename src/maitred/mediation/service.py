@@ -50,7 +50,7 @@ class Proposal:
     verdict: ProofVerdict | None = None
 
     @property
-    def published(self) -> EnhancedTool:
+    def published_tool(self) -> EnhancedTool:
         """The tool to publish."""
         return self.after if self.state in ("used", "accepted") else _as_it_is(self.before)
 
@@ -75,7 +75,7 @@ class ThreadedRules(RuleTransformer):
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
-        return await to_thread.run_sync(self.mended, tools)
+        return await to_thread.run_sync(self.transform_now, tools)
 
 
 class MediationService:
@@ -86,7 +86,7 @@ class MediationService:
         transformers: Sequence[Transformer],
         fingerprint: str,
         *,
-        asked: RememberedModel | None = None,
+        model: RememberedModel | None = None,
         proofs: Proofs | None = None,
         choices: Mapping[ToolKey, ToolChoice] | None = None,
         middleware: Middleware | None = None,
@@ -97,7 +97,7 @@ class MediationService:
         Args:
             transformers: Those that answer at once.
             fingerprint: Changes when the same tools might get different answers.
-            asked: The language model, whose stored answers have a priority among the others.
+            model: The language model, whose stored answers have a priority among the others.
             proofs: Checks proposals; without it all are used.
             choices: An operator's decisions about single tools.
             middleware: The hook of an embedding program; it comes last.
@@ -105,10 +105,14 @@ class MediationService:
         """
         self.fingerprint = fingerprint
         self.is_whole = is_whole
-        self._mediator = _mediator([*transformers, *_remembered(asked, transformers)])
-        above = [one for one in transformers if asked and one.priority > asked.memo.priority]
+        self._mediator = _mediator([*transformers, *_stored_layers(model, transformers)])
+        above = [
+            transformer
+            for transformer in transformers
+            if model and transformer.priority > model.memo.priority
+        ]
         self._above = _mediator(above)
-        self._asked = asked
+        self._model = model
         self._proofs = proofs
         self._choices = dict(choices or {})
         self._hook = _mediator([FunctionTransformer(middleware)]) if middleware else None
@@ -117,7 +121,7 @@ class MediationService:
     @property
     def model(self) -> LlmTransformer | None:
         """The language model, if there is one."""
-        return self._asked.model if self._asked else None
+        return self._model.model if self._model else None
 
     @property
     def proves(self) -> bool:
@@ -126,30 +130,32 @@ class MediationService:
 
     async def aclose(self) -> None:
         """Close the connections to the language model."""
-        if self._asked:
-            await self._asked.close()
+        if self._model:
+            await self._model.close()
 
     async def mend(self, server: str, tools: Sequence[ServerTool]) -> Sequence[MediatedTool | None]:
         """One answer a tool, in order; `None` for a tool that stays as it is."""
         proposals = await self.proposals(server, tools)
-        now = [one.published for one in proposals]
+        now = [proposal.published_tool for proposal in proposals]
         if self._hook is not None:
-            now = await _hooked(self._hook, server, now)
-        return [_mended(one.before, after) for one, after in zip(proposals, now, strict=True)]
+            now = await _apply_hook(self._hook, server, now)
+        return [
+            _mediated_tool(proposal.before, after) for proposal, after in zip(proposals, now, strict=True)
+        ]
 
     async def proposals(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
         """The proposal for each tool of a server, and its state at present."""
         drafts = await self._drafts(server, tools)
         if self._proofs is None or not _any_open(drafts):
             return drafts
-        verdicts = await self._known(server, drafts, self._proofs)
+        verdicts = await self._stored_verdicts(server, drafts, self._proofs)
         if verdicts is not None:
-            await self._proofs.noted(server, *_world(drafts), verdicts)
-            return _judged(drafts, verdicts)
-        stood = await self._proofs.stood(server, *_world(drafts))
+            await self._proofs.remember(server, *_world(drafts), verdicts)
+            return _apply_verdicts(drafts, verdicts)
+        are_proven = await self._proofs.passed_last_proof(server, *_world(drafts))
         return [
-            replace(one, state="used") if is_used and one.state == "unproven" else one
-            for one, is_used in zip(drafts, stood, strict=True)
+            replace(proposal, state="used") if is_used and proposal.state == "unproven" else proposal
+            for proposal, is_used in zip(drafts, are_proven, strict=True)
         ]
 
     async def prove(self, server: str, tools: Sequence[ServerTool], snapshot: Snapshot) -> bool:
@@ -171,9 +177,9 @@ class MediationService:
             verdicts = await self._proofs.prove(
                 server, *_world(drafts), lambda: self._neighbours(server, drafts, snapshot)
             )
-            drafts = _judged(drafts, verdicts)
-        shown = mendable_tools(snapshot, server)
-        return self._hook is not None or not all(map(_is_shown, shown, drafts))
+            drafts = _apply_verdicts(drafts, verdicts)
+        current_tools = mendable_tools(snapshot, server)
+        return self._hook is not None or not all(map(_is_published, current_tools, drafts))
 
     async def judged(self, server: str, tools: Sequence[ServerTool], snapshot: Snapshot) -> list[Proposal]:
         """As `proposals`; also proves, for information, what an operator wrote or accepted.
@@ -181,24 +187,34 @@ class MediationService:
         Raises:
             StoreError: The result cannot be stored.
         """
-        found = await self.proposals(server, tools)
-        told = [at for at, one in enumerate(found) if one.state in ("used", "accepted") and not one.verdict]
-        if self._proofs is None or not told:
-            return found
-        before = [one.before for one in found]
-        after = [one.after if at in told else _as_it_is(one.before) for at, one in enumerate(found)]
+        proposals = await self.proposals(server, tools)
+        unproven = [
+            at
+            for at, proposal in enumerate(proposals)
+            if proposal.state in ("used", "accepted") and not proposal.verdict
+        ]
+        if self._proofs is None or not unproven:
+            return proposals
+        before = [proposal.before for proposal in proposals]
+        after = [
+            proposal.after if at in unproven else _as_it_is(proposal.before)
+            for at, proposal in enumerate(proposals)
+        ]
         verdicts = await self._proofs.prove(
-            server, before, after, lambda: self._neighbours(server, found, snapshot)
+            server, before, after, lambda: self._neighbours(server, proposals, snapshot)
         )
-        return [replace(one, verdict=verdicts[at]) if at in told else one for at, one in enumerate(found)]
+        return [
+            replace(proposal, verdict=verdicts[at]) if at in unproven else proposal
+            for at, proposal in enumerate(proposals)
+        ]
 
     async def _drafts(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
         """Proposals without proof; those that need one are "unproven"."""
-        given = [_given(tool) for tool in tools]
-        answers = await self._mediator.enhance(given, _of(server))
+        originals = [_source_tool(tool) for tool in tools]
+        answers = await self._mediator.enhance(originals, _of(server))
         return [
             Proposal(before=before, after=after, state=self._state(tool.key, after))
-            for tool, before, after in zip(tools, given, answers, strict=True)
+            for tool, before, after in zip(tools, originals, answers, strict=True)
         ]
 
     def _state(self, key: ToolKey, after: EnhancedTool) -> State:
@@ -213,9 +229,11 @@ class MediationService:
     def _choice(self, key: ToolKey) -> str:
         return self._choices.get(key, _NOTHING_CHOSEN).mending
 
-    async def _known(self, server: str, drafts: Sequence[Proposal], proofs: Proofs) -> Verdicts | None:
+    async def _stored_verdicts(
+        self, server: str, drafts: Sequence[Proposal], proofs: Proofs
+    ) -> Verdicts | None:
         try:
-            return await proofs.known(server, *_world(drafts))
+            return await proofs.verdicts_of(server, *_world(drafts))
         except StoreError as error:
             log.warning("what was proven cannot be read", server=server, reason=error.reason)
             return None
@@ -225,8 +243,10 @@ class MediationService:
     ) -> Sequence[SourceTool]:
         if self._near is None or self._near.snapshot is not snapshot:
             self._near = Neighbourhood(snapshot)
-        changed = [one for one in drafts if one.state != "same"]
-        return self._near.near(server, [tool for one in changed for tool in (one.before, one.after)])
+        proposals = [proposal for proposal in drafts if proposal.state != "same"]
+        return self._near.near(
+            server, [tool for proposal in proposals for tool in (proposal.before, proposal.after)]
+        )
 
     async def missing(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
         """The tools that still need an answer of the language model.
@@ -234,10 +254,10 @@ class MediationService:
         Raises:
             StoreError: The stored answers cannot be read.
         """
-        if self._asked is None:
+        if self._model is None:
             return []
-        left = await self._left(server, tools)
-        return [left[at] for at in await self._asked.memo.missing(left, _of(server))]
+        tools_left = await self._unanswered_tools(server, tools)
+        return [tools_left[at] for at in await self._model.memo.missing(tools_left, _of(server))]
 
     async def ask(self, server: str, tools: Sequence[ServerTool]) -> int:
         """Ask the language model about the tools of `missing`; returns how many answers changed.
@@ -246,7 +266,11 @@ class MediationService:
             LlmError: The model does not answer, or its answer is unusable.
             StoreError: The stored answers cannot be read.
         """
-        return await self._asked.memo.fill(await self._left(server, tools), _of(server)) if self._asked else 0
+        return (
+            await self._model.memo.fill(await self._unanswered_tools(server, tools), _of(server))
+            if self._model
+            else 0
+        )
 
     async def estimate(self, server: str, tools: Sequence[ServerTool]) -> Estimate | None:
         """The most that `ask` would cost; `None` without a language model.
@@ -254,31 +278,31 @@ class MediationService:
         Raises:
             StoreError: The stored answers cannot be read.
         """
-        wanted = await self.missing(server, tools)
-        return self._asked.model.estimate(wanted, _of(server)) if self._asked else None
+        missing = await self.missing(server, tools)
+        return self._model.model.estimate(missing, _of(server)) if self._model else None
 
-    async def _left(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
+    async def _unanswered_tools(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
         """The tools without an answer from a transformer above the language model."""
-        given = [_given(tool) for tool in tools if self._choice(tool.key) != "reject"]
-        answers = await self._above.enhance(given, _of(server))
-        return [tool for tool, answer in zip(given, answers, strict=True) if answer.enhanced_by == _NONE]
+        originals = [_source_tool(tool) for tool in tools if self._choice(tool.key) != "reject"]
+        answers = await self._above.enhance(originals, _of(server))
+        return [tool for tool, answer in zip(originals, answers, strict=True) if answer.enhanced_by == _NONE]
 
 
-def _remembered(asked: RememberedModel | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
+def _stored_layers(model: RememberedModel | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
     """The stored answers of the language model, laid over the transformers below it."""
-    if asked is None:
+    if model is None:
         return []
-    found: Transformer = asked.memo.remembered
-    for one in sorted(others, key=lambda one: -one.priority):
-        if one.priority < found.priority:
-            found = LayeredTransformer(found, one)
-    return [found]
+    layers: Transformer = model.memo.stored_answers
+    for transformer in sorted(others, key=lambda transformer: -transformer.priority):
+        if transformer.priority < layers.priority:
+            layers = LayeredTransformer(layers, transformer)
+    return [layers]
 
 
 def _mediator(transformers: Sequence[Transformer]) -> Mediator:
     mediator = Mediator()
-    for one in transformers:
-        mediator.use(one)
+    for transformer in transformers:
+        mediator.use(transformer)
     return mediator
 
 
@@ -286,7 +310,7 @@ def _of(server: str) -> ToolContext:
     return ToolContext(source=server, source_type="api")
 
 
-def _given(tool: ServerTool) -> SourceTool:
+def _source_tool(tool: ServerTool) -> SourceTool:
     schema = tool.input_schema
     return SourceTool(
         name=tool.key.name,
@@ -306,42 +330,47 @@ def _raw(tool: EnhancedTool) -> SourceTool:
     return SourceTool(**{name: getattr(tool, name) for name in _RAW_FIELDS})
 
 
-def _is_shown(tool: Tool, proposal: Proposal) -> bool:
+def _is_published(tool: Tool, proposal: Proposal) -> bool:
     """Whether the snapshot already publishes a tool as proposed."""
-    wanted, own = _mended(proposal.before, proposal.published), tool.mending
-    if wanted is None or own is None:
-        return wanted is None and own is None
-    said = replace(own, title="", description="", input_hash="")
-    if (tool.title, tool.description, said) != (wanted.title, wanted.description, wanted.mending):
+    target, own = _mediated_tool(proposal.before, proposal.published_tool), tool.mending
+    if target is None or own is None:
+        return target is None and own is None
+    mediation = replace(own, title="", description="", input_hash="")
+    if (tool.title, tool.description, mediation) != (target.title, target.description, target.mending):
         return False
-    schema = wanted.input_schema
+    schema = target.input_schema
     return tool.input_hash == (own.input_hash if schema is None else content_hash(canonical(schema)))
 
 
 def _any_open(drafts: Sequence[Proposal]) -> bool:
-    return any(one.state == "unproven" for one in drafts)
+    return any(proposal.state == "unproven" for proposal in drafts)
 
 
 def _world(drafts: Sequence[Proposal]) -> tuple[list[SourceTool], list[EnhancedTool]]:
     """The tools without and with the open proposals; the others are the same in both lists."""
-    before = [one.before if one.state == "unproven" else _raw(one.published) for one in drafts]
-    after = [one.after if one.state == "unproven" else one.published for one in drafts]
+    before = [
+        proposal.before if proposal.state == "unproven" else _raw(proposal.published_tool)
+        for proposal in drafts
+    ]
+    after = [
+        proposal.after if proposal.state == "unproven" else proposal.published_tool for proposal in drafts
+    ]
     return before, after
 
 
-def _judged(drafts: Sequence[Proposal], verdicts: Verdicts) -> list[Proposal]:
+def _apply_verdicts(drafts: Sequence[Proposal], verdicts: Verdicts) -> list[Proposal]:
     return [
-        replace(one, verdict=verdict, state="used" if verdict is None or verdict.kept else "harmful")
-        if one.state == "unproven"
-        else one
-        for one, verdict in zip(drafts, verdicts, strict=True)
+        replace(proposal, verdict=verdict, state="used" if verdict is None or verdict.kept else "harmful")
+        if proposal.state == "unproven"
+        else proposal
+        for proposal, verdict in zip(drafts, verdicts, strict=True)
     ]
 
 
-async def _hooked(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) -> list[EnhancedTool]:
+async def _apply_hook(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) -> list[EnhancedTool]:
     """The tools as the hook of the embedding program returns them."""
-    given = [replace(tool, original_name=tool.name) for tool in tools]
-    answers = await hook.enhance(given, _of(server))
+    renamed_tools = [replace(tool, original_name=tool.name) for tool in tools]
+    answers = await hook.enhance(renamed_tools, _of(server))
     return [
         replace(answer, original_name=tool.original_name)
         if answer.enhanced_by == FunctionTransformer.name
@@ -350,14 +379,14 @@ async def _hooked(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) ->
     ]
 
 
-def _mended(before: SourceTool, after: EnhancedTool) -> MediatedTool | None:
+def _mediated_tool(before: SourceTool, after: EnhancedTool) -> MediatedTool | None:
     if after.enhanced_by == _NONE:
         return None
-    changed = after.input_schema != before.input_schema
+    is_schema_changed = after.input_schema != before.input_schema
     return MediatedTool(
         title=after.title,
         description=after.description,
-        input_schema=after.input_schema if changed else None,
+        input_schema=after.input_schema if is_schema_changed else None,
         mending=Mediation(
             by=after.enhanced_by,
             confidence=after.confidence,

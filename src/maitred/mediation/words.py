@@ -32,8 +32,8 @@ class SpelledName:
     """A name as lower-case words; whether one was spelled out, and whether that was a guess."""
 
     words: tuple[str, ...]
-    mended: bool = False
-    guessed: bool = False
+    is_spelled_out: bool = False
+    is_guess: bool = False
 
     @property
     def text(self) -> str:
@@ -48,11 +48,11 @@ def pieces(name: str) -> list[str]:
 
 def around(texts: Iterable[str]) -> frozenset[str]:
     """The certain words of names or texts; they decide what ambiguous abbreviations among them mean."""
-    found: set[str] = set()
+    result: set[str] = set()
     for piece in (piece for text in texts for piece in pieces(text)):
         words = _certain(piece, joined_verbs=False)[0]
-        found.update(words, (singular(word) for word in words))
-    return frozenset(found)
+        result.update(words, (singular(word) for word in words))
+    return frozenset(result)
 
 
 def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool = False) -> SpelledName:
@@ -71,16 +71,16 @@ def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool =
         place = FIRST if is_tool and at == 0 else LAST if 0 < at == len(own) - 1 else ""
         if piece in proper:
             words.append(piece)
-        elif chosen := _by_place(piece, place):
-            words.append(chosen)
-        elif chosen := _by_context(piece, context):
-            words += chosen.split()
+        elif reading := _by_place(piece, place):
+            words.append(reading)
+        elif reading := _by_context(piece, context):
+            words += reading.split()
             certain = False
         else:
-            found, is_certain = _certain(piece, joined_verbs=is_tool and at == 0)
-            words += found
+            certain_part, is_certain = _certain(piece, joined_verbs=is_tool and at == 0)
+            words += certain_part
             certain = certain and is_certain
-    return SpelledName(words=tuple(words), mended=words != own, guessed=not certain)
+    return SpelledName(words=tuple(words), is_spelled_out=words != own, is_guess=not certain)
 
 
 def shown(word: str) -> str:
@@ -152,7 +152,7 @@ def _certain(piece: str, *, joined_verbs: bool) -> tuple[tuple[str, ...], bool]:
         return (piece,), True
     if _MIN_JOINED <= len(piece) <= _MAX_JOINED and (parts := _parts(piece, joined_verbs=joined_verbs)):
         return parts, False
-    if meaning := _voweled(piece):
+    if meaning := _add_vowels(piece):
         return (meaning,), False
     return (piece,), True
 
@@ -203,7 +203,7 @@ def _skeletons(words: AbstractSet[str]) -> Mapping[str, str]:
 _BY_SKELETON = _skeletons(VERBS | NOUNS)
 
 
-def _voweled(piece: str) -> str:
+def _add_vowels(piece: str) -> str:
     """The one word that matches a piece without vowels, or an empty text."""
     if any(letter in _VOWELS for letter in piece[1:]):
         return ""
