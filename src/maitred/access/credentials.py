@@ -14,10 +14,10 @@ TokenCheck = Callable[[str], Awaitable[Grant | RefusedAccess]]
 
 
 class Credentials:
-    """All tokens: `made` are those of maitred, `make_check` makes the verifier of JWTs, if there is one."""
+    """All tokens: `grants` are those of maitred, `make_check` makes the verifier of JWTs, if there is one."""
 
-    def __init__(self, made: Grants, make_check: Callable[[], TokenCheck | None]) -> None:
-        self.made = made
+    def __init__(self, grants: Grants, make_check: Callable[[], TokenCheck | None]) -> None:
+        self.grants = grants
         self._make_check = make_check
 
     @cached_property
@@ -31,5 +31,5 @@ class Credentials:
             StoreError: The tokens cannot be read.
         """
         if token.startswith(f"{PREFIX}_") or self._check is None:
-            return await self.made.grant_of(token)
+            return await self.grants.grant_of(token)
         return await self._check(token)

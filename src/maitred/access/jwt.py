@@ -86,7 +86,7 @@ class KeySet:
         self._pause_s = pause_s
         self._retry_s = retry_s
         self._keys: Mapping[str, Mapping[str, Any]] | None = None
-        self._made: dict[tuple[str, str], jwt.PyJWK | None] = {}
+        self._keys_by_use: dict[tuple[str, str], jwt.PyJWK | None] = {}
         self._fetched_at = self._tried_at = float("-inf")
         self._reason = ""
         self._lock = anyio.Lock()
@@ -107,9 +107,9 @@ class KeySet:
             kid = next(iter(self._keys))
         if kid not in self._keys:
             return None
-        if (kid, algorithm) not in self._made:
-            self._made[kid, algorithm] = _made(self._keys[kid], algorithm)
-        return self._made[kid, algorithm]
+        if (kid, algorithm) not in self._keys_by_use:
+            self._keys_by_use[kid, algorithm] = _make_key(self._keys[kid], algorithm)
+        return self._keys_by_use[kid, algorithm]
 
     async def _refresh(self, pause_s: float) -> None:
         """Fetch the keys, unless the last attempt is recent or another task has just fetched them."""
@@ -118,25 +118,25 @@ class KeySet:
                 return
             self._tried_at = self._clock()
             try:
-                self._keys = _read(await self._fetch())
+                self._keys = _parse_keys(await self._fetch())
             except KeysUnavailableError as error:
                 self._reason = str(error)
                 log.warning("the keys of the issuer cannot be fetched", reason=self._reason)
                 return
-            self._made.clear()
+            self._keys_by_use.clear()
             self._fetched_at = self._clock()
 
 
-def _read(body: bytes) -> Mapping[str, Mapping[str, Any]]:
+def _parse_keys(body: bytes) -> Mapping[str, Mapping[str, Any]]:
     """The keys of a set that can check signatures, by id; no symmetric keys, since this set is public."""
     try:
-        listed = json.loads(body)["keys"]
+        entries = json.loads(body)["keys"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise KeysUnavailableError("what was fetched is not a JSON Web Key Set") from error
-    if not isinstance(listed, list):
+    if not isinstance(entries, list):
         raise KeysUnavailableError("what was fetched is not a JSON Web Key Set")
     keys: dict[str, Mapping[str, Any]] = {}
-    for key in listed[:_MAX_KEYS]:
+    for key in entries[:_MAX_KEYS]:
         if (
             isinstance(key, dict)
             and key.get("kty") in ("RSA", "EC", "OKP")
@@ -146,16 +146,16 @@ def _read(body: bytes) -> Mapping[str, Mapping[str, Any]]:
     return keys
 
 
-def _made(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
+def _make_key(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
     """The key for an algorithm; `None` if the key is meant for another one, is too weak, or is invalid."""
     if key.get("alg") not in (None, algorithm):
         return None
     try:
-        made = jwt.PyJWK(dict(key), algorithm=algorithm)
+        jwk = jwt.PyJWK(dict(key), algorithm=algorithm)
     except (jwt.PyJWTError, ValueError, TypeError, KeyError):
         return None
-    bits = getattr(made.key, "key_size", _RSA_BITS)
-    return None if key["kty"] == "RSA" and bits < _RSA_BITS else made
+    bits = getattr(jwk.key, "key_size", _RSA_BITS)
+    return None if key["kty"] == "RSA" and bits < _RSA_BITS else jwk
 
 
 ALGORITHMS: Final = frozenset({
@@ -333,11 +333,11 @@ def _limit(claims: Mapping[str, Any], path: str) -> frozenset[str] | None:
 
 def _values(claims: Mapping[str, Any], path: str) -> Sequence[str]:
     """The texts of a claim; a claim whose own name contains dots is found too."""
-    found: Any = claims.get(path)
-    if found is None:
-        found = claims
+    value: Any = claims.get(path)
+    if value is None:
+        value = claims
         for name in path.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else None
-    if isinstance(found, str):
-        return found.split()
-    return [value for value in found if isinstance(value, str)] if isinstance(found, list) else []
+            value = value.get(name) if isinstance(value, Mapping) else None
+    if isinstance(value, str):
+        return value.split()
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

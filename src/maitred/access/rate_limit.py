@@ -120,8 +120,8 @@ class Limiter:
             account = self._accounts[principal] = _Account(tokens=limits.bucket, at=now)
         else:
             self._accounts.move_to_end(principal)
-            gained = max(0.0, now - account.at) * limits.per_minute / 60
-            account.tokens = min(limits.bucket, account.tokens + gained)
+            refill = max(0.0, now - account.at) * limits.per_minute / 60
+            account.tokens = min(limits.bucket, account.tokens + refill)
             account.at = now
         return account
 

@@ -96,7 +96,7 @@ class Grants:
         self._clock = clock
         self._monotonic = monotonic
         self._fresh_s = fresh_s
-        self._known: OrderedDict[str, _TokenRow] = OrderedDict()
+        self._cache: OrderedDict[str, _TokenRow] = OrderedDict()
 
     async def make(
         self,
@@ -136,13 +136,13 @@ class Grants:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         )
         values = (*row, _digest(token))
-        await self._within(lambda connection: connection.execute(statement, values), lasting=True)
+        await self._execute(lambda connection: connection.execute(statement, values), lasting=True)
         return MadeToken(token=token, record=record)
 
     async def listed(self) -> Sequence[TokenRecord]:
         """All tokens, the newest first, with those that expired or were revoked."""
         query = f"SELECT {_COLUMNS} FROM tokens ORDER BY made_at DESC, id"  # noqa: S608  # our own names
-        rows = await self._within(lambda connection: connection.execute(query).fetchall())
+        rows = await self._execute(lambda connection: connection.execute(query).fetchall())
         return [_record(row) for row in rows]
 
     async def revoke(self, token_id: str, *, by: str = LOCAL) -> bool:
@@ -150,22 +150,22 @@ class Grants:
         statement = "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE id = ? AND revoked_at = ''"
         values = (_text(self._clock()), by, token_id)
         try:
-            changed = await self._within(
+            count = await self._execute(
                 lambda connection: connection.execute(statement, values).rowcount, lasting=True
             )
         finally:
-            self._known.pop(token_id, None)
-        return changed > 0
+            self._cache.pop(token_id, None)
+        return count > 0
 
     async def grant_of(self, token: str) -> Grant | RefusedAccess:
         """The grant of a token, or why the token is refused."""
-        found = _TOKEN.fullmatch(token) if len(token) <= _MAX_TOKEN else None
-        if found is None:
+        match = _TOKEN.fullmatch(token) if len(token) <= _MAX_TOKEN else None
+        if match is None:
             return _UNKNOWN
-        known = await self._look_up(found[1])
-        if known is None or not hmac.compare_digest(known.digest, _digest(token)):
+        row = await self._look_up(match[1])
+        if row is None or not hmac.compare_digest(row.digest, _digest(token)):
             return _UNKNOWN
-        record = known.record
+        record = row.record
         if record.revoked_at:
             return RefusedAccess(reason=f"the token {record.id} was revoked on {record.revoked_at}")
         if record.expires_at and record.expires_at <= _text(self._clock()):
@@ -175,22 +175,22 @@ class Grants:
         return record.grant
 
     async def _look_up(self, token_id: str) -> _TokenRow | None:
-        known, now = self._known.get(token_id), self._monotonic()
-        if known is not None and now - known.read_at < self._fresh_s:
-            self._known.move_to_end(token_id)
-            return known
+        cached_row, now = self._cache.get(token_id), self._monotonic()
+        if cached_row is not None and now - cached_row.read_at < self._fresh_s:
+            self._cache.move_to_end(token_id)
+            return cached_row
         query = f"SELECT {_COLUMNS} FROM tokens WHERE id = ?"  # noqa: S608  # our own names
-        row = await self._within(lambda connection: connection.execute(query, (token_id,)).fetchone())
+        row = await self._execute(lambda connection: connection.execute(query, (token_id,)).fetchone())
         if row is None:
-            self._known.pop(token_id, None)
+            self._cache.pop(token_id, None)
             return None
-        known = self._known[token_id] = _TokenRow(record=_record(row), digest=row[-1], read_at=now)
-        self._known.move_to_end(token_id)
-        if len(self._known) > _MAX_KNOWN:
-            self._known.popitem(last=False)
-        return known
+        cached_row = self._cache[token_id] = _TokenRow(record=_record(row), digest=row[-1], read_at=now)
+        self._cache.move_to_end(token_id)
+        if len(self._cache) > _MAX_KNOWN:
+            self._cache.popitem(last=False)
+        return cached_row
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
+    async def _execute(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
         return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
 
 
@@ -204,12 +204,12 @@ def _text(at: datetime) -> str:
 
 def _scope_text(scope: Scope) -> str:
     limits = {"servers": scope.servers, "categories": scope.categories}
-    named = {name: sorted(limit) for name, limit in limits.items() if limit is not None}
-    return json.dumps({**named, "read_only": scope.read_only})
+    values = {name: sorted(limit) for name, limit in limits.items() if limit is not None}
+    return json.dumps({**values, "read_only": scope.read_only})
 
 
-def _scope(stored: str) -> Scope:
-    values = json.loads(stored)
+def _scope(text: str) -> Scope:
+    values = json.loads(text)
     limits = {name: frozenset(values[name]) for name in ("servers", "categories") if name in values}
     return replace(EVERYTHING, read_only=values["read_only"], **limits)
 
