@@ -112,11 +112,11 @@ def prune(connection: sqlite3.Connection, before: str, note: Mapping[str, Any], 
     if last is None or last.seq >= head.seq:
         connection.execute("COMMIT")
         return 0
-    gone = connection.execute("DELETE FROM audit WHERE seq <= ?", (last.seq,)).rowcount
+    count = connection.execute("DELETE FROM audit WHERE seq <= ?", (last.seq,)).rowcount
     connection.execute(_MOVE, (last.seq, last.digest, "anchor"))
-    _append(connection, [{**note, "detail": f"dropped {counted(gone, 'line')} up to {last.seq}"}], key)
+    _append(connection, [{**note, "detail": f"dropped {counted(count, 'line')} up to {last.seq}"}], key)
     connection.execute("COMMIT")
-    return gone
+    return count
 
 
 def _last_before(connection: sqlite3.Connection, before: str) -> Mark | None:
@@ -138,27 +138,27 @@ def pages(connection: sqlite3.Connection, after: int) -> Iterator[Sequence[Row]]
         after = rows[-1][0]
 
 
-def latest(connection: sqlite3.Connection, wanted: AuditFilter, before: int, limit: int) -> AuditLines:
+def latest(connection: sqlite3.Connection, criteria: AuditFilter, before: int, limit: int) -> AuditLines:
     """The newest matching lines, the newest first, of those before a number (0: of all).
 
     A line with the outcome `begun` is left out if another line has the final outcome.
     """
-    found: list[Mapping[str, Any]] = []
-    ended: set[int] = set()
+    matches: list[Mapping[str, Any]] = []
+    ended_lines: set[int] = set()
     query = "SELECT seq, at, body FROM audit WHERE seq < ? AND at >= ? ORDER BY seq DESC LIMIT ?"
     at = before or _NEWEST
-    while rows := connection.execute(query, (at, wanted.since, _PAGE)).fetchall():
+    while rows := connection.execute(query, (at, criteria.since, _PAGE)).fetchall():
         for seq, when, body in rows:
             at = seq
-            line = _read(seq, when, body)
-            ended.add(line.get("begun", 0))
-            if seq in ended or not _is_wanted(line, wanted):
+            line = _parse_line(seq, when, body)
+            ended_lines.add(line.get("begun", 0))
+            if seq in ended_lines or not _matches(line, criteria):
                 continue
             if line.get("outcome") != "begun" or not before or not _has_ended(connection, seq):
-                found.append(line)
-                if len(found) == limit:
-                    return AuditLines(lines=found, before=at)
-    return AuditLines(lines=found)
+                matches.append(line)
+                if len(matches) == limit:
+                    return AuditLines(lines=matches, before=at)
+    return AuditLines(lines=matches)
 
 
 def _has_ended(connection: sqlite3.Connection, seq: int) -> bool:
@@ -168,7 +168,7 @@ def _has_ended(connection: sqlite3.Connection, seq: int) -> bool:
     return connection.execute(query, (seq, seq)).fetchone() is not None
 
 
-def _read(seq: int, at: str, body: str) -> Mapping[str, Any]:
+def _parse_line(seq: int, at: str, body: str) -> Mapping[str, Any]:
     try:
         line = json.loads(body)
     except ValueError:
@@ -176,9 +176,9 @@ def _read(seq: int, at: str, body: str) -> Mapping[str, Any]:
     return line if isinstance(line, dict) else {"seq": seq, "at": at, "outcome": "cannot be read"}
 
 
-def _is_wanted(line: Mapping[str, Any], wanted: AuditFilter) -> bool:
-    named = (line.get("tool"), line.get("published"), line.get("server"))
-    return wanted.who in ("", line.get("who")) and (not wanted.tool or wanted.tool in named)
+def _matches(line: Mapping[str, Any], criteria: AuditFilter) -> bool:
+    names = (line.get("tool"), line.get("published"), line.get("server"))
+    return criteria.who in ("", line.get("who")) and (not criteria.tool or criteria.tool in names)
 
 
 class _ChainWalk:
@@ -189,8 +189,8 @@ class _ChainWalk:
         self.lines = 0
         self.faults: list[str] = []
         self.before = anchor
-        self._known = known
-        self._noted = known is None or known.seq <= anchor.seq
+        self._known_mark = known
+        self._has_known = known is None or known.seq <= anchor.seq
         self._key = key
 
     def step(self, row: Row) -> None:
@@ -199,12 +199,14 @@ class _ChainWalk:
         if len(self.faults) < _MAX_FAULTS:
             self.faults += _line_faults(self.before, row, self._key)
         self.before = Mark(seq=row[0], digest=row[3])
-        self._noted = self._noted or self.before == self._known
+        self._has_known = self._has_known or self.before == self._known_mark
 
-    def found(self) -> Verification:
+    def result(self) -> Verification:
         """The result up to the last row."""
-        known = self._known
-        if known is not None and (not self._noted or (known.seq == self.anchor.seq and known != self.anchor)):
+        known = self._known_mark
+        if known is not None and (
+            not self._has_known or (known.seq == self.anchor.seq and known != self.anchor)
+        ):
             self.faults.append(
                 f"line {known.seq} is not the one that was noted elsewhere; the trail was rewritten"
             )
@@ -231,7 +233,7 @@ def verify(connection: sqlite3.Connection, key: bytes, known: Mark | None) -> Ve
             f"the trail ends with line {walk.before.seq}, which is not the one noted as its head"
         )
     connection.execute("COMMIT")
-    return replace(walk.found(), head=head)
+    return replace(walk.result(), head=head)
 
 
 def exported(body: str, digest: str) -> str:
@@ -247,29 +249,29 @@ def verify_export(lines: Iterable[str], key: bytes, known: Mark | None) -> Verif
     walk: _ChainWalk | None = None
     unread: list[str] = []
     for number, text in enumerate(lines, 1):
-        row = _imported(text.rstrip("\r\n"))
+        row = _parse_export(text.rstrip("\r\n"))
         if row is None:
             unread.append(f"line {number} of the file cannot be read")
             continue
         if walk is None:
             walk = _ChainWalk(Mark(seq=row[0] - 1, digest=json.loads(row[2]).get("prev", "")), known, key)
         walk.step(row)
-    found = walk.found() if walk else Verification(lines=0, anchor=Mark(), head=Mark())
-    return replace(found, faults=(*unread[:_MAX_FAULTS], *found.faults))
+    result = walk.result() if walk else Verification(lines=0, anchor=Mark(), head=Mark())
+    return replace(result, faults=(*unread[:_MAX_FAULTS], *result.faults))
 
 
-def _imported(text: str) -> Row | None:
+def _parse_export(text: str) -> Row | None:
     """The row of an exported line; its body is the text without the digest. `None` if it is no such line."""
     if not (end := _DIGEST_AT_END.search(text)):
         return None
     body = text[: end.start()] + "}"
     try:
-        said = json.loads(body)
+        line = json.loads(body)
     except ValueError:
         return None
-    if not isinstance(said, dict) or not isinstance(said.get("seq"), int):
+    if not isinstance(line, dict) or not isinstance(line.get("seq"), int):
         return None
-    return said["seq"], str(said.get("at")), body, end[1]
+    return line["seq"], str(line.get("at")), body, end[1]
 
 
 def _line_faults(before: Mark, row: Row, key: bytes) -> Iterator[str]:
@@ -286,12 +288,12 @@ def _line_faults(before: Mark, row: Row, key: bytes) -> Iterator[str]:
         yield f"line {seq} was changed"
         return
     try:
-        said = json.loads(body)
-        told = (said["seq"], said["at"], said["prev"])
+        line = json.loads(body)
+        claims = (line["seq"], line["at"], line["prev"])
     except (ValueError, TypeError, KeyError):
         yield f"line {seq} cannot be read"
         return
-    if told[:2] != (seq, at):
-        yield f"line {seq} was moved: it says of itself that it is line {told[0]} of {told[1]}"
-    elif seq == before.seq + 1 and told[2] != before.digest:
+    if claims[:2] != (seq, at):
+        yield f"line {seq} was moved: it says of itself that it is line {claims[0]} of {claims[1]}"
+    elif seq == before.seq + 1 and claims[2] != before.digest:
         yield f"line {seq} does not follow the line before it"

@@ -49,7 +49,7 @@ class Appender:
         self._writer: sqlite3.Connection | None = None
         self._file = (0, 0)
         self._slow_until = 0.0
-        self._appended = 0
+        self._since_checkpoint = 0
 
     async def append(self, lines: Sequence[Mapping[str, Any]]) -> int:
         """Append lines to the chain; returns the number of the first.
@@ -57,18 +57,18 @@ class Appender:
         Raises:
             StoreError: The lines cannot be written now.
         """
-        self._appended += len(lines)
+        self._since_checkpoint += len(lines)
         if self._is_quick() and len(lines) <= _MOST_AT_ONCE:
-            first = self._appended_at_once(lines)
+            first = self._append_at_once(lines)
             if first:
                 return first
         return await self.run(lambda connection: self._append(connection, lines))
 
     def _is_quick(self) -> bool:
-        is_due = self._appended >= _BETWEEN_CHECKPOINTS
+        is_due = self._since_checkpoint >= _BETWEEN_CHECKPOINTS
         return self._writer is not None and not is_due and time.monotonic() >= self._slow_until
 
-    def _appended_at_once(self, lines: Sequence[Mapping[str, Any]]) -> int:
+    def _append_at_once(self, lines: Sequence[Mapping[str, Any]]) -> int:
         """Append on the event loop; returns the number of the first line, or 0 if a thread has to do it."""
         started = time.monotonic()
         try:
@@ -85,8 +85,8 @@ class Appender:
 
     def _append(self, connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]]) -> int:
         first = hash_chain.append(connection, lines, self._key)
-        if self._appended >= _BETWEEN_CHECKPOINTS:
-            self._appended = 0
+        if self._since_checkpoint >= _BETWEEN_CHECKPOINTS:
+            self._since_checkpoint = 0
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
         return first
 
@@ -97,7 +97,7 @@ class Appender:
             StoreError: It failed, and nothing of it was written.
         """
 
-        def done() -> T:
+        def work() -> T:
             try:
                 connection = self._open()
                 connection.execute(f"PRAGMA busy_timeout={_BUSY_S * 1_000:.0f}")
@@ -108,7 +108,7 @@ class Appender:
                     raise store_error(self._path, error) from error
                 raise
 
-        return await anyio.to_thread.run_sync(done)
+        return await anyio.to_thread.run_sync(work)
 
     def close(self) -> None:
         """Close the connection; the next write opens another."""
@@ -183,7 +183,7 @@ class AuditEntry:
     begun: int = 0
 
 
-_TOLD: Final = tuple(field.name for field in fields(AuditEntry) if field.name != "arguments")
+_LINE_FIELDS: Final = tuple(field.name for field in fields(AuditEntry) if field.name != "arguments")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -217,7 +217,7 @@ class AuditLog:
         self._clock = clock
         self._pause_s = flush_every_s
         self._waiting: list[_Waiting] = []
-        self._lost = 0
+        self._lost_count = 0
         self._fresh = anyio.Event()
         self._lock = anyio.Lock()
         self._failing = False
@@ -227,7 +227,7 @@ class AuditLog:
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._tasks.start_soon(self._flush_what_comes)
+        self._tasks.start_soon(self._flush_repeatedly)
         return self
 
     async def __aexit__(
@@ -253,30 +253,30 @@ class AuditLog:
         Raises:
             StoreError: The act cannot be written now. It waits for the next attempt, unless `keep` is false.
         """
-        one = self._add(act)
+        waiting = self._add(act)
         try:
-            await self._flush(one)
+            await self._flush(waiting)
         except BaseException:
-            if not keep and one in self._waiting:
-                self._waiting.remove(one)
+            if not keep and waiting in self._waiting:
+                self._waiting.remove(waiting)
             self._fresh.set()  # cancelled or failed: the background task tries again
             raise
-        return one.seq
+        return waiting.seq
 
     def _add(self, act: AuditEntry) -> _Waiting:
-        one = _Waiting(line=self._line(act))
-        self._waiting.append(one)
-        self._drop_what_is_too_much()
-        return one
+        waiting = _Waiting(line=self._line(act))
+        self._waiting.append(waiting)
+        self._drop_excess()
+        return waiting
 
-    def _drop_what_is_too_much(self) -> None:
-        if (more := len(self._waiting) - _MAX_WAITING) > 0:
-            del self._waiting[:more]
-            self._lost += more
+    def _drop_excess(self) -> None:
+        if (excess := len(self._waiting) - _MAX_WAITING) > 0:
+            del self._waiting[:excess]
+            self._lost_count += excess
 
     def _line(self, act: AuditEntry) -> Mapping[str, Any]:
-        kept = {name: value for name in _TOLD if (value := getattr(act, name))}
-        return {"at": self._time(), **kept, **self._kept_arguments(act.arguments)}
+        values = {name: value for name in _LINE_FIELDS if (value := getattr(act, name))}
+        return {"at": self._time(), **values, **self._kept_arguments(act.arguments)}
 
     def _kept_arguments(self, arguments: Any) -> dict[str, Any]:
         if arguments is None or self.arguments == "none":
@@ -295,7 +295,7 @@ class AuditLog:
     def _time(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
 
-    async def _flush_what_comes(self) -> None:
+    async def _flush_repeatedly(self) -> None:
         while True:
             await self._fresh.wait()
             await anyio.sleep(self._pause_s)
@@ -313,31 +313,31 @@ class AuditLog:
                 log.warning("the audit trail cannot be written; it is kept in memory", reason=error.reason)
             self._failing = True
 
-    async def _flush(self, wanted: _Waiting | None = None) -> None:
+    async def _flush(self, target: _Waiting | None = None) -> None:
         """Write all acts that wait, unless another task has already written the wanted one."""
         async with self._lock:
-            if (wanted.seq > 0) if wanted else not self._waiting:
+            if (target.seq > 0) if target else not self._waiting:
                 return
-            acts, self._waiting, lost = self._waiting, [], self._lost
-            lines = [*self._told_lost(lost), *(one.line for one in acts)]
+            acts, self._waiting, lost_count = self._waiting, [], self._lost_count
+            lines = [*self._lost_line(lost_count), *(waiting.line for waiting in acts)]
             first = 0
             try:
                 with anyio.CancelScope(shield=True):  # a cancelled write would leave the outcome unknown
                     first = await self._appender.append(lines)
             finally:
                 if first:
-                    self._lost -= lost
-                    for number, one in enumerate(acts, first + len(lines) - len(acts)):
-                        one.seq = number
+                    self._lost_count -= lost_count
+                    for number, waiting in enumerate(acts, first + len(lines) - len(acts)):
+                        waiting.seq = number
                 else:
                     self._waiting[:0] = acts
-                    self._drop_what_is_too_much()
-        if wanted and not wanted.seq:
+                    self._drop_excess()
+        if target and not target.seq:
             raise StoreError(str(self._path), "too much waits to be written")
 
-    def _told_lost(self, lost: int) -> Sequence[Mapping[str, Any]]:
-        told = f"lost {counted(lost, 'act')}: the file could not be written for too long"
-        return [{"at": self._time(), "who": "maitred", "action": "lose", "detail": told}] if lost else []
+    def _lost_line(self, count: int) -> Sequence[Mapping[str, Any]]:
+        detail = f"lost {counted(count, 'act')}: the file could not be written for too long"
+        return [{"at": self._time(), "who": "maitred", "action": "lose", "detail": detail}] if count else []
 
     async def prune(self, older_than_days: int, *, who: str) -> int:
         """Delete lines older than so many days and record that; returns how many. The rest stays valid."""
@@ -346,21 +346,21 @@ class AuditLog:
         at = before.isoformat(timespec="milliseconds")
         async with self._lock:
             with anyio.CancelScope(shield=True):
-                gone = await self._appender.run(
+                count = await self._appender.run(
                     lambda connection: hash_chain.prune(connection, at, note, self._key)
                 )
-        return gone
+        return count
 
     async def head(self) -> Mark:
         """The last line of the trail.
 
         An operator who saves it elsewhere can prove later with `verify` that the file was not rewritten.
         """
-        return await self._within(lambda connection: hash_chain.mark(connection, "head"))
+        return await self._query(lambda connection: hash_chain.mark(connection, "head"))
 
     async def verify(self, *, known: Mark | None = None) -> Verification:
         """Check that no line was changed, removed, moved or cut off; `known` is a head saved before."""
-        return await self._within(lambda connection: hash_chain.verify(connection, self._key, known))
+        return await self._query(lambda connection: hash_chain.verify(connection, self._key, known))
 
     async def lines(self, *, after: int = 0) -> AsyncIterator[str]:
         """The lines after a number as JSON objects, oldest first, each with its `digest` at the end.
@@ -369,16 +369,16 @@ class AuditLog:
         """
         while True:
             start = after
-            page = await self._within(lambda connection: next(hash_chain.pages(connection, start), ()))  # noqa: B023  # called at once
+            page = await self._query(lambda connection: next(hash_chain.pages(connection, start), ()))  # noqa: B023  # called at once
             if not page:
                 return
             for seq, _, body, digest in page:
                 after = seq
                 yield hash_chain.exported(body, digest)
 
-    async def latest(self, wanted: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
+    async def latest(self, criteria: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
         """The newest matching lines, the newest first, of those before a number (0: of all)."""
-        return await self._within(lambda connection: hash_chain.latest(connection, wanted, before, limit))
+        return await self._query(lambda connection: hash_chain.latest(connection, criteria, before, limit))
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
+    async def _query(self, function: Callable[[sqlite3.Connection], T]) -> T:
         return await within(self._path, function)

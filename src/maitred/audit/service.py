@@ -69,29 +69,29 @@ class AuditService:
         before, self._settings = self._settings, settings
         self.trail.arguments = settings.arguments
         if before.enabled != settings.enabled:
-            said = "on" if settings.enabled else "off"
+            state = "on" if settings.enabled else "off"
             self.trail.note(
-                AuditEntry(who="maitred", action="audit", detail=f"turned {said} in the configuration")
+                AuditEntry(who="maitred", action="audit", detail=f"turned {state} in the configuration")
             )
 
-    def note(self, viewer: Viewer, action: str, **said: Any) -> None:
+    def note(self, viewer: Viewer, action: str, **details: Any) -> None:
         """Write an act of a principal soon; takes the arguments of `record`. Never raises."""
-        self.note_act(_act(viewer, action, **said))
+        self.note_act(_act(viewer, action, **details))
 
-    async def record(self, viewer: Viewer, action: str, **said: Any) -> None:
+    async def record(self, viewer: Viewer, action: str, **details: Any) -> None:
         """Write an act of a principal before its answer leaves.
 
         Args:
             viewer: The principal.
             action: A stable word, such as `approve`, `token.create` or `mediation.accept`.
-            said: More fields of `AuditEntry`: `server`, `tool` (its name there), `arguments` (any JSON value,
-                stored as a hash or masked), `outcome` (`ok` unless given), `detail`, `request_id`.
+            details: More fields of `AuditEntry`: `server`, `tool` (its name there), `arguments` (any JSON
+                value, stored as a hash or masked), `outcome` (`ok` unless given), `detail`, `request_id`.
 
         Raises:
             StoreError: The act cannot be written now. It waits for the next attempt.
         """
         if self.enabled:
-            await self.trail.record(_act(viewer, action, **said))
+            await self.trail.record(_act(viewer, action, **details))
 
     def note_act(self, act: AuditEntry) -> None:
         """Write an act soon. Never raises."""
@@ -148,8 +148,8 @@ class AuditService:
         Raises:
             StoreError: The trail cannot be read.
         """
-        wanted = AuditFilter(since=since, who=who, tool=tool)
-        return await self.trail.latest(wanted, before=before, limit=limit)
+        criteria = AuditFilter(since=since, who=who, tool=tool)
+        return await self.trail.latest(criteria, before=before, limit=limit)
 
     async def verify(self, known: Mark | None = None) -> Verification:
         """Check the whole trail; `known` is a head that was saved elsewhere.
@@ -191,17 +191,17 @@ class Entry:
     """
 
     def __init__(
-        self, auditing: AuditService, about: RequestContext, action: str, asked: str, arguments: Any
+        self, auditing: AuditService, about: RequestContext, action: str, name: str, arguments: Any
     ) -> None:
         self._auditing = auditing
         self._about = about
         self._action = action
-        self._asked = asked[:_NAME_CHARS]
+        self._requested_name = name[:_NAME_CHARS]
         self._arguments = arguments
         self._server = self._name = ""
-        self._begun = 0
+        self._begun_line = 0
         self._over = self._unwritten = False
-        self._started = time.perf_counter()
+        self._started_at = time.perf_counter()
 
     async def __aenter__(self) -> Self:
         return self
@@ -237,7 +237,7 @@ class Entry:
         if not self._auditing.enabled:
             return
         try:
-            self._begun = await self._auditing.trail.record(self._act("begun"), keep=False)
+            self._begun_line = await self._auditing.trail.record(self._act("begun"), keep=False)
         except StoreError as error:
             raise AuditError(error.reason, advice=error.advice) from error
 
@@ -260,7 +260,7 @@ class Entry:
     async def _end(self, outcome: str, *, cached: bool = False) -> None:
         self._over = True
         act = self._act(outcome, cached=cached)
-        if not self._begun:
+        if not self._begun_line:
             self._auditing.note_act(act)
             return
         try:
@@ -279,21 +279,21 @@ class Entry:
             action=self._action,
             server=self._server,
             tool=self._name,
-            published="" if self._asked == self._name else self._asked,
+            published="" if self._requested_name == self._name else self._requested_name,
             arguments=self._arguments,
             outcome=outcome,
             cached=cached,
-            ms=0.0 if outcome == "begun" else round((time.perf_counter() - self._started) * 1_000, 1),
+            ms=0.0 if outcome == "begun" else round((time.perf_counter() - self._started_at) * 1_000, 1),
             request_id=about.request_id,
             chain_id=about.chain_id,
-            begun=self._begun,
+            begun=self._begun_line,
         )
 
 
-def known_id(given: str = "", meta: Any = None) -> str:
+def known_id(own: str = "", meta: Any = None) -> str:
     """The id that came with a request, if it is a valid one; else a new id."""
-    found = given or (meta.get(REQUEST_KEY) if isinstance(meta, Mapping) else None)
-    return found if isinstance(found, str) and _ID.fullmatch(found) else secrets.token_hex(8)
+    request_id = own or (meta.get(REQUEST_KEY) if isinstance(meta, Mapping) else None)
+    return request_id if isinstance(request_id, str) and _ID.fullmatch(request_id) else secrets.token_hex(8)
 
 
 def mark_of(text: str) -> Mark:
@@ -315,11 +315,11 @@ def moment_of(time: datetime) -> str:
 
 def moment_ago(span: str) -> str:
     """The time `90m`, `24h`, `7d` or `2w` before now, in the form that lines use; else empty."""
-    found = _SPAN.fullmatch(span)
-    if found is None:
+    match = _SPAN.fullmatch(span)
+    if match is None:
         return ""
     now = datetime.now(UTC)
-    back = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    back = timedelta(**{_UNITS[match[2]]: int(match[1])})
     return moment_of(now - back if back < now - _FIRST else _FIRST)
 
 
@@ -330,12 +330,12 @@ def with_marks(answer: dict[str, Any], request: str, source: Mapping[str, Any]) 
     return answer | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), **marks}}
 
 
-def _act(viewer: Viewer, action: str, **said: Any) -> AuditEntry:
-    who = AuditEntry(
+def _act(viewer: Viewer, action: str, **details: Any) -> AuditEntry:
+    act = AuditEntry(
         who=viewer.principal,
         token=viewer.grant.id,
         client=viewer.client,
         surface=viewer.surface,
         action=action,
     )
-    return replace(who, **said)
+    return replace(act, **details)
