@@ -92,9 +92,9 @@ def why_forbidden(address: str | Address, exempted: Sequence[Network] = ()) -> s
         return "the address of a cloud's metadata"
     if any(address in network for network in exempted):
         return ""
-    for network, what in _SPECIAL:
+    for network, kind in _SPECIAL:
         if address in network:
-            return what
+            return kind
     return "" if isinstance(address, IPv4Address) or address in _GLOBAL_V6 else "a reserved address"
 
 
@@ -137,9 +137,9 @@ class Host:
 def parse_host(text: str) -> Host:
     """Parse a host as URLs contain it, with or without the brackets of an IPv6 address."""
     if text.startswith("[") or text.count(":") > 1:
-        return _bracketed(text)
-    folded = unicodedata.normalize("NFKC", text.translate(_DOTS)).lower()
-    bare = folded.removesuffix(".")
+        return _ipv6_host(text)
+    plain = unicodedata.normalize("NFKC", text.translate(_DOTS)).lower()
+    bare = plain.removesuffix(".")
     if not bare or re.search(r"[\x00-\x20\x7f%\\@:/?#\[\]<>^|]", bare):
         return Host(fault="is no host name")
     parts = bare.split(".")
@@ -148,10 +148,10 @@ def parse_host(text: str) -> Host:
         if address is None:
             return Host(fault="ends in a number, but is no address")
         return Host(name=str(address), address=address, is_plain=text == str(address))
-    return _named(bare, is_plain=text.lower().removesuffix(".") == bare)
+    return _named_host(bare, is_plain=text.lower().removesuffix(".") == bare)
 
 
-def _bracketed(text: str) -> Host:
+def _ipv6_host(text: str) -> Host:
     try:
         address = IPv6Address(text[1:-1] if text[0] == "[" and text[-1] == "]" else text)
     except ValueError:
@@ -161,7 +161,7 @@ def _bracketed(text: str) -> Host:
     return Host(name=str(address), address=address)
 
 
-def _named(name: str, *, is_plain: bool) -> Host:
+def _named_host(name: str, *, is_plain: bool) -> Host:
     try:
         plain = name if name.isascii() else name.encode("idna").decode("ascii")
     except UnicodeError:
@@ -183,9 +183,9 @@ def _number_forms(parts: Sequence[str]) -> IPv4Address | None:
         *head, tail = map(_number, parts)
     except ValueError:
         return None
-    if any(one >= _BYTE for one in head) or tail >= _BYTE ** (_MOST_PARTS - len(head)):
+    if any(number >= _BYTE for number in head) or tail >= _BYTE ** (_MOST_PARTS - len(head)):
         return None
-    high = sum(one << (24 - 8 * at) for at, one in enumerate(head))
+    high = sum(number << (24 - 8 * at) for at, number in enumerate(head))
     return IPv4Address(high + tail)
 
 

@@ -100,18 +100,18 @@ def replay(log: Iterable[Event]) -> Approval | None:
     return state
 
 
-def _same_source(decided: Binding | None, seen: Binding) -> bool:
-    return decided is not None and (decided.manifest, decided.image) == (seen.manifest, seen.image)
+def _same_source(decision: Binding | None, seen: Binding) -> bool:
+    return decision is not None and (decision.manifest, decision.image) == (seen.manifest, seen.image)
 
 
 _STALE: Final = ForbiddenEvent(reason="it has changed since it was shown; look at it again")
 
 
-def _registered(_: Approval, __: Event) -> Approval | ForbiddenEvent:
+def _on_registered(_: Approval, __: Event) -> Approval | ForbiddenEvent:
     return ForbiddenEvent(reason="it is registered already")
 
 
-def _auto_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_auto_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if event.binding != state.seen:
         return _STALE
     if state.state != "pending":
@@ -136,7 +136,7 @@ def _with_approval(state: Approval, definition: str) -> Approval:
     return replace(state, approved=approved, pinned=definition or state.pinned, image=image)
 
 
-def _approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if state.suspended:
         return ForbiddenEvent(reason="it is suspended; resume it first")
     if event.binding != state.seen:
@@ -145,7 +145,7 @@ def _approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     return replace(_with_approval(state, seen or state.pinned), vouched=seen, rejected=None)
 
 
-def _rejected(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_rejected(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if state.suspended:
         return ForbiddenEvent(reason="it is suspended; resume it first, or withdraw it")
     if event.binding != state.seen:
@@ -155,19 +155,19 @@ def _rejected(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     return replace(state, rejected=state.seen)
 
 
-def _suspended(state: Approval, _: Event) -> Approval | ForbiddenEvent:
+def _on_suspended(state: Approval, _: Event) -> Approval | ForbiddenEvent:
     if state.state not in ("approved", "suspended"):
         return ForbiddenEvent(reason=f"it is {state.state}; only what is approved can be suspended")
     return replace(state, suspended=True)
 
 
-def _resumed(state: Approval, _: Event) -> Approval | ForbiddenEvent:
+def _on_resumed(state: Approval, _: Event) -> Approval | ForbiddenEvent:
     if not state.suspended:
         return ForbiddenEvent(reason="it is not suspended")
     return replace(state, suspended=False)
 
 
-def _definition_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_definition_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     """Pin the first definition of a server that was approved before it published anything.
 
     Not if a person has refused a definition of it, and no person has approved one since.
@@ -179,13 +179,13 @@ def _definition_changed(state: Approval, event: Event) -> Approval | ForbiddenEv
     return _with_approval(after, digest) if unseen and state.rejected is None else after
 
 
-def _manifest_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_manifest_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if not event.binding.manifest:
         return ForbiddenEvent(reason="a change of the manifest needs its hash")
     return replace(state, seen=replace(state.seen, manifest=event.binding.manifest))
 
 
-def _image_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_image_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     """Pin the first image of a server whose image was approved by name alone.
 
     Not if the name meant another image before, or if a person refused this one. A registration gives the name
@@ -194,8 +194,8 @@ def _image_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     image = event.binding.image
     name, identity = name_and_identity(image)
     if not identity:
-        known = [one.image for one in (state.approved, state.seen) if one is not None]
-        same = next((one for one in known if name_and_identity(one)[0] == name), image)
+        images = [binding.image for binding in (state.approved, state.seen) if binding is not None]
+        same = next((other for other in images if name_and_identity(other)[0] == name), image)
         return replace(state, seen=replace(state.seen, image=same))
     after = replace(state, seen=replace(state.seen, image=image))
     if state.state != "approved" or state.approved is None or state.approved.image != name:
@@ -206,21 +206,21 @@ def _image_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     return replace(_with_approval(after, state.approved.definition), rejected=state.rejected)
 
 
-def _withdrawn(state: Approval, _: Event) -> Approval | ForbiddenEvent:
+def _on_withdrawn(state: Approval, _: Event) -> Approval | ForbiddenEvent:
     return replace(state, seen=Binding(), approved=None, vouched="", withdrawn=True)
 
 
 _STEPS: Final[Mapping[EventKind, Callable[[Approval, Event], Approval | ForbiddenEvent]]] = {
-    "registered": _registered,
-    "auto_approved": _auto_approved,
-    "approved": _approved,
-    "rejected": _rejected,
-    "suspended": _suspended,
-    "resumed": _resumed,
-    "definition_changed": _definition_changed,
-    "manifest_changed": _manifest_changed,
-    "image_changed": _image_changed,
-    "withdrawn": _withdrawn,
+    "registered": _on_registered,
+    "auto_approved": _on_auto_approved,
+    "approved": _on_approved,
+    "rejected": _on_rejected,
+    "suspended": _on_suspended,
+    "resumed": _on_resumed,
+    "definition_changed": _on_definition_changed,
+    "manifest_changed": _on_manifest_changed,
+    "image_changed": _on_image_changed,
+    "withdrawn": _on_withdrawn,
 }
 
 

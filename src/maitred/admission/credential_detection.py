@@ -112,25 +112,25 @@ class LiteralParts:
 
 def take_apart(value: str) -> LiteralParts:
     """Separate literal text from references; `is_closed` is false if a reference has no end."""
-    found: list[str] = []
+    names: list[str] = []
 
     def default(match: re.Match[str]) -> str:
         name, _, rest = match[1].partition(":-")
-        found.append(name.removeprefix("env:"))
+        names.append(name.removeprefix("env:"))
         return rest
 
     text, count = value.replace("$$", "\0"), 1
     while count:
         text, count = _REFERENCE.subn(default, text)
-    return LiteralParts(literal=text.replace("\0", "$"), references=tuple(found), is_closed="${" not in text)
+    return LiteralParts(literal=text.replace("\0", "$"), references=tuple(names), is_closed="${" not in text)
 
 
 def kind_of(literal: str, name: str = "") -> str:
     """The kind of credential that a text has the form of, such as `GitHub Token`; empty if none."""
     texts = [literal, f'{name}="{literal}"'] if name else [literal]
-    for what, form in _FORMS:
+    for kind, form in _FORMS:
         if form.search(literal):
-            return what
+            return kind
     for detector in _DETECTORS:
         if any(True for text in texts for _ in detector.analyze_string(text)):
             return detector.secret_type
@@ -145,8 +145,8 @@ def is_secret_name(name: str) -> bool:
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or _COUNTED.intersection(words):
         return False
-    glued = _GLUED.search("".join(words)) is not None
-    return glued or words[-1] in _SECRET_WORDS or " ".join(words[-2:]) in _SECRET_PAIRS
+    is_joined = _GLUED.search("".join(words)) is not None
+    return is_joined or words[-1] in _SECRET_WORDS or " ".join(words[-2:]) in _SECRET_PAIRS
 
 
 def is_literal_secret(name: str, literal: str) -> bool:
@@ -167,9 +167,9 @@ def secret_arguments(args: Sequence[str]) -> Iterator[tuple[int, str]]:
     before = ""
     for at, argument in enumerate(args):
         option, pair = _OPTION.fullmatch(argument), _PAIR.fullmatch(argument)
-        named = [(found[1], found[2] or "") for found in (option, pair) if found]
-        named += [(before, argument)] if before and not option else []
-        for name, value in named:
+        pairs = [(match[1], match[2] or "") for match in (option, pair) if match]
+        pairs += [(before, argument)] if before and not option else []
+        for name, value in pairs:
             if is_literal_secret(name, take_apart(value).literal):
                 yield at, argument.removesuffix(value)
                 break
@@ -181,8 +181,8 @@ def masked_url(url: str, mask: str = "***") -> str:
 
     def user(match: re.Match[str]) -> str:
         name, colon, _ = match[1].partition(":")
-        shown = f"{name}:{mask}" if colon else mask if len(name) >= _LONG_NAME else name
-        return match[0].replace(f"://{match[1]}@", f"://{shown}@")
+        text = f"{name}:{mask}" if colon else mask if len(name) >= _LONG_NAME else name
+        return match[0].replace(f"://{match[1]}@", f"://{text}@")
 
     def parameter(match: re.Match[str]) -> str:
         name, value = unquote_plus(match[1]), match[2]

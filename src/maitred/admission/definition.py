@@ -26,7 +26,7 @@ MAX_SCHEMA_BYTES: Final = 200_000
 """Larger schemas, and those nested deeper than any honest one, are stored as a hash only."""
 _MORE: Final = {"icons": "its icons", "_meta": "its `_meta`", "execution": "whether it runs as a task"}
 _MAX_DEPTH: Final = 100
-_MAX_TOLD: Final = 20
+_MAX_CHANGES: Final = 20
 _HINTS: Final = {
     "readOnlyHint": False,
     "destructiveHint": True,
@@ -63,8 +63,8 @@ class Definition:
     @cached_property
     def digest(self) -> str:
         """The SHA-256, in hex, of all parts; their order makes no difference."""
-        listed = [[key.kind, key.name, self.parts[key].digest] for key in sorted(self.parts)]
-        return hashlib.sha256(canonical(listed)).hexdigest()
+        entries = [[key.kind, key.name, self.parts[key].digest] for key in sorted(self.parts)]
+        return hashlib.sha256(canonical(entries)).hexdigest()
 
     def digest_of(self, key: PartKey) -> str:
         """The hash of a part; empty if there is no such part."""
@@ -75,14 +75,14 @@ class Definition:
         return canonical([[key.kind, key.name, self.parts[key].content] for key in sorted(self.parts)])
 
     @classmethod
-    def from_bytes(cls, kept: bytes) -> "Definition":
+    def from_bytes(cls, body: bytes) -> "Definition":
         """Read the stored form; computes the hashes again.
 
         Raises:
             ValueError: The bytes are no definition.
         """
         try:
-            return _of({PartKey(kind=kind, name=name): part for kind, name, part in json.loads(kept)})
+            return _of({PartKey(kind=kind, name=name): part for kind, name, part in json.loads(body)})
         except (TypeError, AttributeError) as error:
             raise ValueError("these bytes are not a definition") from error
 
@@ -118,13 +118,13 @@ def shadowed_by_name(tools: Iterable[ToolKey], *, but: str) -> Shadowed:
     owners: dict[str, str] = {}
     for key in tools:
         if key.server != but:
-            owners.setdefault(_folded(key.name), key.server)
-    return lambda name: owners.get(_folded(name), "")
+            owners.setdefault(_fold(key.name), key.server)
+    return lambda name: owners.get(_fold(name), "")
 
 
-def _folded(name: str) -> str:
-    folded = latin(name).casefold()
-    return "".join(c for c in folded if c.isalnum()) or folded
+def _fold(name: str) -> str:
+    plain = latin(name).casefold()
+    return "".join(c for c in plain if c.isalnum()) or plain
 
 
 def define(
@@ -143,14 +143,16 @@ def define(
             **_schema("annotations", dict(tool.annotations)),
             **_schema("input", tool.input_schema),
             **_schema("output", tool.output_schema),
-            **_more(tool.extra),
+            **_extra_fields(tool.extra),
         }
     for offer in offers:
         if offer.key.kind == "prompt":
             contents[PartKey(kind="prompt", name=offer.key.key)] = _prompt(offer.definition)
         elif offer.key.kind == "template":
             texts = _texts(offer.definition, "name", "title", "description", "mimeType")
-            more = _more(offer.definition) | _schema("annotations", offer.definition.get("annotations"))
+            more = _extra_fields(offer.definition) | _schema(
+                "annotations", offer.definition.get("annotations")
+            )
             contents[PartKey(kind="template", name=offer.key.key)] = {**texts, **more}
     if title or instructions:
         contents[PartKey(kind="instructions")] = {"title": title, "description": instructions}
@@ -164,21 +166,25 @@ def _of(contents: Mapping[PartKey, Mapping[str, Any]]) -> Definition:
 
 def _prompt(definition: Mapping[str, Any]) -> dict[str, Any]:
     """The content of a prompt; its arguments become an object schema, to be compared like parameters."""
-    listed = definition.get("arguments")
-    entries = [a for a in listed if isinstance(a, Mapping)] if isinstance(listed, list) else []
+    listing = definition.get("arguments")
+    entries = [a for a in listing if isinstance(a, Mapping)] if isinstance(listing, list) else []
     arguments = [a for a in entries if isinstance(a.get("name"), str)]
     schema = {
         "type": "object",
         "properties": {a["name"]: _texts(a, "title", "description") for a in arguments},
         "required": [a["name"] for a in arguments if a.get("required") is True],
     }
-    return {**_texts(definition, "title", "description"), **_schema("input", schema), **_more(definition)}
+    return {
+        **_texts(definition, "title", "description"),
+        **_schema("input", schema),
+        **_extra_fields(definition),
+    }
 
 
-def _more(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _extra_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are neither a text nor a schema: icons, `_meta`, and whether it runs as a task."""
-    found = extra_fields(fields)
-    return {name: kept for key in _MORE for name, kept in _schema(key, found.get(key)).items()}
+    values = extra_fields(fields)
+    return {name: value for key in _MORE for name, value in _schema(key, values.get(key)).items()}
 
 
 def _texts(definition: Mapping[str, Any], *names: str) -> dict[str, str]:
@@ -224,10 +230,10 @@ def _normal(value: Any) -> Any:
     return [_normal(item) for item in value] if isinstance(value, list) else value
 
 
-def _in_order(required: Any) -> Any:
-    if isinstance(required, list) and all(isinstance(name, str) for name in required):
-        return sorted(set(required))
-    return _normal(required)
+def _in_order(names: Any) -> Any:
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        return sorted(set(names))
+    return _normal(names)
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
@@ -261,27 +267,29 @@ def diff(
         elif after is None:
             changes.append(DefinitionChange(part=key, kind="gone", weight="less", text=f"{key} is gone"))
         elif before.digest != after.digest:
-            changes += _told(key, _compare(before.content, after.content))
+            changes += _as_changes(key, _compare(before.content, after.content))
     return changes
 
 
 def _new(key: PartKey, shadowed: Shadowed) -> DefinitionChange:
-    other = shadowed(key.name) if key.kind == "tool" else ""
-    if other:
-        text = f"{key} is new, and could be taken for the tool of that name of server {other!r}"
+    owner = shadowed(key.name) if key.kind == "tool" else ""
+    if owner:
+        text = f"{key} is new, and could be taken for the tool of that name of server {owner!r}"
         return DefinitionChange(part=key, kind="shadowing", weight="power", text=text)
     return DefinitionChange(part=key, kind="added", weight="wording", text=f"{key} is new")
 
 
-def _told(key: PartKey, found: Iterable[SchemaDifference]) -> Iterator[DefinitionChange]:
+def _as_changes(key: PartKey, clauses: Iterable[SchemaDifference]) -> Iterator[DefinitionChange]:
     order = ("power", "wording", "less")
-    ordered = sorted(found, key=lambda f: order.index(f.weight))
-    for one in ordered[:_MAX_TOLD]:
-        yield DefinitionChange(part=key, kind=one.kind, weight=one.weight, text=f"{key}: {one.text}")
-    if (more := len(ordered) - _MAX_TOLD) > 0:
-        weight, text = ordered[_MAX_TOLD].weight, f"{key}: {counted(more, 'more change')}"
+    in_order = sorted(clauses, key=lambda f: order.index(f.weight))
+    for difference in in_order[:_MAX_CHANGES]:
+        yield DefinitionChange(
+            part=key, kind=difference.kind, weight=difference.weight, text=f"{key}: {difference.text}"
+        )
+    if (rest := len(in_order) - _MAX_CHANGES) > 0:
+        weight, text = in_order[_MAX_CHANGES].weight, f"{key}: {counted(rest, 'more change')}"
         yield DefinitionChange(part=key, kind="more", weight=weight, text=text)
-    if not ordered:  # no words for this difference: the worst is assumed
+    if not in_order:  # no words for this difference: the worst is assumed
         yield DefinitionChange(part=key, kind="changed", weight="power", text=f"{key} has changed")
 
 
@@ -294,10 +302,10 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Sc
         if before.get(key) != after.get(key):
             text = f"its {key} is {short(str(after.get(key)))!r} instead of {short(str(before.get(key)))!r}"
             yield SchemaDifference(kind="renamed", weight="wording", text=text)
-    for key, what in _MORE.items():
+    for key, label in _MORE.items():
         names = (key, f"{key}_hash")
         if [before.get(name) for name in names] != [after.get(name) for name in names]:
-            yield SchemaDifference(kind=key.strip("_"), weight="wording", text=f"{what} changed")
+            yield SchemaDifference(kind=key.strip("_"), weight="wording", text=f"{label} changed")
     yield from _annotations(before.get("annotations", {}), after.get("annotations", {}))
     yield from _schemas("input", before, after)
     yield from _schemas("output", before, after)
@@ -312,15 +320,15 @@ def _schemas(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> I
             kind=f"{key}_schema", weight="power" if key == "input" else "wording", text=text
         )
     elif key == "output" and (key in before) != (key in after):
-        happened = "was added" if key in after else "is gone"
-        yield SchemaDifference(kind="output_schema", weight="wording", text=f"its output schema {happened}")
+        event = "was added" if key in after else "is gone"
+        yield SchemaDifference(kind="output_schema", weight="wording", text=f"its output schema {event}")
     elif before.get(key) != after.get(key):
-        for found in differences(before.get(key), after.get(key)):
+        for difference in differences(before.get(key), after.get(key)):
             if key == "input":
-                yield found
+                yield difference
             else:  # an output schema asks nothing of the caller
                 yield SchemaDifference(
-                    kind="output_schema", weight="wording", text=f"in its answer, {found.text}"
+                    kind="output_schema", weight="wording", text=f"in its answer, {difference.text}"
                 )
 
 
@@ -345,9 +353,9 @@ def _annotations(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
         yield SchemaDifference(
             kind="open_world_gained", weight="power", text="it says now that it reaches the outside"
         )
-    told = {"readOnlyHint", "destructiveHint", "openWorldHint"}
+    covered_hints = {"readOnlyHint", "destructiveHint", "openWorldHint"}
     for key in sorted(before.keys() | after.keys()):
-        if before.get(key) != after.get(key) and (key not in told or was.get(key) == now.get(key)):
+        if before.get(key) != after.get(key) and (key not in covered_hints or was.get(key) == now.get(key)):
             values = [short(json.dumps(a[key])) if key in a else "nothing" for a in (before, after)]
             text = f"its annotation {short(key)!r} is {values[1]} instead of {values[0]}"
             yield SchemaDifference(kind="annotation", weight="wording", text=text)

@@ -32,8 +32,8 @@ class Finding:
     def __str__(self) -> str:
         """One line for a person."""
         where = f"{self.file or 'manifest'}:{self.line}" if self.line else self.file or "manifest"
-        told = f"{where}: {self.key}: {self.reason}" if self.key else f"{where}: {self.reason}"
-        return f"{told} ({self.fix})" if self.fix else told
+        text = f"{where}: {self.key}: {self.reason}" if self.key else f"{where}: {self.reason}"
+        return f"{text} ({self.fix})" if self.fix else text
 
 
 def unknown_transport(layer: str, transport: str) -> Finding:

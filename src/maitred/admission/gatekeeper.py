@@ -70,7 +70,7 @@ class Gatekeeper:
         """How many events this process has logged for what servers publish; no other task need read those
         again.
         """
-        self._judged: dict[str, tuple[object, Judgement]] = {}
+        self._judgements: dict[str, tuple[object, Judgement]] = {}
 
     def use(self, section: Admission) -> None:
         """Apply new settings."""
@@ -90,19 +90,21 @@ class Gatekeeper:
         about = {"title": published.title, "instructions": published.instructions}
         look = partial(define, published.tools, published.offers, **about)
         live = await anyio.to_thread.run_sync(look)
-        state, events = await self._noted(spec, live)
+        state, events = await self._log_changes(spec, live)
         rules = self.rules(registered=spec.registered)
         judgement = await self._judgement(spec.name, live, state, rules)
         if judgement.withheld:
-            said = "parts of what a server publishes are withheld; `maitred approvals` shows them"
-            log.warning(said, server=spec.name, parts=len(judgement.withheld))
+            message = "parts of what a server publishes are withheld; `maitred approvals` shows them"
+            log.warning(message, server=spec.name, parts=len(judgement.withheld))
         by = _judged_by(len(events), rules, live.digest)
         withheld = _withheld(spec.name, judgement, by)
         if not published.brought:
             return withheld
         judge = self._make_judge(self._names(spec.name, live))
-        brought = await anyio.to_thread.run_sync(judge.brought, spec.name, published.brought, rules)
-        return replace(withheld, tools={**withheld.tools, **brought})
+        result_tools = await anyio.to_thread.run_sync(
+            judge.judge_result_tools, spec.name, published.brought, rules
+        )
+        return replace(withheld, tools={**withheld.tools, **result_tools})
 
     async def holds(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
         """Whether there is no decision since; see `Admitter`."""
@@ -111,7 +113,7 @@ class Gatekeeper:
         turns, digest = len(await self.registry.log(spec.name)), withheld.judged_by[:_SHORT]
         return withheld.judged_by == self.judged_by(turns, registered=spec.registered, definition=digest)
 
-    async def _noted(self, spec: ServerSpec, live: Definition) -> tuple[Approval, Sequence[Event]]:
+    async def _log_changes(self, spec: ServerSpec, live: Definition) -> tuple[Approval, Sequence[Event]]:
         """Log what is new about a server; returns its state and its log."""
         digest = await anyio.to_thread.run_sync(lambda: live.digest)
         while True:
@@ -122,7 +124,7 @@ class Gatekeeper:
                     raise AdmissionError(spec.name, "it is not registered")
                 return state, events
             instead = _takes_place_of_last(events, fresh)
-            written = await self.registry.append(
+            is_written = await self.registry.append(
                 spec.name,
                 fresh,
                 after=len(events) - instead,
@@ -130,7 +132,7 @@ class Gatekeeper:
                 instead=instead,
                 definition=(digest, await anyio.to_thread.run_sync(live.to_bytes)),
             )  # look again: another process may have been first
-            self.turns_taken += (len(fresh) - instead) if written else 0
+            self.turns_taken += (len(fresh) - instead) if is_written else 0
 
     async def standing(self, server: str) -> tuple[Sequence[Event], Approval | None]:
         """The log of a server, and its state.
@@ -151,12 +153,14 @@ class Gatekeeper:
         """
         while True:
             events, state = await self.standing(spec.name)
-            state, made = _opened(state, spec)
-            _, suspended = taken(state, [event("suspended", who=who, why=why)])
-            if not suspended:
+            state, first_events = _first_events(state, spec)
+            _, suspension = taken(state, [event("suspended", who=who, why=why)])
+            if not suspension:
                 return False
             last = events[-1] if events else None
-            if await self.registry.append(spec.name, [*made, *suspended], after=len(events), last=last):
+            if await self.registry.append(
+                spec.name, [*first_events, *suspension], after=len(events), last=last
+            ):
                 return True
 
     async def rejudge(self, server: str, *, registered: bool) -> None:
@@ -166,21 +170,21 @@ class Gatekeeper:
         """
         again = True
 
-        async def planned(snapshot: Snapshot) -> Change:
+        async def plan(snapshot: Snapshot) -> Change:
             nonlocal again
-            again = rules != self.rules(registered=registered) or await self.standing(server) != stood
+            again = rules != self.rules(registered=registered) or await self.standing(server) != basis
             record = snapshot.servers.get(server)
-            if again or record is None or found is None:
+            if again or record is None or approval is None:
                 return Change()
-            return _rejudged(snapshot, record, found, rules)
+            return _withholding_change(snapshot, record, approval, rules)
 
         while again:
             rules = self.rules(registered=registered)
-            found = await self.look(server, registered=registered)
-            if found is None or found.live is None:
+            approval = await self.look(server, registered=registered)
+            if approval is None or approval.live is None:
                 return
-            stood = (found.log, found.state)
-            await self._catalog.change(planned)
+            basis = (approval.log, approval.state)
+            await self._catalog.change(plan)
 
     async def look(self, server: str, *, registered: bool) -> ServerApproval | None:
         """The state of a server, with a judgement of what it published last; `None` if it is unknown."""
@@ -195,9 +199,9 @@ class Gatekeeper:
 
     async def memory(self, state: Approval) -> ApprovedState:
         """The decisions about a server, with the definitions that they are about."""
-        approved = state.approved.definition if state.approved else ""
+        digest = state.approved.definition if state.approved else ""
         return ApprovedState(
-            approved=await self._definition(approved),
+            approved=await self._definition(digest),
             vouched=await self._definition(state.vouched),
             refused=_is_refused(state),
         )
@@ -213,21 +217,21 @@ class Gatekeeper:
         digest = await anyio.to_thread.run_sync(lambda: live.digest)
         names = self._names(server, live)
         about = (digest, state, rules, names)
-        kept, judgement = self._judged.pop(server, (None, Judgement()))
-        if kept != about:
+        last_about, judgement = self._judgements.pop(server, (None, Judgement()))
+        if last_about != about:
             judge = self._make_judge(names).judge
             memory = await self.memory(state)
             judgement = await anyio.to_thread.run_sync(judge, server, live, memory, rules)
-        self._judged[server] = (about, judgement)
-        if len(self._judged) > _MOST_JUDGED:
-            del self._judged[next(iter(self._judged))]
+        self._judgements[server] = (about, judgement)
+        if len(self._judgements) > _MOST_JUDGED:
+            del self._judgements[next(iter(self._judgements))]
         return judgement
 
     def _names(self, server: str, live: Definition) -> Mapping[str, Collection[str]]:
         """The names of all tools: of this server from `live`, of the others from the catalog."""
         snapshot = self._catalog.snapshot
-        known = {other: [t.key.name for t in found] for other, found in snapshot.by_server.items()}
-        return {**known, server: _tools(live)}
+        names = {name: [t.key.name for t in tools] for name, tools in snapshot.by_server.items()}
+        return {**names, server: _tools(live)}
 
     async def _definition(self, digest: str) -> Definition | None:
         body = await self.registry.definition(digest) if digest else None
@@ -246,41 +250,41 @@ def event(kind: EventKind, binding: Binding = Binding(), *, who: str, why: str =
 
 def taken(state: Approval | None, events: Sequence[Event]) -> tuple[Approval | None, list[Event]]:
     """Apply events in order; returns the state, and the events that were possible and changed it."""
-    done = []
-    for one in events:
-        after = step(state, one)
+    applied_events = []
+    for candidate in events:
+        after = step(state, candidate)
         if not isinstance(after, ForbiddenEvent) and after != state:
             state = after
-            done.append(one)
-    return state, done
+            applied_events.append(candidate)
+    return state, applied_events
 
 
-def _opened(state: Approval | None, spec: ServerSpec) -> tuple[Approval | None, list[Event]]:
+def _first_events(state: Approval | None, spec: ServerSpec) -> tuple[Approval | None, list[Event]]:
     """The state and first events of a server of the configuration: registered and approved there."""
     if spec.registered:
         return state, []
     source = Binding(manifest=spec.fingerprint)
     fresh = state is None or state.withdrawn
     kind: EventKind = "registered" if fresh else "manifest_changed"
-    state, made = taken(state, [event(kind, source, who=CONFIGURATION)])
+    state, events = taken(state, [event(kind, source, who=CONFIGURATION)])
     if state is not None:
-        approved = event("auto_approved", state.seen, who=CONFIGURATION)
-        state, more = taken(state, [approved])
-        made += more
-    return state, made
+        approval = event("auto_approved", state.seen, who=CONFIGURATION)
+        state, approvals = taken(state, [approval])
+        events += approvals
+    return state, events
 
 
 def _fresh(state: Approval | None, spec: ServerSpec, digest: str) -> list[Event]:
     """The events to log before a server's definition can be judged."""
-    state, made = _opened(state, spec)
-    _, more = taken(state, [event("definition_changed", Binding(definition=digest), who=spec.name)])
-    return made + more
+    state, events = _first_events(state, spec)
+    _, changes = taken(state, [event("definition_changed", Binding(definition=digest), who=spec.name)])
+    return events + changes
 
 
 def _is_refused(state: Approval) -> bool:
     """Whether a person refused the present definition, under any manifest."""
-    refused = state.rejected.definition if state.rejected else ""
-    return refused != "" and refused == state.seen.definition
+    digest = state.rejected.definition if state.rejected else ""
+    return digest != "" and digest == state.seen.definition
 
 
 def _takes_place_of_last(events: Sequence[Event], fresh: Sequence[Event]) -> bool:
@@ -289,7 +293,7 @@ def _takes_place_of_last(events: Sequence[Event], fresh: Sequence[Event]) -> boo
     Otherwise a server with a new definition at every look would fill the disk. A change that was pinned,
     since its server was approved unseen, stays.
     """
-    if [one.kind for one in fresh] != ["definition_changed"]:
+    if [new_event.kind for new_event in fresh] != ["definition_changed"]:
         return False
     if not events or events[-1].kind != "definition_changed":
         return False
@@ -305,27 +309,28 @@ def _judged_by(turns: int, rules: ApprovalRules, definition: str) -> str:
     return definition[:_SHORT] + content_hash(canonical([_JUDGED, turns, rules.pinning, rules.scan]))
 
 
-def _rejudged(
-    snapshot: Snapshot, record: ServerRecord, found: ServerApproval, rules: ApprovalRules
+def _withholding_change(
+    snapshot: Snapshot, record: ServerRecord, approval: ServerApproval, rules: ApprovalRules
 ) -> Change:
     """The change of the catalog that follows from a judgement."""
-    if found.live is None:
+    if approval.live is None:
         return Change()
-    listed = listed_as(record)
-    told = found.live.parts.get(PartKey(kind="instructions"))
-    title = clean(str(told.content.get("title", "")) if told else "")
-    instructions = clean(str(told.content.get("description", "")) if told else "")
-    withheld = _withheld(record.name, found.judgement, _judged_by(len(found.log), rules, listed))
-    of = _tools(found.live) if listed == found.live.digest[:_SHORT] else None  # killed before it was listed
-    said = instructions[:_MAX_INSTRUCTIONS]
-    return rejudged(snapshot, record.name, withheld, said, title=title, of=of)
+    listed_digest = listed_as(record)
+    part = approval.live.parts.get(PartKey(kind="instructions"))
+    title = clean(str(part.content.get("title", "")) if part else "")
+    instructions = clean(str(part.content.get("description", "")) if part else "")
+    withheld = _withheld(record.name, approval.judgement, _judged_by(len(approval.log), rules, listed_digest))
+    is_listed = listed_digest == approval.live.digest[:_SHORT]  # not if it was killed before that
+    of = _tools(approval.live) if is_listed else None
+    text = instructions[:_MAX_INSTRUCTIONS]
+    return rejudged(snapshot, record.name, withheld, text, title=title, of=of)
 
 
 def _withheld(server: str, judgement: Judgement, judged_by: str) -> WithheldParts:
     """A judgement in the catalog's form."""
     why = judgement.withheld
-    told = [f for f in judgement.findings if f.severity != "warn"]
-    count = "1 finding" if len(told) == 1 else f"{len(told)} findings"
+    serious = [f for f in judgement.findings if f.severity != "warn"]
+    count = "1 finding" if len(serious) == 1 else f"{len(serious)} findings"
     note = f"its texts raise {count}; `maitred approvals` shows them"
     return WithheldParts(
         judged_by=judged_by,
@@ -336,5 +341,5 @@ def _withheld(server: str, judgement: Judgement, judged_by: str) -> WithheldPart
             if p.kind in ("prompt", "template")
         },
         instructions=why.get(PartKey(kind="instructions"), ""),
-        notes=(note,) if told else (),
+        notes=(note,) if serious else (),
     )

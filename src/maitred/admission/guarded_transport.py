@@ -81,14 +81,14 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         failure: Exception = httpcore2.ConnectError(f"{host} has no address")
-        for address in await self._checked(host, port, timeout):
+        for address in await self._checked_addresses(host, port, timeout):
             try:
                 return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
         raise failure
 
-    async def _checked(self, host: str, port: int, seconds: float | None) -> Sequence[str]:
+    async def _checked_addresses(self, host: str, port: int, seconds: float | None) -> Sequence[str]:
         """The addresses of a host; raises if even one of them is forbidden."""
         try:
             with anyio.fail_after(seconds):

@@ -35,22 +35,22 @@ class ImageGate:
                 return "its image is not approved: `maitred approvals` shows it"
             if name_and_identity(state.approved.image)[1] == identity:
                 return ""
-            found = _found(state, server, identity)
-            after = step(state, found)
+            change = _image_event(state, server, identity)
+            after = step(state, change)
             if isinstance(after, ForbiddenEvent):
                 return after.reason
-            if await self._registry.append(server, [found], after=len(events), last=events[-1]):
-                return "" if after.state == "approved" else _other(state, identity)
+            if await self._registry.append(server, [change], after=len(events), last=events[-1]):
+                return "" if after.state == "approved" else _refusal(state, identity)
 
 
-def _found(state: Approval, server: str, identity: str) -> Event:
+def _image_event(state: Approval, server: str, identity: str) -> Event:
     name = name_and_identity(state.seen.image)[0]
     was = name_and_identity(state.image)[1]
     why = f"it is {identity} now" + (f", and was {was} when it was approved" if was else "")
     return event("image_changed", Binding(image=identified(name, identity)), who=server, why=why)
 
 
-def _other(state: Approval, identity: str) -> str:
+def _refusal(state: Approval, identity: str) -> str:
     """The reason for an image that no person approved."""
     was = name_and_identity(state.image)[1]
     name = name_and_identity(state.seen.image)[0]

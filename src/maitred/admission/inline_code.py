@@ -106,20 +106,20 @@ def code_at(words: Sequence[str]) -> int | None:
     for start, word in enumerate(words):
         name = program(word)
         interpreter = _INTERPRETERS.get(name) or _INTERPRETERS.get(_VERSIONED.sub("", name))
-        found = _code_after(words, start, interpreter) if interpreter else None
-        if found is None and name in _PROGRAMS and start + 1 < len(words):
-            found = start + 1
-        if found is not None:
-            return found
+        place = _code_after(words, start, interpreter) if interpreter else None
+        if place is None and name in _PROGRAMS and start + 1 < len(words):
+            place = start + 1
+        if place is not None:
+            return place
     return None
 
 
 def code_at_of_image(args: Sequence[str]) -> int | None:
     """As `code_at`, for arguments of an image with an unknown program: code has blanks or brackets."""
-    found = code_at(args)
-    if found is None and len(args) > 1 and _FLAG_OF_SOME.fullmatch(args[0]) and _CODE.search(args[1]):
+    place = code_at(args)
+    if place is None and len(args) > 1 and _FLAG_OF_SOME.fullmatch(args[0]) and _CODE.search(args[1]):
         return 0
-    return found
+    return place
 
 
 def _code_after(words: Sequence[str], start: int, interpreter: _Interpreter) -> int | None:
@@ -138,7 +138,7 @@ def _code_after(words: Sequence[str], start: int, interpreter: _Interpreter) -> 
             return at
         is_value = "=" not in word
         if not word.startswith("--"):
-            letter = next((one for one in word[1:] if one in interpreter.telling), "")
+            letter = next((character for character in word[1:] if character in interpreter.telling), "")
             if letter and letter in interpreter.letters:
                 return at
             if letter and letter in interpreter.naming:

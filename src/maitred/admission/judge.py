@@ -56,22 +56,30 @@ class Judge:
         Raises:
             AdmissionError: The scan cannot run, since the installation is damaged.
         """
-        tools = (ToolKey(server=other, name=name) for other in self._names for name in self._names[other])
+        tools = (
+            ToolKey(server=other_server, name=name)
+            for other_server in self._names
+            for name in self._names[other_server]
+        )
         shadowed = shadowed_by_name(tools, but=server)
         parts = live.parts if rules.scan != "off" else ()
-        scanned = {part: list(self._scanned(server, part, live)) for part in parts}
-        doubted = {part for part in scanned if _grades(scanned[part]) & _WITHHELD["block"]}
-        worse = {part for part in doubted if self._is_worse(server, part, live, memory.approved)}
-        held = {part for part in scanned if _grades(scanned[part]) & _WITHHELD[rules.scan]} | worse
-        poisoned = {part for part in held if not _is_vouched(memory.vouched, live, part)}
+        findings_by_part = {part: list(self._findings_of(server, part, live)) for part in parts}
+        doubtful = {part for part in findings_by_part if _grades(findings_by_part[part]) & _WITHHELD["block"]}
+        worse = {part for part in doubtful if self._is_worse(server, part, live, memory.approved)}
+        suspicious = {
+            part for part in findings_by_part if _grades(findings_by_part[part]) & _WITHHELD[rules.scan]
+        } | worse
+        poisoned = {part for part in suspicious if not _is_vouched(memory.vouched, live, part)}
         pinning = "quarantine" if memory.refused or worse & poisoned else rules.pinning
-        found = assess(memory.approved, live, pinning=pinning, shadowed=shadowed)
-        withheld = found.withheld | poisoned
-        why = {p: _why(p, memory, changed=p in found.withheld, poisoned=p in poisoned) for p in withheld}
-        findings = [finding for those in scanned.values() for finding in those]
-        return Judgement(withheld=why, changes=found.changes, findings=findings)
+        assessment = assess(memory.approved, live, pinning=pinning, shadowed=shadowed)
+        withheld = assessment.withheld | poisoned
+        why = {p: _why(p, memory, changed=p in assessment.withheld, poisoned=p in poisoned) for p in withheld}
+        findings = [finding for group in findings_by_part.values() for finding in group]
+        return Judgement(withheld=why, changes=assessment.changes, findings=findings)
 
-    def brought(self, server: str, tools: Sequence[RawTool], rules: ApprovalRules) -> Mapping[ToolKey, str]:
+    def judge_result_tools(
+        self, server: str, tools: Sequence[RawTool], rules: ApprovalRules
+    ) -> Mapping[ToolKey, str]:
         """The withheld tools of a result, with reasons; no person approves these, so the scan decides."""
         if rules.scan == "off":
             return {}
@@ -79,40 +87,42 @@ class Judge:
         return {
             ToolKey(server=server, name=part.name): _POISONED
             for part in live.parts
-            if _grades(self._scanned(server, part, live)) & _WITHHELD[rules.scan]
+            if _grades(self._findings_of(server, part, live)) & _WITHHELD[rules.scan]
         }
 
     def _is_worse(self, server: str, part: PartKey, live: Definition, approved: Definition | None) -> bool:
         """Whether a part changed, and breaks a rule that it did not break when it was approved."""
         if approved is None or approved.digest_of(part) == live.digest_of(part):
             return False
-        return not self._broken(server, part, live) <= self._broken(server, part, approved)
+        return not self._broken_rules(server, part, live) <= self._broken_rules(server, part, approved)
 
-    def _broken(self, server: str, part: PartKey, definition: Definition) -> frozenset[str]:
+    def _broken_rules(self, server: str, part: PartKey, definition: Definition) -> frozenset[str]:
         """The broken rules that a person should look at; empty if the part does not exist."""
         if part not in definition.parts:
             return frozenset()
         content = definition.parts[part].content
-        found = self._found(server, _as_sent(part, content))
+        findings = self._scan_part(server, _as_sent(part, content))
         unread = {key for key in _READ if f"{key}_hash" in content}
-        return frozenset({one.rule for one in found if one.severity in _WITHHELD["block"]} | unread)
+        return frozenset(
+            {finding.rule for finding in findings if finding.severity in _WITHHELD["block"]} | unread
+        )
 
-    def _scanned(self, server: str, part: PartKey, live: Definition) -> Iterator[Finding]:
+    def _findings_of(self, server: str, part: PartKey, live: Definition) -> Iterator[Finding]:
         content = live.parts[part].content
-        for found in self._found(server, _as_sent(part, content)):
+        for finding in self._scan_part(server, _as_sent(part, content)):
             yield Finding(
                 layer="poisoning",
-                severity=found.severity,
-                key=f"{part}{f' {found.where}' if found.where else ''}",
-                reason=f"{found.reason}: {found.excerpt!a}" if found.excerpt else found.reason,
-                fix=found.fix,
+                severity=finding.severity,
+                key=f"{part}{f' {finding.where}' if finding.where else ''}",
+                reason=f"{finding.reason}: {finding.excerpt!a}" if finding.excerpt else finding.reason,
+                fix=finding.fix,
             )
-        for key, what in _READ.items():
+        for key, label in _READ.items():
             if f"{key}_hash" in content:
-                reason = f"its {what} too large or too deep to be looked through"
+                reason = f"its {label} too large or too deep to be looked through"
                 yield Finding(layer="poisoning", severity="ask", key=str(part), reason=reason)
 
-    def _found(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
+    def _scan_part(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
         """The findings of the scan; raises if it cannot run, so that nothing passes unchecked."""
         try:
             return self._scan.scan(server, definition)
@@ -126,21 +136,24 @@ class Namesakes:
     def __init__(self, names: Mapping[str, Collection[str]]) -> None:
         """`names` are the raw names of the tools of each server."""
         self._names = names
-        self._known = KnownTools(names)
+        self._known_tools = KnownTools(names)
 
     def of(self, server: str) -> Sequence[Finding]:
         """Findings about the names of a server and its tools."""
-        others = [other for other in self._names if other != server]
-        found = (*compare_servers(server, others), *self._known.compare(server, self._names.get(server, ())))
+        other_servers = [name for name in self._names if name != server]
+        findings = (
+            *compare_servers(server, other_servers),
+            *self._known_tools.compare(server, self._names.get(server, ())),
+        )
         return [
             Finding(
                 layer="names",
-                severity=one.severity,
-                key=f"tool {one.tool!a}" if one.tool else "name",
-                reason=one.reason,
-                fix=one.fix,
+                severity=finding.severity,
+                key=f"tool {finding.tool!a}" if finding.tool else "name",
+                reason=finding.reason,
+                fix=finding.fix,
             )
-            for one in found
+            for finding in findings
         ]
 
 
@@ -151,8 +164,8 @@ def _grades(findings: Iterable[Finding]) -> frozenset[Severity]:
 def _why(part: PartKey, memory: ApprovedState, *, changed: bool, poisoned: bool) -> str:
     if memory.refused:
         return _REFUSED
-    known = _CHANGED if memory.approved and part in memory.approved.parts else _NEW
-    reasons = [(_UNSEEN if memory.approved is None else known)] if changed else []
+    reason = _CHANGED if memory.approved and part in memory.approved.parts else _NEW
+    reasons = [(_UNSEEN if memory.approved is None else reason)] if changed else []
     return ", ".join([*reasons, *([_POISONED] if poisoned else []), _ASK])
 
 

@@ -51,7 +51,9 @@ class ServerJudge(Protocol):
         """Judge all that a server publishes."""
         ...
 
-    def brought(self, server: str, tools: Sequence[RawTool], rules: ApprovalRules) -> Mapping[ToolKey, str]:
+    def judge_result_tools(
+        self, server: str, tools: Sequence[RawTool], rules: ApprovalRules
+    ) -> Mapping[ToolKey, str]:
         """The withheld tools among those that a result brought, with reasons."""
         ...
 

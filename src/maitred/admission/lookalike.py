@@ -91,11 +91,11 @@ def compare_servers(server: str, known: Collection[str]) -> Sequence[NameFinding
             rule="server-lookalike",
             server=server,
             other_server=other,
-            severity=_OF_SERVERS[found],
-            reason=f"{server!a} {_REASONS[found]} {other!a}",
+            severity=_OF_SERVERS[how],
+            reason=f"{server!a} {_REASONS[how]} {other!a}",
         )
         for other in known
-        if (found := likeness(server, other))
+        if (how := likeness(server, other))
     ]
 
 
@@ -113,17 +113,17 @@ class KnownTools:
 
     def compare(self, server: str, tools: Collection[str]) -> Sequence[NameFinding]:
         """The tools of a server whose names are like another server's tool or name."""
-        return [one for tool in tools for one in self._of_tool(server, tool)]
+        return [finding for tool in tools for finding in self._of_tool(server, tool)]
 
     def _of_tool(self, server: str, tool: str) -> Iterator[NameFinding]:
-        seen = {(server, tool)}
+        visited = {(server, tool)}
         for key in _keys(_plain(tool)):
             for other in self._like.get(key, ()):
-                if other[0] == server or other in seen:
+                if other[0] == server or other in visited:
                     continue
-                seen.add(other)
-                if found := likeness(tool, other[1]):
-                    yield _found(server, tool, other, found)
+                visited.add(other)
+                if how := likeness(tool, other[1]):
+                    yield _finding(server, tool, other, how)
         own = _plain(server)
         for other_server, plain in self._servers.items():
             if other_server != server and _bears(tool, plain) and plain not in own and own not in plain:
@@ -137,7 +137,7 @@ class KnownTools:
                 )
 
 
-def _found(server: str, tool: str, other: tuple[str, str], how: Likeness) -> NameFinding:
+def _finding(server: str, tool: str, other: tuple[str, str], how: Likeness) -> NameFinding:
     return NameFinding(
         rule="tool-lookalike",
         server=server,

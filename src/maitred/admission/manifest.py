@@ -220,15 +220,18 @@ class Manifest:
     @cached_property
     def normal(self) -> Mapping[str, Any]:
         """The one form that all spellings of the same manifest share: a manifest without defaults."""
-        written = asdict(self) | {"transport": self.transport, "timeouts": _given(asdict(self.timeouts))}
-        written["image"] = _normal_image(self.image)
+        values = asdict(self) | {
+            "transport": self.transport,
+            "timeouts": _without_none(asdict(self.timeouts)),
+        }
+        values["image"] = _normal_image(self.image)
         grants = [_grant(grant) for grant in self.filesystem]
-        written["filesystem"] = sorted(grants, key=canonical)
-        written |= {key: sorted(set(written[key])) for key in ("tags", "allowed_origins")}
-        written |= {"args": list(self.args), "cwd": self.cwd.rstrip("/")}
-        defaults = {one.name: one.default for one in fields(self)}
-        kept = {k: v for k, v in written.items() if v not in ("", [], {}, None) and v != defaults[k]}
-        return {"name": self.name, "transport": self.transport, **kept}
+        values["filesystem"] = sorted(grants, key=canonical)
+        values |= {key: sorted(set(values[key])) for key in ("tags", "allowed_origins")}
+        values |= {"args": list(self.args), "cwd": self.cwd.rstrip("/")}
+        defaults = {declared_field.name: declared_field.default for declared_field in fields(self)}
+        own_values = {k: v for k, v in values.items() if v not in ("", [], {}, None) and v != defaults[k]}
+        return {"name": self.name, "transport": self.transport, **own_values}
 
     @cached_property
     def hash(self) -> str:
@@ -236,7 +239,7 @@ class Manifest:
         return hashlib.sha256(canonical({"manifest": VERSION, **self.normal})).hexdigest()
 
 
-def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_none(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -319,7 +322,7 @@ def _cage(manifest: Manifest) -> Cage:
         output=manifest.output,
         network=manifest.network != "none",
         mounts=tuple(
-            Mount(path=one.path, at=one.at or one.path, writable=one.mode == "write")
-            for one in manifest.filesystem
+            Mount(path=grant.path, at=grant.at or grant.path, writable=grant.mode == "write")
+            for grant in manifest.filesystem
         ),
     )

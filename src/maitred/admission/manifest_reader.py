@@ -84,25 +84,25 @@ def read_manifest(path: Path, text: str) -> ManifestReading:
     try:
         document = read_document(path, text)
     except ConfigError as error:
-        line, reason = _located(error.faults[0])
+        line, reason = _split_line(error.faults[0])
         reason = reason.replace("with `servers` or `mcpServers`", "of keys to values, such as `name: time`")
         return _nothing(path, line, reason, "correct the YAML")
     if fault := _too_much(document.root):
         return _nothing(path, 1, *fault)
     reader = _ManifestReader(path, document)
     manifest = reader.manifest()
-    found = sorted(reader.findings, key=lambda finding: finding.line)
-    return ManifestReading(file=str(path), manifest=manifest, findings=tuple(found), lines=reader.lines)
+    findings = sorted(reader.findings, key=lambda finding: finding.line)
+    return ManifestReading(file=str(path), manifest=manifest, findings=tuple(findings), lines=reader.lines)
 
 
 def _most_open(text: str) -> int:
     """The greatest number of brackets open at once, or of items that begin on one line."""
-    depth = most = 0
+    depth = highest = 0
     for match in _OPENING.finditer(text):
         sign = match[0]
         depth = max(depth + (1 if sign in "[{" else -1), 0) if len(sign) == 1 else depth
-        most = max(most, depth, len(sign.split()))
-    return most
+        highest = max(highest, depth, len(sign.split()))
+    return highest
 
 
 def _nothing(path: Path, line: int, reason: str, fix: str) -> ManifestReading:
@@ -110,23 +110,23 @@ def _nothing(path: Path, line: int, reason: str, fix: str) -> ManifestReading:
     return ManifestReading(file=str(path), findings=(only,))
 
 
-def _located(fault: str) -> tuple[int, str]:
+def _split_line(fault: str) -> tuple[int, str]:
     match = _LINE.fullmatch(fault)
     return (int(match[1]), match[2]) if match else (0, fault)
 
 
 def _too_much(root: Node | None) -> tuple[str, str] | None:
     """Count values with every alias written out; a value that contains itself has no end."""
-    left, stack = MAX_VALUES, [(root, 1)]
+    budget, stack = MAX_VALUES, [(root, 1)]
     while stack:
         node, depth = stack.pop()
-        left -= 1
+        budget -= 1
         if depth > MAX_DEPTH:
             return f"is nested deeper than {MAX_DEPTH} levels", "write it flatter"
-        if left < 0:
+        if budget < 0:
             return f"has more than {MAX_VALUES:,} values", "write less, and without aliases"
         if isinstance(node, MappingNode):
-            stack += [(one, depth + 1) for pair in node.value for one in pair]
+            stack += [(part, depth + 1) for pair in node.value for part in pair]
         elif isinstance(node, SequenceNode):
             stack += [(item, depth + 1) for item in node.value]
     return None
@@ -148,30 +148,30 @@ class _ManifestReader:
 
     def manifest(self) -> Manifest | None:
         """The manifest, with each faulty key at its default; `None` if a needed key is faulty."""
-        given = {**self._reach(), **self._tree}
+        values = {**self._reach(), **self._tree}
         for key in [key for key, value in self._tree.items() if value is None and key in _KEYS]:
             self._refuse(key, "has no value", "give it one or leave it out")
-            del given[key]
+            del values[key]
         try:
-            return ADAPTER.validate_python(given)
+            return ADAPTER.validate_python(values)
         except ValidationError as error:
             faulty = set()
             for fault in error.errors(include_url=False):
                 faulty.add(fault["loc"][0])
-                self._explain(fault, known="name" in self._tree)
-        rest = {key: value for key, value in given.items() if key not in faulty}
+                self._explain(fault, has_name="name" in self._tree)
+        rest = {key: value for key, value in values.items() if key not in faulty}
         whole = {"name": _UNNAMED, **self._reach(guess="stdio"), **rest}
         return replace(ADAPTER.validate_python(whole), name=rest.get("name", ""))
 
     def _reach(self, guess: str = "") -> Mapping[str, Any]:
         """The transport, if the key that says how to reach the server reveals it."""
-        told = [means for means, key in REACH.items() if key in self._tree]
-        if not told and not guess and "transport" not in self._tree:
+        transports = [means for means, key in REACH.items() if key in self._tree]
+        if not transports and not guess and "transport" not in self._tree:
             keys = ", ".join(f"`{key}`" for key in REACH.values())
             self._refuse("transport", "nothing says how to reach the server", f"add one of {keys}")
-        return {"transport": told[0] if told else guess or "stdio"}
+        return {"transport": transports[0] if transports else guess or "stdio"}
 
-    def _explain(self, fault: Any, *, known: bool) -> None:
+    def _explain(self, fault: Any, *, has_name: bool) -> None:
         key = _path([part for part in fault["loc"] if part != "[key]"])
         kind, context = fault["type"], fault.get("ctx", {})
         if kind == "unexpected_keyword_argument":
@@ -179,7 +179,7 @@ class _ManifestReader:
             fix = did_you_mean(key, names, quoted=as_code, otherwise=f"there are {', '.join(names)}")
             self._refuse(key, "is not a known key", fix)
         elif kind == "string_pattern_mismatch":
-            self._refuse(key, *_missed(context["pattern"], str(fault["input"])))
+            self._refuse(key, *_form_fault(context["pattern"], str(fault["input"])))
         elif kind == "value_error":
             reason, _, fix = str(context["error"]).partition("; ")
             self._refuse(key, reason, fix)
@@ -203,7 +203,7 @@ def _names_at(loc: Sequence[Any]) -> Sequence[str]:
     return kinds.get(str(loc[0]), ()) if len(loc) > 1 else _KEYS
 
 
-def _missed(pattern: str, text: str) -> tuple[str, str]:
+def _form_fault(pattern: str, text: str) -> tuple[str, str]:
     """Why a text does not have its form, and the fix; it shows only a deceptive character of the text."""
     reason, fix = FORMS.get(pattern, ("has not the form it needs", ""))
     odd = ""
@@ -211,8 +211,8 @@ def _missed(pattern: str, text: str) -> tuple[str, str]:
         odd = next((c for c in text if not re.match(SHOWN, c)), "")
     elif pattern == NAME:
         odd = next((c for c in text if not c.isascii()), "")
-    told = f"U+{ord(odd):04X} {unicodedata.name(odd, '')}".strip() if odd else ""
-    return (f"{reason}: {told}" if told else reason), fix
+    character = f"U+{ord(odd):04X} {unicodedata.name(odd, '')}".strip() if odd else ""
+    return (f"{reason}: {character}" if character else reason), fix
 
 
 def _path(parts: Sequence[Any]) -> str:

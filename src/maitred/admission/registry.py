@@ -97,18 +97,18 @@ class Registry:
             return True
 
         async with self._writing:  # tasks would otherwise compete for the file
-            return await self._within(write, lasting=lasting)
+            return await self._execute(write, lasting=lasting)
 
     async def turns(self) -> int:
         """How many events all servers have; a change means that there are new decisions."""
-        return await self._within(
+        return await self._execute(
             lambda connection: int(connection.execute("SELECT count(*) FROM approvals").fetchone()[0])
         )
 
     async def log(self, server: str) -> Sequence[Event]:
         """All events of a server, in order; empty if it was never registered."""
         query = f"SELECT {_EVENT} FROM approvals WHERE server = ? ORDER BY turn"  # noqa: S608  # our own names
-        return await self._within(
+        return await self._execute(
             lambda connection: [_event(row) for row in connection.execute(query, (server,))]
         )
 
@@ -116,7 +116,7 @@ class Registry:
         """The logs of all servers, also of withdrawn ones, and the servers that are registered now."""
         logs_query = f"SELECT server, {_EVENT} FROM approvals ORDER BY server, turn"  # noqa: S608  # our own names
         query = f"SELECT {_REGISTRATION} FROM registrations ORDER BY server"  # noqa: S608  # our own names
-        names = [one.name for one in fields(Registration)]
+        names = [entry.name for entry in fields(Registration)]
 
         def read(
             connection: sqlite3.Connection,
@@ -125,18 +125,20 @@ class Registry:
             logs: dict[str, list[Event]] = defaultdict(list)
             for server, *row in connection.execute(logs_query):
                 logs[server].append(_event(row))
-            made = [Registration(**dict(zip(names, row, strict=True))) for row in connection.execute(query)]
-            return dict(logs), {one.server: one for one in made}
+            registrations = [
+                Registration(**dict(zip(names, row, strict=True))) for row in connection.execute(query)
+            ]
+            return dict(logs), {entry.server: entry for entry in registrations}
 
-        return await self._within(read)
+        return await self._execute(read)
 
     async def definition(self, digest: str) -> bytes | None:
         """The definition with a hash; `None` if it is not stored."""
         query = "SELECT body FROM definitions WHERE hash = ?"
-        row = await self._within(lambda connection: connection.execute(query, (digest,)).fetchone())
+        row = await self._execute(lambda connection: connection.execute(query, (digest,)).fetchone())
         return bytes(row[0]) if row else None
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
+    async def _execute(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
         return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
 
 

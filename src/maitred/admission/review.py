@@ -50,7 +50,7 @@ class Reviewer:
             ValueError: The text is no manifest of this version.
         """
         manifest = manifest_of(normal)
-        if any(found.severity == "refuse" for found in self._declared(manifest)):
+        if any(finding.severity == "refuse" for finding in self._declared(manifest)):
             raise ValueError("what it declares means nothing now")
         return to_spec(manifest, limits, exempted=self._exempted(manifest))
 
@@ -65,5 +65,5 @@ def manifest_of(normal: str) -> Manifest:
     Raises:
         ValueError: The text is no manifest of this version.
     """
-    written: Mapping[str, Any] = json.loads(normal)
-    return ADAPTER.validate_python(written)
+    values: Mapping[str, Any] = json.loads(normal)
+    return ADAPTER.validate_python(values)

@@ -50,9 +50,9 @@ def differences(before: Any, after: Any) -> Iterator[SchemaDifference]:
     for place, spot in new.items():
         if place not in old:
             if place and place[:-2] in old:  # the content of a new place is not reported separately
-                yield _added(place, spot)
+                yield _added_difference(place, spot)
         elif spot != old[place]:
-            yield from _changed(place, old[place], spot)
+            yield from _place_differences(place, old[place], spot)
     for place in old:
         if place not in new and place[:-2] in new:
             yield SchemaDifference(kind="parameter_gone", weight="less", text=f"{_name(place)} is gone")
@@ -70,8 +70,8 @@ def _layout(schema: Any) -> dict[Place, _Spot]:
         inner = list(_inside(value))
         keywords = {keyword for keyword, _, _, _ in inner}
         types, told_by = _types(value)
-        told = keywords | _NOT_REST | {told_by}
-        rest = {k: v for k, v in value.items() if k not in told}
+        covered = keywords | _NOT_REST | {told_by}
+        rest = {k: v for k, v in value.items() if k not in covered}
         if isinstance(rest.get("required"), list):
             del rest["required"]
         text = "\n".join(str(value[key]) for key in _TEXTS if key in value)
@@ -85,22 +85,24 @@ _NOT_REST: Final = frozenset({"type", "$ref", *_TEXTS})
 
 def _inside(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, bool]]:
     """The direct subschemas: keyword, name, schema, and whether it is a required property."""
-    listed = schema.get("required")
-    required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-    named = schema.get("properties")
+    raw_required = schema.get("required")
+    required = (
+        [name for name in raw_required if isinstance(name, str)] if isinstance(raw_required, list) else []
+    )
+    properties = schema.get("properties")
     for name in required:
-        if not isinstance(named, Mapping) or name not in named:
+        if not isinstance(properties, Mapping) or name not in properties:
             yield "properties", name, {}, True
     for keyword, value in schema.items():
         if keyword in _MAPS and isinstance(value, Mapping):
             need = frozenset(required if keyword == "properties" else ())
             yield from ((keyword, name, part, name in need) for name, part in value.items())
         elif keyword in _LISTS and isinstance(value, list):
-            told = _types(schema)[1] == keyword  # a type alone is reported with the types
+            is_covered = _types(schema)[1] == keyword  # a type alone is reported with the types
             yield from (
                 (keyword, str(n), part, False)
                 for n, part in enumerate(value, start=1)
-                if not (told and _is_type(part))
+                if not (is_covered and _is_type(part))
             )
         elif keyword in _SINGLE and isinstance(value, Mapping):
             yield keyword, "", value, False
@@ -114,18 +116,18 @@ def _types(schema: Mapping[str, Any]) -> tuple[frozenset[str], str]:
     """The types and references that a schema accepts, and the keyword of the alternatives that name them."""
     reference, kinds = schema.get("$ref"), schema.get("type")
     if reference is not None or kinds is not None:
-        named = [*(kinds if isinstance(kinds, list) else [kinds]), reference]
-        return frozenset(str(name) for name in named if name is not None), ""
+        names = [*(kinds if isinstance(kinds, list) else [kinds]), reference]
+        return frozenset(str(name) for name in names if name is not None), ""
     for keyword in ("anyOf", "oneOf"):
         options = schema.get(keyword)
         if isinstance(options, list) and options and all(isinstance(o, Mapping) for o in options):
-            each = [_types({k: o.get(k) for k in ("type", "$ref")})[0] for o in options]
-            if all(each):
-                return frozenset().union(*each), keyword
+            types_of_options = [_types({k: o.get(k) for k in ("type", "$ref")})[0] for o in options]
+            if all(types_of_options):
+                return frozenset().union(*types_of_options), keyword
     return frozenset(), ""
 
 
-def _added(place: Place, spot: _Spot) -> SchemaDifference:
+def _added_difference(place: Place, spot: _Spot) -> SchemaDifference:
     kind = f"{_name(place)} ({_type_text(spot.types)})"
     if spot.required:
         return SchemaDifference(
@@ -134,7 +136,7 @@ def _added(place: Place, spot: _Spot) -> SchemaDifference:
     return SchemaDifference(kind="parameter_added", weight="wording", text=f"{kind} was added")
 
 
-def _changed(place: Place, old: _Spot, new: _Spot) -> Iterator[SchemaDifference]:
+def _place_differences(place: Place, old: _Spot, new: _Spot) -> Iterator[SchemaDifference]:
     name = _name(place)
     if new.required and not old.required:
         yield SchemaDifference(kind="parameter_required", weight="power", text=f"{name} has become required")
@@ -151,9 +153,9 @@ def _changed(place: Place, old: _Spot, new: _Spot) -> Iterator[SchemaDifference]
         keys = sorted({k for k in (*old.rest, *new.rest) if old.rest.get(k) != new.rest.get(k)})
         for key in keys:
             was, now = _value(old.rest, key), _value(new.rest, key)
-            what = f"{key!r} of {name}" if key else name
+            subject = f"{key!r} of {name}" if key else name
             yield SchemaDifference(
-                kind="parameter_limits", weight="wording", text=f"{what} {_became(was, now)}"
+                kind="parameter_limits", weight="wording", text=f"{subject} {_became(was, now)}"
             )
 
 
