@@ -32,16 +32,16 @@ def os_reason(error: OSError) -> str:
 
 def for_want_of_files(error: BaseException) -> str:
     """The reason, if file descriptors ran out anywhere in the error's causes; else empty."""
-    todo, seen = [error], set[int]()
+    todo, visited = [error], set[int]()
     while todo:
-        one = todo.pop()
-        if id(one) in seen:
+        link = todo.pop()
+        if id(link) in visited:
             continue
-        seen.add(id(one))
-        if isinstance(one, OSError) and one.errno in (errno.EMFILE, errno.ENFILE):
-            return os_reason(one)
-        todo += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
-        todo += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        visited.add(id(link))
+        if isinstance(link, OSError) and link.errno in (errno.EMFILE, errno.ENFILE):
+            return os_reason(link)
+        todo += [cause for cause in (link.__cause__, link.__context__) if cause is not None]
+        todo += link.exceptions if isinstance(link, BaseExceptionGroup) else ()
     return ""
 
 
@@ -212,10 +212,10 @@ class PathNotFoundError(NotFoundError):
         kind, _, name = path.strip("/").partition("/")
         names = [near.removeprefix(f"{kind}/") for near in self.nearest]
         is_named = bool(name) and kind in ("server", "category")
-        what, called = (kind, name) if is_named else ("page", path)
+        what, label = (kind, name) if is_named else ("page", path)
         hint = f" Did you mean {either(names if is_named else self.nearest, repr)}?" if self.nearest else ""
         lists = "`list_tools_meta` lists all categories, with path servers all servers."
-        super().__init__(f"There is no {what} {called!r}.{hint} {lists}")
+        super().__init__(f"There is no {what} {label!r}.{hint} {lists}")
 
 
 class ResourceNotFoundError(NotFoundError):

@@ -19,8 +19,8 @@ def install_command(extra: str) -> str:
     Raises:
         ValueError: No such extra exists.
     """
-    found = [_REQUIREMENT.fullmatch(line) for line in requires("maitred") or ()]
-    packages = [one["package"] for one in found if one and one["extra"] == extra]
+    matches = [_REQUIREMENT.fullmatch(line) for line in requires("maitred") or ()]
+    packages = [match["package"] for match in matches if match and match["extra"] == extra]
     if not packages:
         raise ValueError(f"there is no extra {extra!r}")
     pip = [sys.executable, "-m", "pip", "install"]

@@ -90,12 +90,12 @@ async def _ask_openai(client: Any, question: _PendingQuestion) -> Reply:
     messages = [{"role": "system", "content": question.rules}, {"role": "user", "content": question.prompt}]
     answer = await client.chat.completions.create(model=question.model, messages=messages)
     choice, usage = answer.choices[0], answer.usage
-    refused = choice.message.refusal or choice.finish_reason == "content_filter"
+    is_refused = choice.message.refusal or choice.finish_reason == "content_filter"
     return Reply(
         text=choice.message.content or "",
         input_tokens=_count(usage, "prompt_tokens"),
         output_tokens=_count(usage, "completion_tokens"),
-        fault=REFUSED if refused else CUT if choice.finish_reason == "length" else "",
+        fault=REFUSED if is_refused else CUT if choice.finish_reason == "length" else "",
     )
 
 
@@ -106,18 +106,18 @@ async def _ask_anthropic(client: Any, question: _PendingQuestion) -> Reply:
         messages=[{"role": "user", "content": question.prompt}],
         max_tokens=question.max_tokens,
     )
-    cut = answer.stop_reason in {"max_tokens", "model_context_window_exceeded"}
+    is_cut = answer.stop_reason in {"max_tokens", "model_context_window_exceeded"}
     return Reply(
         text="".join(block.text for block in answer.content if block.type == "text"),
         input_tokens=_count(answer.usage, "input_tokens"),
         output_tokens=_count(answer.usage, "output_tokens"),
-        fault=REFUSED if answer.stop_reason == "refusal" else CUT if cut else "",
+        fault=REFUSED if answer.stop_reason == "refusal" else CUT if is_cut else "",
     )
 
 
 def _count(usage: Any, name: str) -> int:
-    found = getattr(usage, name, None)
-    return found if isinstance(found, int) and found > 0 else 0
+    count = getattr(usage, name, None)
+    return count if isinstance(count, int) and count > 0 else 0
 
 
 _OPENAI = _Vendor(package="openai", client="AsyncOpenAI", url=OPENAI_URL, ask=_ask_openai)
@@ -276,26 +276,26 @@ def read_endpoint(
             faults.append(f"{setting}{joint}{suffix}: {error}")
             return value
 
-    seen = Endpoint(
+    endpoint = Endpoint(
         url=read("url", written.url) or default_url,
         model=read("model", written.model),
         key=read(key, written.key),
     )
-    if not seen.model:
+    if not endpoint.model:
         faults.append(f"{setting}{joint}model: is empty; name the model to ask")
-    if not seen.url:
+    if not endpoint.url:
         faults.append(f"{setting}{joint}url: is empty; write where the model is served")
-    elif not _is_http(seen.url):
+    elif not _is_http(endpoint.url):
         faults.append(f"{setting}{joint}url: is no address that begins with http:// or https://")
-    if not seen.key and seen.url and seen.url == default_url:
+    if not endpoint.key and endpoint.url and endpoint.url == default_url:
         faults.append(f"{setting}{joint}{key}: is empty; write a reference such as `${{API_KEY}}`")
-    if not (seen.key.isascii() and seen.key.isprintable() and " " not in seen.key):
+    if not (endpoint.key.isascii() and endpoint.key.isprintable() and " " not in endpoint.key):
         faults.append(
             f"{setting}{joint}{key}: has characters that no key has; HTTP headers carry printable ASCII only"
         )
     if faults:
         raise ConfigError(_SOURCE, faults)
-    return seen
+    return endpoint
 
 
 def _is_http(url: str) -> bool:
@@ -308,10 +308,10 @@ def _is_http(url: str) -> bool:
 
 def plain(text: str) -> str:
     """The text on one line, without invisible characters."""
-    return " ".join("".join(map(_shown, _INVISIBLE.sub("", text))).split())
+    return " ".join("".join(map(_visible, _INVISIBLE.sub("", text))).split())
 
 
-def _shown(character: str) -> str:
+def _visible(character: str) -> str:
     category = unicodedata.category(character)
     if category in _BREAKS:
         return " "

@@ -31,10 +31,10 @@ def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
 
     Case is ignored, and one name may be part of the other.
     """
-    wanted = name.casefold()
+    folded = name.casefold()
     by_folded = {one.casefold(): one for one in known}
-    near = get_close_matches(wanted, by_folded, n=most, cutoff=_LIKENESS)
-    near += [one for one in by_folded if one not in near and _is_part(wanted, one)]
+    near = get_close_matches(folded, by_folded, n=most, cutoff=_LIKENESS)
+    near += [one for one in by_folded if one not in near and _is_part(folded, one)]
     return [by_folded[one] for one in near[:most]]
 
 

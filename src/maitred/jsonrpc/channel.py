@@ -46,7 +46,7 @@ _FLOOD_UNITS = 32
 _FLOOD_S = 1.0
 _CANCEL_WRITE_S = 2.0
 _DEEPEST = 200
-_SHOWN = 200
+_EXCERPT_CHARS = 200
 _MESSAGE = re.compile(rb"\s*[\[{].*[\"']jsonrpc[\"']\s*:", re.DOTALL)
 _ID = re.compile(rb"[\"']id[\"']\s*:\s*[\"']?(\d{1,15})\b")
 
@@ -91,11 +91,11 @@ class LineChannel:
         self._early: deque[bytes] = deque()
         self._handlers: tuple[OnRequest, OnNotify, OnNotifyIntercept | None] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._told_unreadable = False
+        self._warned_unreadable = False
         self._noise = _NOISE_BURST
         self._noise_at = time.monotonic()
         self._noise_read = 0.0
-        self._read = 0
+        self._read_bytes = 0
         self._closed = anyio.Event()
         self.reason = ""
 
@@ -136,27 +136,29 @@ class LineChannel:
             return
         message = _parse(line)
         several = message if isinstance(message, list) else [message]
-        readable = [one for one in several if isinstance(one, dict) and ("method" in one or "id" in one)]
+        readable = [
+            entry for entry in several if isinstance(entry, dict) and ("method" in entry or "id" in entry)
+        ]
         if len(readable) < len(several):
             self._take_unreadable(line)
-        for one in readable:
-            if "method" in one:
-                self._take_message(one)
+        for entry in readable:
+            if "method" in entry:
+                self._take_message(entry)
             else:
-                self._settle(one)
+                self._settle(entry)
 
     def _take_unreadable(self, line: bytes) -> None:
         """Fail the request that this unreadable line answers; count other text as noise."""
         self._count_noise(1 + len(line) / 1024)
         if not _MESSAGE.match(line):
             return
-        if not self._told_unreadable:  # one warning is enough for the operator
-            self._told_unreadable = True
-            log.warning("a line of a server cannot be read", line=_shown(line))
-        named = [int(number) for number in _ID.findall(line) if int(number) in self._pending]
-        pending = self._pending.pop(named[0]) if len(named) == 1 else None
+        if not self._warned_unreadable:  # one warning is enough for the operator
+            self._warned_unreadable = True
+            log.warning("a line of a server cannot be read", line=_excerpt(line))
+        ids = [int(number) for number in _ID.findall(line) if int(number) in self._pending]
+        pending = self._pending.pop(ids[0]) if len(ids) == 1 else None
         if pending is not None and not pending.future.done():
-            why = f"its answer cannot be read: {_shown(line)}"
+            why = f"its answer cannot be read: {_excerpt(line)}"
             pending.future.set_exception(MCPError(PARSE_ERROR, why))
 
     def _take_message(self, message: dict[str, Any]) -> None:
@@ -179,8 +181,8 @@ class LineChannel:
 
     def _take_request(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
         context = Inbound(self.notify, request_id, params)
-        if (known := as_request_id(request_id)) is not None:
-            self._inbound[coerce_request_id(known)] = context
+        if (key := as_request_id(request_id)) is not None:
+            self._inbound[coerce_request_id(key)] = context
         if method in self._inline:
             self._waiting = True
         self._spawn(self._serve, context, method, params)
@@ -208,10 +210,10 @@ class LineChannel:
 
     def _settle(self, message: dict[str, Any]) -> None:
         request_id = message["id"]
-        known = as_request_id(request_id)
+        key = as_request_id(request_id)
         if request_id is None and "error" in message and len(self._pending) == 1:
-            known = next(iter(self._pending))  # the server could not read the id
-        pending = self._pending.pop(coerce_request_id(known), None) if known is not None else None
+            key = next(iter(self._pending))  # the server could not read the id
+        pending = self._pending.pop(coerce_request_id(key), None) if key is not None else None
         if pending is None or pending.future.done():
             self._count_noise(1)
             return
@@ -237,11 +239,13 @@ class LineChannel:
         a second. Its wait was our own delay, so a slow machine would otherwise never detect a flood.
         """
         now = time.monotonic()
-        waited = now - self._noise_at
-        flooding = self._read >= _FLOOD_BYTES and self._noise_read >= _FLOOD_UNITS and waited < _FLOOD_S
+        pause_s = now - self._noise_at
+        flooding = (
+            self._read_bytes >= _FLOOD_BYTES and self._noise_read >= _FLOOD_UNITS and pause_s < _FLOOD_S
+        )
         if not flooding:
-            self._noise = min(_NOISE_BURST, self._noise + waited * _NOISE_PER_S)
-        self._noise_at, self._noise_read, self._read = now, 0.0, count
+            self._noise = min(_NOISE_BURST, self._noise + pause_s * _NOISE_PER_S)
+        self._noise_at, self._noise_read, self._read_bytes = now, 0.0, count
 
     def _count_noise(self, units: float) -> None:
         """Spend the allowance for messages that answer no request; close the channel when it is used up."""
@@ -369,9 +373,9 @@ class LineChannel:
 
     def _spawn(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         if self._tasks is not None and not self._closed.is_set():
-            self._tasks.start_soon(self._contained, function, *args)
+            self._tasks.start_soon(self._run_logged, function, *args)
 
-    async def _contained(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+    async def _run_logged(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         try:
             await function(*args)
         except Exception:  # a handler of one message must not end the connection
@@ -388,8 +392,8 @@ class LineChannel:
         except Exception as error:  # noqa: BLE001  # the peer gets every error of a handler as its answer
             answer["error"] = _as_error(error, method)
         finally:
-            if (known := as_request_id(context.request_id)) is not None:
-                self._inbound.pop(coerce_request_id(known), None)
+            if (key := as_request_id(context.request_id)) is not None:
+                self._inbound.pop(coerce_request_id(key), None)
             if method in self._inline:
                 self._resume()
         if context.cancel_requested.is_set():
@@ -401,11 +405,11 @@ class LineChannel:
 
 
 def _as_error(error: Exception, method: str) -> dict[str, Any]:
-    known = handler_exception_to_error_data(error)
-    if known is None:
+    data = handler_exception_to_error_data(error)
+    if data is None:
         log.error("a request could not be handled", method=method, exc_info=error)
-        known = ErrorData(code=INTERNAL_ERROR, message="Internal error")
-    return known.model_dump(exclude_none=True)
+        data = ErrorData(code=INTERNAL_ERROR, message="Internal error")
+    return data.model_dump(exclude_none=True)
 
 
 def _parse(line: bytes) -> Any:
@@ -422,9 +426,9 @@ def _parse(line: bytes) -> Any:
         return None
 
 
-def _shown(line: bytes) -> str:
-    text = line[:_SHOWN].decode("utf-8", "replace")
-    return f"{text}…" if len(line) > _SHOWN else text
+def _excerpt(line: bytes) -> str:
+    text = line[:_EXCERPT_CHARS].decode("utf-8", "replace")
+    return f"{text}…" if len(line) > _EXCERPT_CHARS else text
 
 
 def _sendable(value: Any, depth: int = 0) -> Any:
