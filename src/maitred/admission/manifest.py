@@ -1,8 +1,8 @@
-"""The manifest of a server as a value: its keys, their forms, its one normal form and the hash of that.
+"""The manifest of a server as a value: its keys, their forms, its normal form and the hash of that.
 
-The declaration here is the only one: the reader checks files against it and the published JSON Schema is made
-of it, so that an editor and `maitred register` refuse the same keys. It says which values have a meaning;
-what is allowed is for the policy and the layers. What an approval binds to is the hash of the normal form.
+This is the only declaration: the reader checks files with it, and the published JSON Schema is made from it.
+So an editor and `maitred register` refuse the same keys. It says which values have a meaning; the policy and
+the layers say which are allowed. An approval binds to the hash of the normal form.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ from maitred.wording import one_of
 
 MIB: Final = 2**20
 VERSION: Final = 1
-"""Raised when the meaning or the default of a key changes, so that older approvals do not bind to it."""
+"""Raise it when the meaning or the default of a key changes, so that older approvals do not bind to it."""
 
-# Characters that do not show, or reorder what is shown; newline and tab may stand in a text.
+# Characters that are invisible, or reorder visible ones; newline and tab may occur in a text.
 _UNSEEN = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e01ef"
@@ -57,12 +57,12 @@ FORMS: Final[Mapping[str, tuple[str, str]]] = {
     NAME: ("is no name for a server", "use a-z and 0-9, words joined by one `-` or `_`"),
     VARIABLE: ("is no name of a variable", "use letters, digits and `_`"),
     HEADER: ("is no name of an HTTP header", "use letters, digits and `-`"),
-    PROGRAM: ("is no program", "give the program alone, without a shell; its arguments stand in `args`"),
+    PROGRAM: ("is no program", "give the program alone, without a shell; its arguments belong in `args`"),
     PATH: ("is no absolute path", "begin with `/` and leave out `.`, `..` and empty parts"),
     ORIGIN: ("is no origin", "write it like https://example.com, without a path and in lower case"),
     SIZE: ("is no size", "write bytes, or a number with k, m or g such as 512m"),
 }
-"""What each form that is required of a text is called when it is missed, and how to meet it."""
+"""Per required form of a text: the fault's name, and how to correct it."""
 
 
 def _bytes(value: Any) -> Any:
@@ -133,7 +133,7 @@ Header = Annotated[str, StringConstraints(max_length=128, pattern=HEADER)]
 
 @dataclass(frozen=True, kw_only=True)
 class FilesystemGrant:
-    """A folder or file of this machine that the server may use; `at` is its place there, if another."""
+    """A folder or file of this machine that the server may use; `at` is its path for the server."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -144,7 +144,7 @@ class FilesystemGrant:
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """Seconds that the server may take; what is left out is as in the operator's `limits`."""
+    """Time limits of the server in seconds; a missing one is that of the operator's `limits`."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -155,16 +155,16 @@ class Patience:
 
 
 def _key(text: str, **more: Any) -> Any:
-    """The description of a key, as the JSON Schema shows it."""
+    """The description of a key for the JSON Schema."""
     return Field(description=text, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """One server as its author asks for it; references such as `${TOKEN}` are not resolved.
+    """A server as its author describes it; references such as `${TOKEN}` are not resolved.
 
-    `visibility` and `overrides` are kept as they were written: they mean what `servers.<name>.visibility` and
-    one server's part of a file of overrides mean.
+    `visibility` and `overrides` stay as written. They mean the same as `servers.<name>.visibility` and as one
+    server's part of a file of overrides.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
@@ -173,7 +173,7 @@ class Manifest:
         str, StringConstraints(max_length=40, pattern=NAME), _key("What the server is called here.")
     ]
     transport: Annotated[
-        str, AfterValidator(_transport), _key("Told by `command`, `url` or `image` if it is left out.")
+        str, AfterValidator(_transport), _key("Taken from `command`, `url` or `image` if it is left out.")
     ]
     title: Annotated[Words, Len(0, 100), _key("What people read as its name.")] = ""
     description: Annotated[Words, _key("What it is for.")] = ""
@@ -247,16 +247,19 @@ class Manifest:
 
     @cached_property
     def normal(self) -> Mapping[str, Any]:
-        """The one form that all spellings of the same manifest share: a manifest again, without defaults."""
-        written = asdict(self) | {"transport": self.transport, "timeouts": _given(asdict(self.timeouts))}
-        written["image"] = _normal_image(self.image)
+        """The one form that all spellings of the same manifest share: a manifest without defaults."""
+        values = asdict(self) | {
+            "transport": self.transport,
+            "timeouts": _without_none(asdict(self.timeouts)),
+        }
+        values["image"] = _normal_image(self.image)
         grants = [_grant(grant) for grant in self.filesystem]
-        written["filesystem"] = sorted(grants, key=canonical)
-        written |= {key: sorted(set(written[key])) for key in ("tags", "allowed_origins")}
-        written |= {"args": list(self.args), "cwd": self.cwd.rstrip("/")}
-        defaults = {one.name: one.default for one in fields(self)}
-        kept = {k: v for k, v in written.items() if v not in ("", [], {}, None) and v != defaults[k]}
-        return {"name": self.name, "transport": self.transport, **kept}
+        values["filesystem"] = sorted(grants, key=canonical)
+        values |= {key: sorted(set(values[key])) for key in ("tags", "allowed_origins")}
+        values |= {"args": list(self.args), "cwd": self.cwd.rstrip("/")}
+        defaults = {declared_field.name: declared_field.default for declared_field in fields(self)}
+        own_values = {k: v for k, v in values.items() if v not in ("", [], {}, None) and v != defaults[k]}
+        return {"name": self.name, "transport": self.transport, **own_values}
 
     @cached_property
     def hash(self) -> str:
@@ -264,7 +267,7 @@ class Manifest:
         return hashlib.sha256(canonical({"manifest": VERSION, **self.normal})).hexdigest()
 
 
-def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_none(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -281,7 +284,7 @@ def _grant(grant: FilesystemGrant) -> Mapping[str, Any]:
 def _normal_image(image: str) -> str:
     try:
         return str(parse_image(image)) if image else ""
-    except ValueError:  # its fault is told by the layer that judges images
+    except ValueError:  # the layer that checks images reports its fault
         return image
 
 
@@ -319,7 +322,7 @@ def _needed_name(kind: TransportKind) -> Sequence[str]:
 
 
 def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = ()) -> ServerSpec:
-    """The specification of a server, which backends understand; `exempted` as there."""
+    """The specification of a server for the backends; `exempted` as in `ServerSpec`."""
     own = manifest.timeouts
     return ServerSpec(
         name=manifest.name,
@@ -369,7 +372,7 @@ def _cage(manifest: Manifest) -> Cage | None:
         output=manifest.output,
         network=manifest.network != "none",
         mounts=tuple(
-            Mount(path=one.path, at=one.at or one.path, writable=one.mode == "write")
-            for one in manifest.filesystem
+            Mount(path=grant.path, at=grant.at or grant.path, writable=grant.mode == "write")
+            for grant in manifest.filesystem
         ),
     )

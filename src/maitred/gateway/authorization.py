@@ -50,7 +50,7 @@ class Authorization:
         self._parts = parts
         self._limiter = Limiter(RateLimits())
         self.credentials = parts.credentials
-        self.tokens = TokenService(parts.credentials.made, parts.auditing, self._names)
+        self.tokens = TokenService(parts.credentials.grants, parts.auditing, self._names)
         menu = Menu(context, parts.search.nearest)
         offers = ResourceService(context, parts.subscriptions, parts.auditing, parts.screen)
         self.whole = ScopedCatalog(scope=EVERYTHING, context=context, menu=menu, offers=offers)
