@@ -1,9 +1,9 @@
 # ruff: noqa: RUF001  # the letters of other languages are meant
-"""Which ideas a word carries that matter for poisoning: dropping rules, a secret, a way out, a reader.
+"""Ideas that words carry and that matter for poisoning: dropping rules, a secret, a way out, a reader.
 
-A sentence is judged by the ideas that meet in it (see `poison_rules`), so one rule serves every language that
-has words here. The lists are small and own; a `*` stands for any ending. A word that is missing costs recall,
-a word too many costs false alarms, so words with an everyday second meaning are left out on purpose.
+The rules judge a sentence by the ideas that meet in it (see `rules.base`), so one rule serves every language
+with words in this file. The lists are small and our own; a `*` matches any ending. A missing word costs
+recall and a word too many costs false alarms. Words with an everyday second meaning are therefore left out.
 """
 
 import re
@@ -327,12 +327,12 @@ _CJK: Final = {
 }
 
 TRAITS: Final = ("@path", "@secret", "@talk", "@others", "@person", "@sink", "@address", "@abroad", "@given")
-"""Ideas that have no words of their own: `poison_traits` finds them."""
+"""Ideas that have no words of their own; `subjects.traits` detects them."""
 
 IDEAS: Final = {name: 1 << place for place, name in enumerate((*_WORDS, *TRAITS))}
-"""Each idea's bit."""
+"""The bit of each idea."""
 
-_KEPT: Final = IDEAS["secret"] | IDEAS["token"]
+_CREDENTIALS: Final = IDEAS["secret"] | IDEAS["token"]
 _WORD: Final = re.compile(r"\w+(?:'\w+)?")
 _DIGITS: Final = str.maketrans("0134578", "oieastb")
 _ASIAN: Final = re.compile("[\u0590-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -357,36 +357,36 @@ _SIGN: Final = re.compile("|".join(sorted(map(re.escape, _SIGNS), key=len, rever
 
 @lru_cache(maxsize=65_536)
 def ideas_of(word: str) -> int:
-    """The ideas of one folded word; `pr3v10us` is read as what it looks like."""
-    found = _EXACT.get(word, 0)
+    """Return the ideas of one folded word; `pr3v10us` is read as the word that it resembles."""
+    ideas = _EXACT.get(word, 0)
     for length in _STEM_LENGTHS:
         if length > len(word):
             break
-        found |= _STEMS.get(word[:length], 0)
-    if not found and "'" in word:  # l'utilisateur, dell'utente
+        ideas |= _STEMS.get(word[:length], 0)
+    if not ideas and "'" in word:  # l'utilisateur, dell'utente
         return ideas_of(word.partition("'")[2])
     if "_" in word:  # client_secret
         for part in word.split("_"):
-            found |= _EXACT.get(part, 0) & _KEPT
-    if not found and not word.isalpha() and not word.isdecimal():
-        found = _EXACT.get(word.translate(_DIGITS), 0)
-    return found
+            ideas |= _EXACT.get(part, 0) & _CREDENTIALS
+    if not ideas and not word.isalpha() and not word.isdecimal():
+        ideas = _EXACT.get(word.translate(_DIGITS), 0)
+    return ideas
 
 
 def ideas_in(sentence: str) -> int:
-    """The ideas of a folded sentence."""
-    found = 0
+    """Return the ideas of a folded sentence."""
+    ideas = 0
     for word in _WORD.findall(sentence):
-        found |= ideas_of(word)
+        ideas |= ideas_of(word)
     if not sentence.isascii() and _ASIAN.search(sentence):
         for sign in _SIGN.findall(sentence):
-            found |= _SIGNS[sign]
-    return found
+            ideas |= _SIGNS[sign]
+    return ideas
 
 
 def mask(names: str) -> int:
-    """The bits of ideas, given by their names with spaces between."""
-    found = 0
+    """Return the bits of ideas, given their names separated by spaces."""
+    bits = 0
     for name in names.split():
-        found |= IDEAS[name]
-    return found
+        bits |= IDEAS[name]
+    return bits

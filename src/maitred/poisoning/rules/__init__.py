@@ -1,1 +1,1 @@
-"""The rules of the scan, one kind of order a file."""
+"""The rules of the scan: one file for each kind of order, `base` for what a rule is."""
