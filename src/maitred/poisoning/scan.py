@@ -197,7 +197,7 @@ class PoisonScan:
                 if one.rule not in _ABOUT_TOOLS or not self._names.are_own(server, sentence):
                     yield one
             yield from _of_cipher(where, folded, sentence, announced=announces_cipher)
-            for reason in self._names.others(server, text, sentence):
+            for reason in self._names.foreign_tool_reasons(server, text, sentence):
                 yield _make_finding("other-tools", where, sentence, "ask", reason)
 
 
@@ -221,14 +221,14 @@ def _of_text(text: str) -> Iterator[PoisonFinding]:
         if marks or (sign.id == "invisible" and sign.severity == "refuse"):
             yield _make_finding(sign.id, "", sign.shown, sign.severity, sign.reason)
     for coded in decoded(text):
-        if _RULES_OF_TEXT.broken(" ".join(fold(coded.text).split())):
+        if _RULES_OF_TEXT.broken_rules(" ".join(fold(coded.text).split())):
             reason = f"text in {coded.how} that says: {quoted(coded.text)[:_SHOWN]}"
             yield _make_finding("encoded", "", coded.shown, "refuse", reason)
     for _, sentence in sentences(unspaced(text)):
         folded = " ".join(fold(sentence).split())
         if not _TO_A_MODEL.search(folded) or _WARNS.search(folded):
             continue
-        for rule in _RULES_OF_TEXT.broken(folded):
+        for rule in _RULES_OF_TEXT.broken_rules(folded):
             if rule.id in _PASSED_ON and not _PASSES_ON.search(folded):
                 continue
             yield _make_finding(rule.id, "", sentence, rule.severity, rule.reason)
@@ -251,7 +251,7 @@ def _of_sentence(
 ) -> Iterator[PoisonFinding]:
     if _WARNS.search(folded):
         return
-    for rule in (*_RULES.broken(folded), *_SCOPE.broken(folded, excused_matters, extra_ideas)):
+    for rule in (*_RULES.broken_rules(folded), *_SCOPE.broken_rules(folded, excused_matters, extra_ideas)):
         yield _make_finding(rule.id, where, shown, rule.severity, rule.reason)
 
 
@@ -274,7 +274,7 @@ def _orders(plain: str) -> bool:
     if ideas_in(folded.split(" ", 1)[0]) & _IMPERATIVE:
         return True
     return sum(bool(ideas & risk) for risk in _RISKS) >= _SEVERAL or bool(
-        _RULES.broken(folded) or _SCOPE.broken(folded)
+        _RULES.broken_rules(folded) or _SCOPE.broken_rules(folded)
     )
 
 

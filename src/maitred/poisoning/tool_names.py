@@ -63,7 +63,7 @@ class ToolNames:
         own = self._own.get(server, ())
         return any(token.strip(".-") in own for token in _TOKEN.findall(lower) if _DISTINCT.fullmatch(token))
 
-    def others(self, server: str, text: str, sentence: str) -> Iterator[str]:
+    def foreign_tool_reasons(self, server: str, text: str, sentence: str) -> Iterator[str]:
         """Yield a reason for each problem with the tools that a sentence of a text names."""
         if not _NAMED.search(sentence):
             return

@@ -90,7 +90,7 @@ class BackgroundVectors:
         """Wait until every tool has a vector, or cannot get one."""
         await self._idle.wait()
 
-    async def nearly(self) -> None:
+    async def wait_briefly(self) -> None:
         """Wait as long as a search may: a moment for a quick embedder, not at all for a slow one."""
         if self._embedder is None or self._embedder.is_quick:
             with anyio.move_on_at(self._patience_ends):

@@ -105,7 +105,7 @@ class SearchEngine:
 
     async def search(self, phrases: Sequence[str], wanted: Filter, limit: int) -> tuple[SearchHits, str]:
         """Return the best tools for each phrase, and a note on what search had to do without."""
-        await self._embedding.nearly()
+        await self._embedding.wait_briefly()
         key = (self._index.generation, self._embedding.version, tuple(phrases), wanted, limit)
         if (cached := self._results.get(key)) is not None:
             return cached

@@ -72,7 +72,7 @@ class HybridIndex:
         with self._lock:
             if snapshot.generation == self.generation:
                 return
-            if self._rows.wasted > max(_COMPACT_AT, len(self._rows.tools)):
+            if self._rows.unused > max(_COMPACT_AT, len(self._rows.tools)):
                 self._clear()
             removed, fresh = self._rows.step(snapshot)
             self._lexical.remove(removed)
@@ -163,12 +163,12 @@ class HybridIndex:
     ) -> dict[ToolKey, Tool]:
         """Return the hidden tools that would be among the first hits."""
         pairs = zip(ranking.rows[:limit].tolist(), ranking.confidences[:limit].tolist(), strict=True)
-        rows = self._rows.named(query.phrase, hidden)
+        rows = self._rows.rows_of_name(query.phrase, hidden)
         rows += [row for row, confidence in pairs if hidden[row] and confidence >= FAIR]
         return {self._rows.tools[row].key: self._rows.tools[row] for row in rows}
 
     def _hits(self, query: EmbeddedQuery, ranking: Ranking, mask: Mask, limit: int) -> list[Hit]:
-        exact = self._rows.named(query.phrase, mask)
+        exact = self._rows.rows_of_name(query.phrase, mask)
         hits = [Hit(tool=self._rows.tools[row], score=_CERTAIN) for row in exact]
         others = self._ranked_hits(ranking, limit + _MORE, self._rows.of_server(query.phrase, mask))
         if hits:  # the named tools are in; distant others would only cost tokens

@@ -66,7 +66,7 @@ class Rows:
             self._exact[name].remove(row)
 
     @property
-    def wasted(self) -> int:
+    def unused(self) -> int:
         """The number of rows that no longer have a tool."""
         return self.capacity - len(self.tools)
 
@@ -101,7 +101,7 @@ class Rows:
             mask[row] = of_category and limits.tags.issubset(place.tags)
         return mask
 
-    def named(self, phrase: str, mask: Mask) -> list[int]:
+    def rows_of_name(self, phrase: str, mask: Mask) -> list[int]:
         """Return the rows whose published or raw name is the phrase, in any spelling, sorted by name."""
         name = normalised(phrase)
         rows = [row for row in self._exact.get(name, ()) if name and mask[row]]

@@ -211,12 +211,12 @@ class FactEvaluation:
         if isinstance(rule, NamedRule):
             answer = self._ask_function(rule, tool)
             return answer if isinstance(answer, str) and answer else f"is hidden by the rule {rule.name}"
-        first, *rest = [self._condition_text(part) for part in self.failing(rule)] or [
+        first, *rest = [self._condition_text(part) for part in self.unmet_conditions(rule)] or [
             f"needs `{rule.source}`"
         ]
         return " and ".join([first, *(text.removeprefix("needs ") for text in rest)])
 
-    def failing(self, rule: Expression) -> Sequence[Condition]:
+    def unmet_conditions(self, rule: Expression) -> Sequence[Condition]:
         """Return the parts of an expression that do not hold."""
         return [part for part in rule.parts if self._value(part) is not True]
 

@@ -82,7 +82,7 @@ class VisibilityTable:
             for tool in tools
             if (ruling := self._ruling(tool)) is None
             or not isinstance(ruling.rule, Expression)
-            or not any(stable.issuperset(part.reads) for part in moment.failing(ruling.rule))
+            or not any(stable.issuperset(part.reads) for part in moment.unmet_conditions(ruling.rule))
         )
 
     def why_hidden(
@@ -164,7 +164,7 @@ class VisibilityTable:
         """Return the facts whose values hide a tool; for a rule in Python, all facts that calls change."""
         if not isinstance(rule, Expression):
             return tuple(self.declared.facts)
-        parts = self._moment(facts).failing(rule)
+        parts = self._moment(facts).unmet_conditions(rule)
         return tuple(dict.fromkeys(name for part in parts for name in part.reads))
 
 

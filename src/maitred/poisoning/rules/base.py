@@ -70,7 +70,7 @@ class RuleTable:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
         self._possible = lru_cache(maxsize=16_384)(self._may_hold)
-        self.broken = lru_cache(maxsize=8_192)(self._find_broken)
+        self.broken_rules = lru_cache(maxsize=8_192)(self._find_broken)
         """The rules that a folded sentence breaks, at most one of each id.
 
         Optional arguments after the sentence: the ideas to leave out, and the ideas to add.
