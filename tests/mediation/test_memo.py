@@ -293,7 +293,7 @@ async def test_a_damaged_memory_is_as_none(answer: bytes) -> None:
     """Also one of another version, with other fields."""
     rig = Rig()
     await rig.told(A)
-    kept = rig.store._kept  # type: ignore[attr-defined]
+    kept = rig.store._entries  # type: ignore[attr-defined]
     kept |= {key: replace(memory, answer=answer) for key, memory in kept.items()}
 
     assert await rig.told(A) == ["Answer 2."]
