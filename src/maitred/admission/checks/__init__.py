@@ -2,5 +2,5 @@
 
 A check sees values alone: the manifest and the operator's policy. It knows no file, no line and no network.
 `base` has the protocol `Check`, the policy and `decide`.
-To add a check, write one file with a `Check` and add it to `maitred.admission.review.layers`.
+To add a check, write one file with a `Check` and add it to the list in `maitred.admission.review`.
 """
