@@ -76,7 +76,7 @@ class Answer:
         return replace(self, wire={key: value for key, value in self.wire.items() if key != name})
 
     def _changed(self, **fields: Any) -> "Answer":
-        return replace(self, wire={**self.wire, **fields})
+        return Answer(wire={**self.wire, **fields}, cached=self.cached, opened=self.opened)
 
 
 def text_block(text: str, **more: Any) -> dict[str, Any]:
