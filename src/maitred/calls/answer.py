@@ -1,8 +1,8 @@
 """What answers a call on its way to the caller: the JSON object of the result, and what steps know of it.
 
-This is the only place that changes `content` and `_meta` of a result. A server may send either in any shape,
-so each method accepts any JSON value there. Nothing is changed in place: the object of the server may also
-be in the cache.
+This is the only place that changes `content` and `_meta` of a result; afterwards, surfaces fit a copy to the
+client's protocol revision. A server may send either in any shape, so each method accepts any JSON value
+there. Nothing is changed in place: the object of the server may also be in the cache.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +76,7 @@ class Answer:
         return replace(self, wire={key: value for key, value in self.wire.items() if key != name})
 
     def _changed(self, **fields: Any) -> "Answer":
-        return replace(self, wire={**self.wire, **fields})
+        return Answer(wire={**self.wire, **fields}, cached=self.cached, opened=self.opened)
 
 
 def text_block(text: str, **more: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ To add an ability, write its service, a method of `Gateway`, and its name here i
 
 from maitred.audit.service import REQUEST_KEY, AuditService, known_id
 from maitred.backends.base import Progress
+from maitred.calls.answer import Answer
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.pages import PAGE_TOOLS
@@ -27,6 +28,7 @@ __all__ = [
     "MAX_LIMIT",
     "PAGE_TOOLS",
     "REQUEST_KEY",
+    "Answer",
     "AuditService",
     "Detail",
     "Gateway",

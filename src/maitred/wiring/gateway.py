@@ -49,6 +49,13 @@ _MAKERS: Final[Mapping[str, Any]] = {
 """What a gateway makes of settings whenever it needs it."""
 
 
+def _make_gateway(settings: Settings, parts: "GatewayParts", call_steps: "MakeCallSteps | None") -> "Gateway":
+    from maitred.gateway import Gateway
+    from maitred.wiring.call_steps import make_call_steps
+
+    return Gateway(settings, parts, call_steps or make_call_steps)
+
+
 @asynccontextmanager
 async def open_gateway(
     settings: Settings,
@@ -79,9 +86,6 @@ async def open_gateway(
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
         StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
-    from maitred.gateway import Gateway
-    from maitred.wiring.call_steps import make_call_steps
-
     async with plainly(), AsyncExitStack() as stack:
         pool, containers = make_pool(settings, in_process or {}, serves=serves)
         parts = await _make_parts(
@@ -93,7 +97,7 @@ async def open_gateway(
             make_tables=partial(make_tables, rules=rules or {}),
             make_front=partial(make_front, rules=rules or {}),
         )
-        gateway = Gateway(settings, parts, call_steps or make_call_steps)
+        gateway = _make_gateway(settings, parts, call_steps)
         with parts.catalog.serving_unwritten():
             await gateway.configure(settings)
         await gateway.figures.update_if_due()

@@ -1,7 +1,6 @@
 """Give a call an entry in the audit trail, which also hears of the error that ends the call."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from maitred.audit.service import UNWRITTEN, Entry, origin_marks
 from maitred.calls.answer import Answer, text_block
@@ -23,7 +22,7 @@ class AuditCall:
         """Pass the call on with its entry."""
         chain_id = call.chain.id if call.chain else ""
         async with self._make_entry(call.request, call.viewer, chain_id) as entry:
-            answer = await proceed(replace(call, audited=entry))
+            answer = await proceed(call.with_entry(entry))
             if entry.unwritten:
                 answer = answer.with_last(text_block(UNWRITTEN))
             if call.shorten:

@@ -1,7 +1,6 @@
 """Find the tool that the name of a call means."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
@@ -25,4 +24,4 @@ class FindTool:
             ToolWithheldError: The tools of its server are not known.
         """
         tool = await self._find(call.request.name, call.viewer)
-        return await proceed(replace(call, found=tool))
+        return await proceed(call.with_tool(tool))

@@ -15,6 +15,7 @@ from maitred.gateway import (
     MAX_LIMIT,
     PAGE_TOOLS,
     REQUEST_KEY,
+    Answer,
     Gateway,
     Progress,
     known_id,
@@ -95,8 +96,7 @@ async def _relayed(gateway: Gateway, request: MetaToolRequest, *, read_only: boo
             shorten=True,
         )
     entry = gateway.ledger.relayed(request.viewer.principal, result)
-    meta = result.get("_meta")
-    return result | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), LEDGER_KEY: entry}}
+    return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
 
 
 async def _inner(gateway: Gateway, request: MetaToolRequest) -> ToolCall:
@@ -144,7 +144,7 @@ async def _chain(gateway: Gateway, request: MetaToolRequest) -> Result:
     )
     result = await gateway.chains.result(made, request.viewer, request_id)
     entry = gateway.ledger.relayed(request.viewer.principal, result)
-    return result | {"_meta": {**result["_meta"], LEDGER_KEY: entry}}
+    return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
 
 
 def _check(request: MetaToolRequest, tool: str, *same: Sequence[str], hidden: Sequence[str] = ()) -> None:
@@ -196,9 +196,10 @@ def failed(gateway: Gateway, principal: str, error: MaitredError) -> Result:
     """An error as an answer, with the id of the call that it ended."""
     result = with_ledger(gateway, principal, text_result(str(error), error=True))
     marks = {REQUEST_KEY: error.request_id} if error.request_id else {}
-    return result | {"_meta": {**result["_meta"], **marks}}
+    return Answer(wire=result).with_meta(marks).wire
 
 
 def with_ledger(gateway: Gateway, principal: str, result: Result) -> Result:
     """An answer of our own, with what finding tools has cost so far."""
-    return result | {"_meta": {LEDGER_KEY: gateway.ledger.answered(principal, result["content"][0]["text"])}}
+    entry = gateway.ledger.answered(principal, result["content"][0]["text"])
+    return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
