@@ -168,7 +168,7 @@ def _waits_for_nothing(_: Call, __: Proceed) -> Answer:
         (object(), "cannot be called"),
         ("relay", "cannot be called"),
         (Sign, "is a class"),
-        (_waits_for_nothing, "is not async"),
+        (_waits_for_nothing, "is neither async nor declared to return an `Awaitable"),
         (_takes_one, "does not take a call and `proceed`"),
     ],
     ids=["object", "text", "class", "not async", "one argument"],

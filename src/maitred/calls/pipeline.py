@@ -1,13 +1,15 @@
 """The way of a call: a list of steps, each of which passes the call on or answers it.
 
 A step sees the call on its way in and the answer on its way out, and nothing of the other steps. The list
-is in `maitred.wiring.call_steps`; it is composed once for a gateway, so a call pays one coroutine a step.
+is in `maitred.wiring.call_steps`; it is composed once for a gateway. A step that looks at the call alone is
+no coroutine: it returns what `proceed` returns, and so costs nothing while the call waits for its answer.
 To add a step, write one class in `maitred.calls.steps` and one line in that list.
 """
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from maitred.audit.service import Entry
@@ -107,10 +109,10 @@ Proceed = Callable[[Call], Awaitable[Answer]]
 
 
 class Step(Protocol):
-    """One thing that happens to a call on its way. Await `proceed` once to go on, or answer, or raise."""
+    """One thing that happens to a call on its way. Call `proceed` once to go on, or answer, or raise."""
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
-        """Handle the call."""
+    def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
+        """Handle the call; `async def`, or a function that returns what `proceed` returns."""
         ...
 
 
@@ -132,15 +134,8 @@ def compose(steps: Sequence[Step]) -> Proceed:
             )
     proceed: Proceed = _unanswered
     for step in reversed(steps):
-        proceed = _linked(step, proceed)
+        proceed = partial(step, proceed=proceed)
     return proceed
-
-
-def _linked(step: Step, proceed: Proceed) -> Proceed:
-    def handle(call: Call) -> Awaitable[Answer]:
-        return step(call, proceed)
-
-    return handle
 
 
 async def _unanswered(call: Call) -> Answer:
@@ -154,8 +149,11 @@ def _why_no_step(step: object) -> str:
     if not callable(step):
         return "cannot be called"
     handler = step if inspect.isfunction(step) or inspect.ismethod(step) else type(step).__call__
-    if not inspect.iscoroutinefunction(handler):
-        return "is not async"
+    if (
+        not inspect.iscoroutinefunction(handler)
+        and handler.__annotations__.get("return") != Awaitable[Answer]
+    ):
+        return "is neither async nor declared to return an `Awaitable[Answer]`"
     try:
         inspect.signature(step).bind(None, None)
     except TypeError:

@@ -1,6 +1,6 @@
 """Refuse a call that its caller may not make, or that nobody may make now."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
@@ -14,7 +14,7 @@ class Authorize:
     def __init__(self, check: Callable[[Tool, Viewer], object]) -> None:
         self._check = check
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+    def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Pass the call on.
 
         Raises:
@@ -24,4 +24,4 @@ class Authorize:
         tool = call.tool
         self._check(tool, call.viewer)
         call.entry.means(tool.server, tool.key.name)
-        return await proceed(call)
+        return proceed(call)

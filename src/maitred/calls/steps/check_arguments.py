@@ -1,6 +1,6 @@
 """Refuse a call with arguments that do not fit, or one that must only read and may do more."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 
 from maitred.calls.answer import Answer
@@ -22,7 +22,7 @@ class CheckArguments:
     def __init__(self, check: Check) -> None:
         self._check = check
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+    def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Pass the call on.
 
         Raises:
@@ -30,4 +30,4 @@ class CheckArguments:
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
         """
         self._check(call.tool, call.arguments, read_only=call.read_only)
-        return await proceed(call)
+        return proceed(call)

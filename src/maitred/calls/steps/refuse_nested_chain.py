@@ -1,6 +1,6 @@
 """Refuse a saved chain that calls another one."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
@@ -13,7 +13,7 @@ class RefuseNestedChain:
     def __init__(self, is_saved: Callable[[str], bool]) -> None:
         self._is_saved = is_saved
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+    def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Pass the call on.
 
         Raises:
@@ -21,4 +21,4 @@ class RefuseNestedChain:
         """
         if call.chain is not None and call.chain.saved and self._is_saved(call.tool.server):
             raise ToolWithheldError(call.tool.name, "a saved chain cannot call another saved chain")
-        return await proceed(call)
+        return proceed(call)

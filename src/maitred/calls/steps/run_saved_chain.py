@@ -17,8 +17,9 @@ class RunSavedChain:
         self._is_saved = is_saved
         self._run = run
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+    def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Run the chain, or pass the call on."""
-        if not self._is_saved(call.tool.server):
-            return await proceed(call)
+        return self._answer(call) if self._is_saved(call.tool.server) else proceed(call)
+
+    async def _answer(self, call: Call) -> Answer:
         return Answer(wire=await self._run(call))
