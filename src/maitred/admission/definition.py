@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, Literal
 
 from maitred.admission.schema_diff import SchemaDifference, Weight, differences, reworded, short
@@ -123,6 +123,7 @@ def shadowed_by_name(tools: Iterable[ToolKey], *, but: str) -> Shadowed:
     return lambda name: owners.get(_folded(name), "")
 
 
+@lru_cache(maxsize=100_000)
 def _folded(name: str) -> str:
     folded = latin(name).casefold()
     return "".join(c for c in folded if c.isalnum()) or folded

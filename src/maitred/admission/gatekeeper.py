@@ -38,7 +38,8 @@ _JUDGED: Final = 2
 """Raised when the same definition may be judged otherwise than before."""
 _MAX_INSTRUCTIONS = 100_000
 _SHORT: Final = 32
-_MOST_JUDGED: Final = 64
+_LEAST_JUDGED: Final = 64
+"""How many judgements are kept, of how few servers there may be; else one of each server."""
 
 MakeJudge = Callable[[Mapping[str, Collection[str]]], ServerJudge]
 
@@ -212,16 +213,16 @@ class Gatekeeper:
         self, server: str, live: Definition, state: Approval, rules: ApprovalRules
     ) -> Judgement:
         """The judgement of a definition; the last of each server is kept, since the same is asked often."""
-        digest = await anyio.to_thread.run_sync(lambda: live.digest)
         names = self._names(server, live)
-        about = (digest, state, rules, names)
+        digests = await anyio.to_thread.run_sync(lambda: (live.digest, _names_hash(names)))
+        about = (digests, state, rules)
         kept, judgement = self._judged.pop(server, (None, Judgement()))
         if kept != about:
             judge = self._make_judge(names).judge
             memory = await self.memory(state)
             judgement = await anyio.to_thread.run_sync(judge, server, live, memory, rules)
         self._judged[server] = (about, judgement)
-        if len(self._judged) > _MOST_JUDGED:
+        if len(self._judged) > max(_LEAST_JUDGED, len(names)):
             del self._judged[next(iter(self._judged))]
         return judgement
 
@@ -297,6 +298,11 @@ def _takes_place_of_last(events: Sequence[Event], fresh: Sequence[Event]) -> boo
         return False
     before = replay(events[:-1])
     return before is not None and (before.approved is None or before.approved.definition != "")
+
+
+def _names_hash(names: Mapping[str, Collection[str]]) -> str:
+    """Stands for all names where a judgement is kept; the names themselves would be kept once a server."""
+    return content_hash(canonical({server: sorted(tools) for server, tools in names.items()}))
 
 
 def _tools(live: Definition) -> Collection[str]:
