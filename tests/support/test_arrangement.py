@@ -20,7 +20,7 @@ def test_containers_come_first_then_the_longest_files_and_what_measures_time_las
     tests = [("a.py", ALONE), ("b.py", ""), ("long.py", "x"), ("a.py", "x"), ("longer.py", "")]
     tests.append(("z.py", CONTAINERS))
 
-    tests.sort(key=lambda test: weight(*test, seconds))
+    tests.sort(key=lambda test: weight(test[0], test[1], seconds))
 
     assert [file for file, _ in tests] == ["z.py", "longer.py", "long.py", "b.py", "a.py", "a.py"]
     assert tests[-1] == ("a.py", ALONE)
