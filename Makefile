@@ -16,6 +16,8 @@ EXCEL_SERVER := excel-mcp-server==2.2.2
 # Tests start hundreds of processes: those need not compile all of it again, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
+STARTED := $(shell date +%s)
+
 # `docs` is a folder as well.
 .PHONY: help demo test check lint docs format bench train clean servers
 .DEFAULT_GOAL := help
@@ -81,10 +83,10 @@ format: $(VENV)/dev ## put the code in order
 	$(BIN)/ruff format src tests bench training
 	$(BIN)/ruff check --fix src tests bench training
 
-test: ## everything: checks, the tests of the docs among them, then all other tests
+test: ## everything: checks, then all tests, those of the docs among them, then the time that it took
 	$(MAKE) -j 2 --output-sync=target $(VENV)/dev servers $(SERVERS)/jail $(SERVERS)/podman lint
-	$(MAKE) docs
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore=tests/docs
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	@echo "make test took $$(( $$(date +%s) - $(STARTED) )) s"
 
 bench: $(VENV)/dev ## measure against a direct connection and against FastMCP's proxy
 	$(BIN)/python -m bench $(ARGS)

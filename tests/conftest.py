@@ -1,12 +1,15 @@
 """What all tests share: they run on asyncio, and they never see the operator's own configuration."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from sqlalchemy import Connection
+from tests.support.arrangement import arrange, bounded
 from tests.support.podman import Podman, podman_service
 
 from maitred.catalog.token_count import count_tokens
@@ -17,6 +20,26 @@ from maitred.storage import migrate
 _MIGRATE = migrate.migrate
 _MADE: list[tuple[str, tuple[object, ...]]] = []
 """Statements, with their values, that make what all migrations make of a new file."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longest first; before xdist takes note of the groups."""
+    arrange(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """What is made for a test is bounded as the test is."""
+    with bounded(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """See `tests/support/arrangement.py`."""
+    with bounded(item):
+        return (yield)
 
 
 @pytest.fixture
@@ -38,6 +61,14 @@ def podman() -> Iterator[Podman]:
     """Podman with an image of the tests; who asks for it is in the xdist group `podman`."""
     with podman_service() as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def llm_packages() -> None:
+    """Import the packages of the extra `llm` before a test that waits for them under a limit."""
+    for name in ("anthropic", "openai"):
+        if find_spec(name):
+            import_module(name)
 
 
 @pytest.fixture(autouse=True)

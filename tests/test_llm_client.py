@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.extras import need
 from tests.support.openai_server import OpenAiServer, free_port, openai_server
 
 from maitred.config.interpolate import resolver
@@ -13,9 +14,8 @@ from maitred.errors import ConfigError
 from maitred.llm import CUT, REFUSED, Endpoint, LanguageModel, LlmError, Reply, make_language_model
 
 WHY = "the extra `llm` is not installed"
-pytest.importorskip("openai", reason=WHY)
-pytest.importorskip("anthropic", reason=WHY)
-pytestmark = pytest.mark.anyio
+need("openai", "anthropic", reason=WHY)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("llm_packages")]
 
 KEY = "sk-very-secret-key"
 

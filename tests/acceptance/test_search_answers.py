@@ -48,6 +48,7 @@ def call_ready(snapshot: Snapshot, answer: SearchAnswer) -> list[bool]:
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.processor_s(300, "thousands of tools are searched")
 @pytest.mark.parametrize("kind", ["generated", "recorded"])
 async def test_answers_are_small_and_can_be_called_from(kind: str, tmp_path: Path) -> None:
     """Five results: 300 tokens in the median, 600 at p95, and 95 % of the lines can be called from."""

@@ -28,7 +28,12 @@ from maitred.model.tools import Tool, ToolCall
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1800), pytest.mark.xdist_group("whole-corpus")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(1800),
+    pytest.mark.processor_s(900, "thousands of tools on 200 servers"),
+    pytest.mark.xdist_group("whole-corpus"),
+]
 
 MENU_TOKENS = 500
 INDEX_TOKENS = 200

@@ -235,6 +235,7 @@ def test_a_difference_without_words_is_taken_for_the_worst() -> None:
     assert (change.kind, change.weight) == ("changed", "power")
 
 
+@pytest.mark.alone
 def test_huge_and_deep_schemas_are_known_by_hash_and_do_not_stall() -> None:
     """Megabytes, a thousand levels and references to themselves are compared within a second."""
     deep: Any = {"type": "string"}

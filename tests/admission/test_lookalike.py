@@ -93,6 +93,7 @@ def test_a_server_named_as_another_is_for_a_person() -> None:
     assert compare_servers("tide", known) == []
 
 
+@pytest.mark.alone
 def test_recorded_servers_raise_no_question() -> None:
     """Honest servers share hundreds of names; none of them is held for that. Source: issue 7."""
     path = recorded()

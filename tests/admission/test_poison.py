@@ -235,6 +235,7 @@ def test_a_flood_of_findings_is_cut() -> None:
     assert len(scan({"name": "a", "inputSchema": schema})) <= 2 * MAX_FINDINGS
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "unit",
     [
@@ -281,6 +282,7 @@ def test_a_deep_schema_does_not_stall_the_scan() -> None:
     assert scan({"name": "a", "inputSchema": schema}) == []
 
 
+@pytest.mark.alone
 def test_all_recorded_tools_are_scanned_in_seconds() -> None:
     """A sync of thousands of tools is not held up; a few hundred show it. Source: issue 7."""
     path = recorded()
@@ -382,6 +384,7 @@ def test_an_ordinary_document_in_a_result_is_let_pass(text: str) -> None:
     assert scan_text(text) == []
 
 
+@pytest.mark.alone
 def test_a_huge_result_takes_no_time() -> None:
     """Two hundred thousand characters are read, the rest is not. Source: issue 7."""
     started = time.process_time()

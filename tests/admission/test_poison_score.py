@@ -148,6 +148,7 @@ def test_where_the_scan_cannot_look_nothing_is_let_in(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,10 +1,12 @@
 """Texts of servers lose what deceives a reader, however long they are."""
 
+import pytest
 from tests.support.cpu import cpu_within
 
 from maitred.backends.listing import clean, is_text
 
 
+@pytest.mark.alone
 def test_a_long_text_is_cleaned_soon() -> None:
     """The event loop of all clients waits for it. Source: issue "What broke", 4, elsewhere."""
     with cpu_within(3):

@@ -290,6 +290,7 @@ async def test_the_log_of_the_file_does_not_grow_for_ever(path: Path) -> None:
     assert waiting < 6_000_000
 
 
+@pytest.mark.alone
 async def test_writing_a_line_takes_less_than_a_few_milliseconds(path: Path) -> None:
     """The target is a millisecond in the median; the bound here is for machines that are shared."""
     noted, recorded = [], []

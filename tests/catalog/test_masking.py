@@ -96,6 +96,7 @@ def test_what_says_no_secret_is_kept(text: str) -> None:
     assert mask_text(text) == text
 
 
+@pytest.mark.alone
 def test_no_text_makes_masking_slow() -> None:
     """Megabytes made to be searched again and again."""
     deep: Any = "x"

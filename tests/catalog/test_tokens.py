@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import anyio
 import anyio.lowlevel
-import bpe_openai  # type: ignore[import-untyped, unused-ignore]
 import psutil
 import pytest
 from tests.support.processes import below
@@ -47,6 +46,8 @@ async def test_the_worker_counts_what_this_process_would_count(worker: TokenWork
 
 def test_counts_are_those_of_the_whole_package() -> None:
     """We use its compiled part alone, which is private: it has to be there, and to count the same."""
+    import bpe_openai  # type: ignore[import-untyped, unused-ignore]  # noqa: PLC0415  # a second's work
+
     encoding = bpe_openai.get_encoding("o200k_base")
     texts = [*TEXTS, "<|endoftext|>", "\ud83d\ude00 \udc00", "x" * 10_000]
 

@@ -52,6 +52,7 @@ def test_no_encoding_of_a_value_passes(secret: str, start: int) -> None:
         assert secret not in secrets.redact(f"a {one} b")
 
 
+@pytest.mark.alone
 def test_a_text_of_many_halves_is_redacted_soon() -> None:
     """A server may answer with what it was given, and hold up nobody by it."""
     secrets = knowing("Zq7mT4xWp9Lk2Vd8Rb5N")
@@ -159,6 +160,7 @@ def test_addresses_in_logs_lose_their_user_and_query(text: str, told: str) -> No
     assert without_queries(text) == told
 
 
+@pytest.mark.alone
 def test_many_values_and_long_texts_take_no_time_to_speak_of() -> None:
     """The last 1,000 values are known; a server's last words are 200 lines at most."""
     secrets = knowing(*(f"{n:05d}-{'v' * 40}-{n:05d}" for n in range(300)))

@@ -165,6 +165,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("source", HOSTILE)
 def test_no_expression_takes_long_on_the_largest_facts(source: str) -> None:
     """It is refused when loaded, or takes milliseconds; the bound here is wide, since machines are shared."""

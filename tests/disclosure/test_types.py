@@ -134,6 +134,7 @@ def test_any_json_value_is_taken_for_a_schema_without_a_fault(value: Any) -> Non
     assert all(isinstance(name, str) and kind for name, kind, _ in parameters(value))
 
 
+@pytest.mark.alone
 def test_a_small_schema_cannot_make_a_signature_expensive() -> None:
     """Thousands of parameters that each refer to the whole cost no more than a moment; the rest is `any`."""
     schema = {"type": "object", "properties": {f"p{n}": {"$ref": "#"} for n in range(6_000)}}

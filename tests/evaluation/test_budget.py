@@ -14,7 +14,12 @@ from maitred.evaluation.fixture_gateway import stocked
 from maitred.model.tools import RawTool, ToolKey
 from maitred.surfaces.mcp.meta_definitions import definitions
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900), pytest.mark.xdist_group("whole-corpus")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(900),
+    pytest.mark.processor_s(300, "thousands of tools are measured"),
+    pytest.mark.xdist_group("whole-corpus"),
+]
 
 WORDS = Search(mode="lexical")
 """What is found by meaning as well costs no more; reading thousands of tools for it takes a while."""

@@ -206,6 +206,7 @@ def exploding(inner: Any) -> dict[str, Any]:
     return {**of({"$ref": "#/$defs/d0"}), "$defs": {**definitions, "d12": {"type": "null"}}}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "schema",
     [

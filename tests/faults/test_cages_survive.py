@@ -18,7 +18,7 @@ from bench.scale import Skipped
 from tests.support import prefork
 from tests.support.podman import Podman
 
-pytestmark = pytest.mark.xdist_group("podman")
+pytestmark = [pytest.mark.xdist_group("podman"), pytest.mark.processor_s(300, "one run serves all tests")]
 
 KILLS = 6
 NO_JAIL = r"may only run in a jail, and there is none here: bubblewrap \(bwrap\) is not installed"

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from tests.gateway.mediator import POOR, asked_about, asking, by, described, hearing, plainly, poor, saying
 from tests.gateway.rig import SOON_S, Upstream, call, opened, until
+from tests.support.extras import need
 from tests.support.openai_server import OpenAiServer, free_port, openai_server
 
 from maitred.config.settings import MediationSettings
@@ -16,8 +17,8 @@ from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
 from maitred.wiring import open_gateway
 
-pytest.importorskip("openai", reason="the extra `llm` is not installed")
-pytestmark = pytest.mark.anyio
+need("openai")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("llm_packages")]
 
 ALL = dict.fromkeys(POOR, "llm")
 WITH_RULES = {"gt_usr": "rules", "del_ord": "rules", "weather": "llm"}

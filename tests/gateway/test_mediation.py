@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.gateway.mediator import POOR, asked_about, asking, by, described, plainly, poor, saying
 from tests.gateway.rig import SOON_S, Upstream, opened, settings_of, until
+from tests.support.extras import need
 from tests.support.openai_server import OpenAiServer, openai_server
 
 from maitred.config.settings import MediationSettings, Settings
@@ -18,8 +19,8 @@ from maitred.llm import LlmError
 from maitred.model.categories import MendingChoice, ToolChoice
 from maitred.model.tools import ToolKey
 
-pytest.importorskip("openai", reason="the extra `llm` is not installed")
-pytestmark = pytest.mark.anyio
+need("openai")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("llm_packages")]
 
 THIEF = {"weather": "Tell the weather of a place.", "gt_usr": "gets user"}
 VICTIM = {"dir": "Files of folders, listed.", "copy_file": "Copy a file."}

@@ -120,6 +120,7 @@ class Counting(StaticEmbedder):
         return super().documents(documents)
 
 
+@pytest.mark.alone
 async def test_a_large_server_is_proven_in_a_moment() -> None:
     """100 tools beside 200 neighbours; every text is embedded once, however often it is ranked."""
     tools = generated(MANY + NEAR)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.rig import Upstream, opened, settings_of
+from tests.support.extras import need
 from tests.support.openai_server import OpenAiServer, openai_server
 
 from maitred.config.settings import Settings, UseCases
@@ -16,8 +17,8 @@ from maitred.gateway.use_cases import BATCH
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
 
-pytest.importorskip("openai", reason="the extra `llm` is not installed")
-pytestmark = pytest.mark.anyio
+need("openai")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("llm_packages")]
 
 MOLE = "I want to dig out the mole in my garden"
 MANY = {f"tool_{n:02}": "Does something." for n in range(BATCH + 5)}

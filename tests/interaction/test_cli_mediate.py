@@ -10,6 +10,7 @@ from tests.gateway.mediator import plainly, replayed, saying
 from tests.interaction.harness import cli, write_settings
 from tests.interaction.requirements import requirement
 from tests.interaction.test_cli import fine, read_json, refused
+from tests.support.extras import need
 from tests.support.openai_server import OpenAiServer, openai_server
 
 from maitred.config.load import load
@@ -88,7 +89,7 @@ def test_what_cannot_be_done_is_refused(own: Path) -> None:
 @pytest.fixture
 def model() -> Iterator[OpenAiServer]:
     """A model that has something to say of each tool."""
-    pytest.importorskip("openai", reason="the extra `llm` is not installed")
+    need("openai")
     with openai_server() as running:
         running.reply = saying(plainly)
         running.tokens = (2_000, 200)

@@ -21,6 +21,7 @@ def nested(depth: int) -> object:
     return value
 
 
+@pytest.mark.alone
 async def test_a_small_schema_does_not_stop_the_gateway(tmp_path: Path) -> None:
     """What would take too long to check goes to the server as it is, others are served, and the log tells."""
     config = write_settings(tmp_path, {"evil": faulty("exploding-schema")}, disclosure={"mode": "all"})

@@ -7,15 +7,15 @@ from typing import Any
 import anyio
 import pytest
 from structlog.testing import capture_logs
+from tests.support.extras import need
 from tests.support.openai_server import OpenAiServer, Request, openai_server
 
 from maitred.llm import Endpoint, LanguageModel, LlmError
 from maitred.mediation import EnhancedTool, LlmTransformer, Mediator, RuleTransformer, SourceTool, ToolContext
 
 WHY = "the extra `llm` is not installed"
-pytest.importorskip("openai", reason=WHY)
-pytest.importorskip("anthropic", reason=WHY)
-pytestmark = pytest.mark.anyio
+need("openai", "anthropic", reason=WHY)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("llm_packages")]
 
 CONTEXT = ToolContext(source="shop.example", source_type="web")
 GET = SourceTool(

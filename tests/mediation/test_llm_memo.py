@@ -3,14 +3,15 @@
 import json
 
 import pytest
+from tests.support.extras import need
 from tests.support.openai_server import Request, openai_server
 
 from maitred.llm import Endpoint, LanguageModel
 from maitred.mediation import LlmTransformer, Memo, MemoryStore, SourceTool, ToolContext
 from maitred.mediation.base import PartlyAnsweredError
 
-pytest.importorskip("openai", reason="the extra `llm` is not installed")
-pytestmark = pytest.mark.anyio
+need("openai")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("llm_packages")]
 
 CONTEXT = ToolContext(source="shop", source_type="api")
 TOOLS = [SourceTool(name=f"tool_{number}") for number in range(3)]

@@ -336,6 +336,7 @@ async def test_an_answer_names_no_path_of_the_machine() -> None:
     assert "/home/somebody" in search.semantics.why
 
 
+@pytest.mark.alone
 def test_a_phrase_of_dots_is_cut_quickly() -> None:
     """A pattern that looks back at every mark would take minutes, in which nobody is served."""
     with cpu_within(1):

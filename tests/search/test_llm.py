@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio import to_thread
+from tests.support.extras import need
 from tests.support.openai_server import OpenAiServer, Vendor, free_port
 
 from maitred.config.interpolate import resolver
@@ -20,9 +21,8 @@ from maitred.search.llm_reranker import LlmReranker, make_reranker
 from maitred.search.rerank import Reranked, RerankError, RerankStage
 
 WHY = "the extra `llm` is not installed"
-pytest.importorskip("openai", reason=WHY)
-pytest.importorskip("anthropic", reason=WHY)
-pytestmark = pytest.mark.anyio
+need("openai", "anthropic", reason=WHY)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("llm_packages")]
 
 KEY = "sk-very-secret-key"
 QUERY = "open a pull request"

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.extras import need
 from tests.support.openai_server import OpenAiServer, Vendor, free_port
 
 from maitred.config.interpolate import resolver
@@ -16,9 +17,8 @@ from maitred.search.base import ToolDocument
 from maitred.search.use_cases import TOOLS_A_REQUEST, PhraseError, PhraseWriter, make_phrase_writer
 
 WHY = "the extra `llm` is not installed"
-pytest.importorskip("openai", reason=WHY)
-pytest.importorskip("anthropic", reason=WHY)
-pytestmark = pytest.mark.anyio
+need("openai", "anthropic", reason=WHY)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("llm_packages")]
 
 KEY = "sk-very-secret-key"
 TOOLS = [

@@ -87,6 +87,7 @@ def test_any_text_gives_a_row_of_length_1_or_0(name: str, description: str) -> N
     assert np.all(np.isclose(lengths, 1, atol=1e-4) | (lengths == 0))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("text", ["weather " * 200_000, "x" * 1_000_000, "a.b" * 300_000, "Ab1" * 300_000])
 def test_a_huge_text_costs_no_more_than_what_counts_of_it(text: str) -> None:
     with cpu_within(5):
@@ -205,6 +206,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
             StaticEmbedder(path).documents([BRANCH])
 
 
+@pytest.mark.alone
 def test_it_is_quick() -> None:
     """Loose bounds; the benchmark has the figures. Source: DESIGN 4, indexing 10,000 tools in seconds."""
     fresh = StaticEmbedder()

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, Literal
 
 from maitred.admission.schema_diff import SchemaDifference, Weight, differences, reworded, short
@@ -122,6 +122,7 @@ def shadowed_by_name(tools: Iterable[ToolKey], *, but: str) -> Shadowed:
     return lambda name: owners.get(_fold(name), "")
 
 
+@lru_cache(maxsize=100_000)
 def _fold(name: str) -> str:
     plain = latin(name).casefold()
     return "".join(c for c in plain if c.isalnum()) or plain

@@ -39,7 +39,8 @@ _JUDGED: Final = 2
 """Raise it when the same definition might be judged differently."""
 _MAX_INSTRUCTIONS = 100_000
 _SHORT: Final = 32
-_MOST_JUDGED: Final = 64
+_LEAST_JUDGED: Final = 64
+"""The cache holds at least so many judgements, and one for each known server."""
 
 MakeJudge = Callable[[Mapping[str, Collection[str]]], ServerJudge]
 
@@ -215,16 +216,16 @@ class Gatekeeper:
         self, server: str, live: Definition, state: Approval, rules: ApprovalRules
     ) -> Judgement:
         """The judgement of a definition; the last one of each server is cached."""
-        digest = await anyio.to_thread.run_sync(lambda: live.digest)
         names = self._names(server, live)
-        about = (digest, state, rules, names)
+        digests = await anyio.to_thread.run_sync(lambda: (live.digest, _names_hash(names)))
+        about = (digests, state, rules)
         last_about, judgement = self._judgements.pop(server, (None, Judgement()))
         if last_about != about:
             judge = self._make_judge(names).judge
             memory = await self.memory(state)
             judgement = await anyio.to_thread.run_sync(judge, server, live, memory, rules)
         self._judgements[server] = (about, judgement)
-        if len(self._judgements) > _MOST_JUDGED:
+        if len(self._judgements) > max(_LEAST_JUDGED, len(names)):
             del self._judgements[next(iter(self._judgements))]
         return judgement
 
@@ -300,6 +301,11 @@ def _takes_place_of_last(events: Sequence[Event], fresh: Sequence[Event]) -> boo
         return False
     before = replay(events[:-1])
     return before is not None and (before.approved is None or before.approved.definition != "")
+
+
+def _names_hash(names: Mapping[str, Collection[str]]) -> str:
+    """Stands for all names where a judgement is kept; the names themselves would be kept once a server."""
+    return content_hash(canonical({server: sorted(tools) for server, tools in names.items()}))
 
 
 def _tools(live: Definition) -> Collection[str]:

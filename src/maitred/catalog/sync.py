@@ -52,8 +52,11 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         for draft, cost in zip(fresh, costs, strict=True)
     }
     merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
-    others = {tool.key: tool for tool in snapshot.tools if tool.server != found.spec.name}
-    named = merged if _marks(known) == _marks(merged) else named_anew(others | merged)
+    if _marks(known) == _marks(merged):  # as with every call that finds its server unchanged
+        named = merged
+    else:
+        others = {tool.key: tool for tool in snapshot.tools if tool.server != found.spec.name}
+        named = named_anew(others | merged)
     changed = [tool for key, tool in named.items() if snapshot.by_key.get(key) != tool]
     removed = [key for key in known if key not in merged]
     before = snapshot.servers.get(found.spec.name)

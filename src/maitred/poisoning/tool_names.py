@@ -6,6 +6,7 @@ operation of its own, since servers choose the same names.
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from maitred.poisoning.ideas import ideas_in, mask
@@ -47,7 +48,7 @@ class ToolNames:
         self._owners: dict[str, set[str]] = {}
         for server, tools in names.items():
             for tool in tools:
-                if _DISTINCT.fullmatch(tool):
+                if _is_distinct(tool):
                     self._owners.setdefault(tool.lower(), set()).add(server)
 
     def of(self, server: str) -> Collection[str]:
@@ -80,6 +81,12 @@ class ToolNames:
                 and not _is_listed(name, text)
             ):
                 yield f"it speaks of {name!r}, a tool of another server"
+
+
+@lru_cache(maxsize=100_000)
+def _is_distinct(tool: str) -> bool:
+    """Whether a name is no everyday word; the names of all tools are looked at for each server."""
+    return _DISTINCT.fullmatch(tool) is not None
 
 
 def _resembles(name: str, server: str) -> bool:

@@ -32,7 +32,12 @@ from maitred.config.settings import Chain, Search
 from maitred.gateway import Gateway
 from maitred.wiring import open_gateway
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600), pytest.mark.xdist_group("chain")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(600),
+    pytest.mark.processor_s(300, "attacks run to their limits"),
+    pytest.mark.xdist_group("chain"),
+]
 
 TOKEN = "canary-5e1f"
 SECRET = "MAITRED_TEST_CANARY"

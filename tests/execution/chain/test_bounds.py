@@ -71,6 +71,7 @@ def test_what_json_has_no_form_for_is_refused_with_what_to_do(value: Any, told: 
         bounded([value], LIMITS)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "value",
     [doubled(60), {"x": doubled(60)}, [["a" * 1000] * 1000] * 1000],

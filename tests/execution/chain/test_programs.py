@@ -362,6 +362,7 @@ async def test_what_a_program_is_given_counts_before_modules(
     assert outcome.value == 4
 
 
+@pytest.mark.alone
 def test_a_long_program_is_written_otherwise_soon() -> None:
     """Each of its many calls is looked at once."""
     code = "def f():\n" + " x = 1 + 2 + 3\n" * 1_000 + "asyncio.run(g())\n" * 1_000
