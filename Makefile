@@ -85,8 +85,7 @@ format: $(VENV)/dev ## put the code in order
 
 test: ## everything: checks, then all tests, those of the docs among them, then the time that it took
 	$(MAKE) -j 2 --output-sync=target $(VENV)/dev servers $(SERVERS)/jail $(SERVERS)/podman lint
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
-	@echo "make test took $$(( $$(date +%s) - $(STARTED) )) s"
+	MAKE_STARTED=$(STARTED) $(BIN)/python -m pytest -n 3 --dist loadgroup
 
 bench: $(VENV)/dev ## measure against a direct connection and against FastMCP's proxy
 	$(BIN)/python -m bench $(ARGS)

@@ -1,6 +1,8 @@
 """What all tests share: they run on asyncio, and they never see the operator's own configuration."""
 
+import os
 import tempfile
+import time
 from collections.abc import Generator, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -40,6 +42,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """See `tests/support/arrangement.py`."""
     with bounded(item):
         return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the time of the whole `make test`, installation and checks included."""
+    if started := os.environ.get("MAKE_STARTED"):
+        terminalreporter.write_line(f"make test: {time.time() - int(started):.0f} s from its start")
 
 
 @pytest.fixture
