@@ -52,11 +52,7 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         for draft, cost in zip(fresh, costs, strict=True)
     }
     merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
-    if _marks(known) == _marks(merged):  # as with every call that finds its server unchanged
-        named = merged
-    else:
-        others = {tool.key: tool for tool in snapshot.tools if tool.server != found.spec.name}
-        named = named_anew(others | merged)
+    named = _names_of_all(snapshot, found.spec.name, known, merged)
     changed = [tool for key, tool in named.items() if snapshot.by_key.get(key) != tool]
     removed = [key for key in known if key not in merged]
     before = snapshot.servers.get(found.spec.name)
@@ -79,6 +75,16 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         offers=offers,
         visible=bool(seen) or _noticeable(before) != _noticeable(record),
     )
+
+
+def _names_of_all(
+    snapshot: Snapshot, server: str, known: Mapping[ToolKey, Tool], merged: Mapping[ToolKey, Tool]
+) -> Mapping[ToolKey, Tool]:
+    """Tools with their published names: those of one server if it publishes the same as before, else all."""
+    if _marks(known) == _marks(merged):  # as with every call that finds its server unchanged
+        return merged
+    others = {tool.key: tool for tool in snapshot.tools if tool.server != server}
+    return named_anew(others | dict(merged))
 
 
 def _offers(snapshot: Snapshot, found: DiscoveredServer) -> Sequence[Offer] | None:

@@ -37,7 +37,7 @@ MOVED: Final = "moved"
 """The last message of a gateway that no longer serves us: our environment or token no longer fits."""
 
 
-class Relay:
+class ClientRelay:
     """Passes lines between two file descriptors and gateways.
 
     Args:
