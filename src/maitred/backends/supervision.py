@@ -75,7 +75,8 @@ class Restarts:
 def counts(ending: Ending) -> bool:
     """Whether an end counts against the server.
 
-    It does not if the connection was lost, or if no process was started. Otherwise a network or an engine that is down for a while would suspend all servers behind it.
+    It does not if the connection was lost, or if no process was started. Otherwise a network or an engine
+    that is down for a while would suspend all servers behind it.
     """
     return ending.kind != "lost"
 
