@@ -67,8 +67,6 @@ class ModelContext:
         self._categories: dict[str, _Category] = {}
         self._listeners: list[MemoryObjectSendStream[None]] = []
 
-    # --- what there is ------------------------------------------------------------------------------------
-
     def register_tool(self, tool: ToolDefinition) -> None:
         """Add a tool without a category.
 
@@ -173,8 +171,6 @@ class ModelContext:
     def _unknown(self, name: str) -> ToolNotFoundError:
         names = [*self._categories, *self._all()]
         return ToolNotFoundError(name, nearest=near_names(name, names))
-
-    # --- as a server --------------------------------------------------------------------------------------
 
     def server(self) -> Server[Any]:
         """A new MCP server object, which lists what is registered at the time and announces changes."""

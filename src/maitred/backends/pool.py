@@ -134,8 +134,6 @@ class BackendPool:
             self._tasks.start_soon(function, *args)
         return self._tasks is not None
 
-    # --- what should be, and what is ----------------------------------------------------------------------
-
     async def configure(
         self,
         specs: Mapping[str, ServerSpec],
@@ -200,8 +198,6 @@ class BackendPool:
         async with anyio.create_task_group() as tasks:
             for owner in owners:
                 tasks.start_soon(owner.retire)
-
-    # --- what there is ------------------------------------------------------------------------------------
 
     def owner(self, server: str) -> ServerTask:
         """The task of a server's backend.

@@ -210,8 +210,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._writable.set()
         self.pid = 0
 
-    # --- what asyncio calls -------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The process runs."""
         if not isinstance(transport, asyncio.SubprocessTransport):
@@ -250,8 +248,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def resume_writing(self) -> None:
         """The server caught up."""
         self._writable.set()
-
-    # --- what we call -------------------------------------------------------------------------------------
 
     async def write(self, data: bytes) -> None:
         """Send bytes to the server's standard input, and wait while it is behind.

@@ -199,8 +199,6 @@ class ServerTask:
         self._in_flight = 0
         self._idle_since = time.monotonic()
 
-    # --- how it fares -------------------------------------------------------------------------------------
-
     @property
     def refuses(self) -> bool:
         """Whether calls fail at once with the reason of the last failure.
@@ -247,8 +245,6 @@ class ServerTask:
             pid=self.backend.pid if self.backend else None,
             cage=self.backend.cage if self.backend else "",
         )
-
-    # --- for whoever needs it -----------------------------------------------------------------------------
 
     @asynccontextmanager
     async def borrow(self, *, patient: bool = False) -> AsyncIterator[Connection]:
@@ -317,8 +313,6 @@ class ServerTask:
         if self.connection is None:
             self._scope.cancel()
         await self._done.wait()
-
-    # --- the task -----------------------------------------------------------------------------------------
 
     async def _run(self, slots: anyio.Semaphore, delay_s: float) -> None:
         """One connection from start to end; the pool goes on after any failure."""
@@ -448,8 +442,6 @@ class ServerTask:
         call_s = self.spec.timeouts.call_s
         self._hung = await until_it_hangs(connection, lambda: self._pool.supervision, call_s=call_s)
         connection.end(self._hung)
-
-    # --- how it ended -------------------------------------------------------------------------------------
 
     def _ending(self, reason: str) -> Ending:
         if self._hung:

@@ -231,8 +231,6 @@ class Discoverer:
             ended, self._ended = self._ended, anyio.Event()
             ended.set()
 
-    # --- what the pool tells ------------------------------------------------------------------------------
-
     def started(self, server: str) -> None:
         """A server was started for a call: check whether its tools still agree with the catalog."""
         self._brought.forget(server)
@@ -267,8 +265,6 @@ class Discoverer:
             self._false_alarms.pop(server, None)
         else:
             self._false_alarms[server] = (time.monotonic(), pause_s)
-
-    # --- discovery ----------------------------------------------------------------------------------------
 
     async def sync_all(self, names: Sequence[str]) -> list[Report]:
         """Discover several servers at once; the pool bounds how many start at a time."""

@@ -167,9 +167,6 @@ def checked(
     return replace(made, returned_tokens=estimate(made.text))
 
 
-# --- the summary ------------------------------------------------------------------------------------------
-
-
 def _status(run: ChainRun, fault: ChainFault | None) -> str:
     taken = f"{run.ms / _SECOND_MS:.1f} s" if run.ms >= _SECOND_MS else f"{run.ms:.0f} ms"
     made = [counted(len(run.calls), "call")]
@@ -215,9 +212,6 @@ def _shortened(calls: Sequence[CallReceipt], room: int) -> Sequence[CallReceipt]
     failed = sum(not receipt.ok for receipt in calls)
     share = room // max(failed, 1)
     return [replace(receipt, error=receipt.error[:share]) for receipt in calls] if failed else calls
-
-
-# --- what came of it --------------------------------------------------------------------------------------
 
 
 def _value(outcome: ChainOutcome, room: int) -> tuple[Any, bool, str]:

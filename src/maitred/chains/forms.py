@@ -78,9 +78,6 @@ def read_form(code: str, modules: Sequence[ChainModule] = ()) -> DirectCalls | C
     return ChainFault(kind="syntax", message=message, line=code[: code.index(text)].count("\n") + 1)
 
 
-# --- JSON -------------------------------------------------------------------------------------------------
-
-
 def _calls(text: str) -> DirectCalls | None:
     try:
         value = json.loads(text)
@@ -111,9 +108,6 @@ def _call(value: Any, which: str) -> DirectCall:
         named = repr(others[0][:80]) if isinstance(others[0], str) else "a key that is no string"
         raise _FormError(f"In {which}, {named} means nothing. Write {_SHAPE}.")
     return DirectCall(tool=value["tool"], arguments=_json(arguments or {}, which))
-
-
-# --- a call as it is written ------------------------------------------------------------------------------
 
 
 def _written(name: str, rest: str, modules: Sequence[ChainModule]) -> DirectCalls | None:

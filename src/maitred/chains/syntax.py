@@ -199,8 +199,6 @@ class _Writer:
             return False
         return not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 1)
 
-    # --- what is written otherwise ------------------------------------------------------------------------
-
     def _delete(self, node: ast.Delete) -> None:
         parts = []
         for target in node.targets:
@@ -416,8 +414,6 @@ class _Writer:
         """The name of a library part, which is then put before the program."""
         self._wanted.add(f"{OWN}{name}")
         return f"{OWN}{name}"
-
-    # --- text ---------------------------------------------------------------------------------------------
 
     def _asdict(self) -> Iterator[str]:
         yield f"def {OWN}asdict(one):"

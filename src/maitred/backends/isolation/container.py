@@ -113,8 +113,6 @@ class ContainerBackend(Backend):
     def _heard(self, data: bytes) -> None:
         self._channel.feed(data)
 
-    # --- the start ----------------------------------------------------------------------------------------
-
     async def _clear(self, engine: Engine) -> None:
         """Remove the containers that could not be removed before, so that a server never runs twice."""
         for name in self._engines.left(self.spec.name):
@@ -147,8 +145,6 @@ class ContainerBackend(Backend):
             raise ConnectError(f"{what}: {error}") from error
         self._pid = state.pid if state else None
         self._watch = MemoryWatch(memory_count(self._pid))
-
-    # --- the end ------------------------------------------------------------------------------------------
 
     async def _follow(self, engine: Engine, name: str, streams: Streams) -> None:
         """When the output ends, find out why, and end the session with that reason."""

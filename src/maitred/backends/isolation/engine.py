@@ -174,8 +174,6 @@ class DockerEngine:
         )
         return [str(one) for one in made.get("Warnings") or ()]
 
-    # --- what only some engines have ----------------------------------------------------------------------
-
     def _tried(self, name: str, labels: Mapping[str, str]) -> "_Means":
         """Find out which options work, by making empty containers that never start.
 

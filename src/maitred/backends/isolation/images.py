@@ -132,8 +132,6 @@ class Images:
             raise ConnectError(f"its image {reference} was fetched, but the engine does not have it")
         return found
 
-    # --- known faults -------------------------------------------------------------------------------------
-
     def _look(self, engine: Engine, identity: str) -> None:
         """Have an image scanned, once for each identity. Blocks."""
         if identity not in self._faults:

@@ -294,8 +294,6 @@ class _Cell:
             return Ending(kind="exit", reason=told.reason + _FETCHES)
         return told
 
-    # --- what is shown to it ------------------------------------------------------------------------------
-
     def _environment(self, here: Installation) -> dict[str, str]:
         path = ":".join([*map(str, here.path), self._launch.env.get("PATH", _PATH)])
         own = {"HOME": HOME, "USER": "server", "TMPDIR": _TMP, "LANG": "C.UTF-8"}

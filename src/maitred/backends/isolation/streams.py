@@ -40,8 +40,6 @@ class Streams(asyncio.Protocol):
         self._writable.set()
         self.ended = anyio.Event()
 
-    # --- what asyncio calls -------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is ready to read and write."""
         if not isinstance(transport, asyncio.Transport):
@@ -75,8 +73,6 @@ class Streams(asyncio.Protocol):
         """Whether the connection is open."""
         return self._transport is not None and not self.ended.is_set()
 
-    # --- what we call -------------------------------------------------------------------------------------
-
     async def write(self, data: bytes) -> None:
         """Send bytes to the container's standard input, and wait while it is behind.
 
@@ -101,8 +97,6 @@ class Streams(asyncio.Protocol):
         """Close the socket, and drop unsent bytes."""
         if self._transport is not None:
             self._transport.abort()
-
-    # --- frames -------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

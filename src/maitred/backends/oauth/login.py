@@ -137,8 +137,6 @@ async def _drive(client: Client, probe: httpx2.Request, send: SendRequest) -> in
         await flow.aclose()
 
 
-# --- coming back ------------------------------------------------------------------------------------------
-
 _PAGE = """<!doctype html><meta charset="utf-8"><title>maitred</title>
 <p style="font: 16px sans-serif; margin: 3em">{}</p>
 """
