@@ -1,13 +1,11 @@
 """Marks and claims: how a gateway finds what killed gateways of the same catalog left.
 
 A mark, `CATALOG-PID-START-RANDOM`, is in the environment that all processes of a server inherit. It has 8
-hexadecimal digits of the catalog's path, and the gateway's process with its start time, since process
-numbers are reused.
-A claim is a lock on a file beside the catalog. The kernel releases it however the gateway ends, and
-containers share it but no process numbers. The file name ends with the inode, so a copied folder claims
-nothing.
-A mark without a claim file here belongs to another catalog, and is left alone. Without /proc or file
-locks no process is ever ended.
+hexadecimal digits of the catalog's path, and the gateway's process with its start time, since numbers are
+reused. A claim is a lock on a file beside the catalog, since containers share no process numbers. The kernel
+releases it however the gateway ends. The file name ends with the inode, so a copied folder claims nothing. A
+mark without a claim file here belongs to another catalog, and is left alone. Without /proc or file locks
+nothing is ended.
 """
 
 import glob

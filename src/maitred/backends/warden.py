@@ -1,13 +1,11 @@
 """Ends the servers of a gateway that was killed, so that even SIGKILL leaves no orphans.
 
-A separate program, `python -I -S warden.py MARK`. Only the gateway holds the other end of the pipe on its
-standard input. When the pipe ends, the gateway is gone. The warden then ends every listed process group
-with its descendants, and every process with the mark in its environment.
-Lines `+PID START` and `-PID` add and remove a process group. Lines `@SOCKET NAME` and `!NAME` do so for a
-container, which the engine at that Unix socket is asked to remove.
-It imports nothing of maitred, so it starts in milliseconds and stays small.
-It cannot find a process that cleared its environment, made its own session and lost its parent. Without
-/proc it ends only the groups.
+A program, `python -I -S warden.py MARK`, on whose standard input the gateway holds a pipe. When the pipe
+ends, the warden ends every listed process group, its descendants, and every process with the mark in its
+environment. Lines `+PID START` and `-PID` add and remove a group. `@SOCKET NAME` and `!NAME` do so for a
+container, which the engine at that socket is to remove. It imports nothing of maitred, to start in
+milliseconds. It cannot find a process that left its session, environment and parent; without /proc it ends
+groups only.
 """
 
 import _socket  # `socket` loads more slowly than all the rest

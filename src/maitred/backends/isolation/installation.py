@@ -2,11 +2,10 @@
 
 For a Python environment that is the environment and its base Python. For a Node package it is the
 `node_modules` folder around it, under /opt the program's folder there, and else the file alone. The
-interpreter in a script's first line belongs to it.
-Links stay links, since programs ask where they lie, and the program also sees the targets. A whole home
-is never shown.
-This module reads names and first lines, and runs nothing. If a program needs more, the operator grants it.
-What the program may change is not followed: a program could use it to make other installed files visible.
+interpreter in a script's first line belongs to it. Links stay links, and their targets are visible too. A
+whole home is never shown. This module reads names and first lines, and runs nothing; the operator grants what
+else a program needs. What the program may change is not followed: it could make other installed files
+visible.
 """
 
 import os

@@ -1,12 +1,10 @@
 """A bubblewrap jail around a server that is a program: its own processes, no network, few files.
 
-The program sees a read-only system, its installation (see `installation`), what it was granted, and a
-home in memory. It sees no other process and has no privileges. Inside it has its own user; granted files
-see the gateway's user.
-A control group bounds what all its processes use together, if one can be made (see `cgroups`). Otherwise
-the memory of each process is bounded, and the number of processes unless the gateway runs as root.
-The program's environment reaches bubblewrap through a memfd. Every user can read a command line, and
-bubblewrap's own environment would decide what bubblewrap loads, outside of any jail.
+The program sees a read-only system, its installation (see `installation`), what it was granted, and a home in
+memory. It sees no other process, has no privileges, and accesses granted files as the gateway's user. A
+control group bounds its processes together, if one can be made (see `cgroups`). Otherwise the memory of each
+process is bounded, and their number unless the gateway is root. The environment reaches bubblewrap through a
+memfd. A command line is public, and bubblewrap's own environment would affect it outside of any jail.
 """
 
 import itertools

@@ -1,13 +1,10 @@
 """Filters of system calls (seccomp): one for jailed programs, and a narrower profile for Podman.
 
-Namespaces and dropped privileges leave gaps. The kernel's keys are inherited, and sockets of some
-families ignore namespaces, such as those from a virtual machine to its host. Servers need none of this,
-and attackers use it.
-The filter refuses every call of a program for another processor, since its calls have other numbers. It
-also refuses set-user-ID bits: a file that a program writes belongs, outside, to the gateway's user.
-Podman's own profile lets a container make a user namespace. There the container has all privileges and
-reaches parts of the kernel for administrators. So the gateway reads that profile, narrows it, and gives
-it to Podman with each container.
+Namespaces and dropped privileges leave gaps: the kernel's keys are inherited, and some sockets ignore
+namespaces, such as those from a virtual machine to its host. The filter also refuses all calls of programs
+for another processor, since their numbers differ. It refuses set-user-ID bits, since a program's files
+belong, outside, to the gateway's user. Podman's own profile lets a container make a user namespace with all
+privileges, and reach the host of a virtual machine. So the gateway narrows that profile for each container.
 """
 
 import errno
