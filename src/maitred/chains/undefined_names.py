@@ -91,7 +91,7 @@ def _members(
     for node in nodes:
         module, dot, name = dotted(node).partition(".")
         lacks = module in has and name not in has[module]
-        if isinstance(node, ast.Call):  # code that calls nothing may never run
+        if isinstance(node, ast.Call):  # an attribute alone may never be used
             module, dot, name = dotted(node.func).partition(".")
             lacks = module == "asyncio" and name not in _ASYNCIO
         if dot and lacks and module not in rebound:
