@@ -1,9 +1,10 @@
 """Logins to servers, encrypted beside the catalog.
 
-Each is a row of the catalog's file, encrypted with a key that stands elsewhere: in a file that is made at
-first use and that only its owner can read, or in the environment. So a copy of the catalog alone, in a backup
-or sent to somebody, gives no access; whoever reads the owner's files has it. Versions and claims let several
-processes renew a login one at a time. It satisfies `maitred.backends.oauth.grants.GrantStore`.
+Each login is a row in the catalog's file, encrypted with a key that is elsewhere. The key is in the
+environment, or in a file that is made at first use and that only its owner can read. So a copy of the
+catalog alone gives no access. A reader of the owner's files has access.
+Versions and claims let several processes renew a login one at a time. Implements
+`maitred.backends.oauth.grants.GrantStore`.
 """
 
 import os
@@ -21,11 +22,11 @@ from maitred.storage.database import opened
 
 
 class Vault:
-    """Logins in the SQLite file of a catalog, which must be there.
+    """Logins in the SQLite file of a catalog, which must exist.
 
     Args:
         path: The catalog's file.
-        key: The key that the operator gives; empty if it is kept in a file beside the catalog.
+        key: The key from the operator; empty if it is in a file beside the catalog.
     """
 
     def __init__(self, path: Path, *, key: str = "") -> None:
@@ -34,11 +35,11 @@ class Vault:
 
     @property
     def key_path(self) -> Path:
-        """The file of the key where the operator gives none."""
+        """The file of the key, used if the operator gives none."""
         return self._path.with_name(f"{self._path.name}.key")
 
     async def load(self, server: str) -> KeptGrant | None:
-        """What is kept for a server.
+        """The stored login of a server.
 
         Raises:
             VaultError: It was encrypted with another key.
@@ -54,7 +55,7 @@ class Vault:
         return await anyio.to_thread.run_sync(load)
 
     async def save(self, server: str, body: bytes, *, after: str | None = None) -> bool:
-        """Keep a body, with `after` only in place of this version; whether it was kept.
+        """Store a body, with `after` only in place of this version; returns whether it was stored.
 
         Raises:
             VaultError: There is no key, and none can be made.
@@ -76,7 +77,7 @@ class Vault:
         return await anyio.to_thread.run_sync(save)
 
     async def claim(self, server: str, version: str, *, for_s: float) -> bool:
-        """Reserve the right to change this version for some seconds; a process that dies loses it so."""
+        """Reserve the right to change this version for some seconds, so that a dead process loses it."""
         query = "UPDATE logins SET held_until = ? WHERE server = ? AND version = ? AND held_until <= ?"
         now = time.time()
         return await self._change(query, (now + for_s, server, version, now))
@@ -87,7 +88,7 @@ class Vault:
         await self._change(query, (server, version))
 
     async def forget(self, server: str, *, after: str | None = None) -> bool:
-        """Drop what is kept, with `after` only this version; whether there was something. Needs no key."""
+        """Delete a login, with `after` only this version; returns whether there was one. Needs no key."""
         query = "DELETE FROM logins WHERE server = ?"
         if after is None:
             return await self._change(query, (server,))
