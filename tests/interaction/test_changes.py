@@ -134,7 +134,7 @@ async def test_a_server_added_to_or_removed_from_the_file_reaches_both_eras(tmp_
 
             write_settings(tmp_path, {"second": TWO["second"]}, disclosure=ALL)
             await all_told(watchers, lambda names: all(name.startswith("second__") for name in names))
-            assert not [line for line in gateway.servers() if line.endswith("count")]
+            assert not [line for line in gateway.servers() if line.endswith(" count")]
 
 
 @requirement("change:cli")
