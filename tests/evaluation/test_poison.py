@@ -247,7 +247,7 @@ def test_the_verdict_counts_recorded_tools(tmp_path: Path, small: Path, honest: 
         ("a: [", "is not YAML"),
         ("- {id: a}", "entry 1: must have an id and a pattern"),
         ("- {id: a, pattern: b}", "entry 1: must have one of tool, prompt and instructions"),
-        ("- {id: a, pattern: b, tool: {}, other: 1}", "other is no key"),
+        ("- {id: a, pattern: b, tool: {}, other: 1}", "other is not a key of an entry"),
         ("- {id: a, pattern: b, tool: text}", "tool must be a mapping"),
         ("- {id: a, pattern: b, instructions: {}}", "instructions must be text"),
         (
