@@ -1,7 +1,7 @@
 """Say how to install the packages of an extra, by the names in the installed metadata.
 
-A hint names the packages of the extra themselves. No package index has a package named maitred, so a hint with
-that name would fail, or run the code of a stranger who registers it.
+A hint names the packages of the extra. No package index has a package named maitred: a hint with that
+name would fail, or run the code of a stranger who registers it.
 """
 
 import re
