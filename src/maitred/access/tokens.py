@@ -41,9 +41,11 @@ class TokenService:
         """Make a token.
 
         Raises:
+            NotAllowedError: The viewer may not grant.
             ConfigError: It cannot be made as it is wanted; all faults are listed.
             StoreError: It cannot be kept.
         """
+        self._auditing.require(viewer, "grant")
         servers, categories = await self._known()
         faults = [
             *_strangers("server", wanted.scope.servers, servers),
@@ -60,21 +62,25 @@ class TokenService:
         await self._auditing.record(viewer, "token.create", detail=_told(made.record))
         return made
 
-    async def listed(self) -> Sequence[TokenRecord]:
+    async def listed(self, viewer: Viewer) -> Sequence[TokenRecord]:
         """All tokens, the newest first, also those that expired or were revoked.
 
         Raises:
+            NotAllowedError: The viewer may not grant.
             StoreError: They cannot be read.
         """
+        self._auditing.require(viewer, "grant")
         return await self._made.listed()
 
     async def revoke(self, which: str, viewer: Viewer) -> Sequence[TokenRecord]:
         """Revoke the token of an id, or all of a name; those that were valid until now.
 
         Raises:
+            NotAllowedError: The viewer may not grant.
             TokenNotFoundError: There is none that is valid.
             StoreError: It cannot be written down.
         """
+        self._auditing.require(viewer, "grant")
         valid = [one for one in await self._made.listed() if not one.revoked_at]
         found = [one for one in valid if one.id == which] or [
             one for one in valid if one.grant.principal == which

@@ -20,8 +20,8 @@ import structlog
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.config.settings import Audit
-from maitred.errors import AuditError, MaitredError, StoreError
-from maitred.model.access import Viewer
+from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreError
+from maitred.model.access import Ability, Viewer, refusal
 from maitred.model.tools import ToolCall
 from maitred.wording import counted
 
@@ -37,6 +37,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SPAN = re.compile(r"([0-9]{1,6})([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FIRST: Final = datetime(1, 1, 2, tzinfo=UTC)
+_ITSELF: Final = "maitred"
+"""Who does what no person asked for."""
 _NAME_CHARS = 200
 _FIRST_PRUNE_S: Final = 60.0
 _DAY_S: Final = 24 * 3_600.0
@@ -71,8 +73,20 @@ class AuditService:
         if before.enabled != settings.enabled:
             said = "on" if settings.enabled else "off"
             self.trail.note(
-                AuditEntry(who="maitred", action="audit", detail=f"turned {said} in the configuration")
+                AuditEntry(who=_ITSELF, action="audit", detail=f"turned {said} in the configuration")
             )
+
+    # --- who may do something -----------------------------------------------------------------------------
+
+    def require(self, viewer: Viewer, ability: Ability, *, server: str | None = None) -> None:
+        """Refuse what a viewer may not do, in general or to a server, and write the refusal down.
+
+        Raises:
+            NotAllowedError: The text says why not.
+        """
+        if why := refusal(viewer.grant, ability, server=server):
+            self.note(viewer, ability, server=server or "", outcome=NotAllowedError.code)
+            raise NotAllowedError(why)
 
     # --- acts of persons ----------------------------------------------------------------------------------
 
@@ -144,7 +158,14 @@ class AuditService:
     # --- the trail itself ---------------------------------------------------------------------------------
 
     async def latest(
-        self, *, since: str = "", who: str = "", tool: str = "", before: int = 0, limit: int = 50
+        self,
+        viewer: Viewer,
+        *,
+        since: str = "",
+        who: str = "",
+        tool: str = "",
+        before: int = 0,
+        limit: int = 50,
     ) -> AuditLines:
         """The newest lines, the newest first, of those before a number (0: of all).
 
@@ -152,38 +173,62 @@ class AuditService:
         server; what is empty says nothing.
 
         Raises:
+            NotAllowedError: The viewer may not audit.
             StoreError: The trail cannot be read.
         """
+        self.require(viewer, "audit")
         wanted = AuditFilter(since=since, who=who, tool=tool)
         return await self.trail.latest(wanted, before=before, limit=limit)
 
-    async def verify(self, known: Mark | None = None) -> Verification:
+    async def verify(self, viewer: Viewer, known: Mark | None = None) -> Verification:
         """Whether the trail is as it was written; `known` is a head that was noted elsewhere.
 
         Raises:
+            NotAllowedError: The viewer may not audit.
             StoreError: The trail cannot be read.
         """
+        self.require(viewer, "audit")
         return await self.trail.verify(known=known)
 
-    def lines(self) -> AsyncIterator[str]:
-        """All lines as JSON texts with their digests, oldest first."""
+    def lines(self, viewer: Viewer) -> AsyncIterator[str]:
+        """All lines as JSON texts with their digests, oldest first.
+
+        Raises:
+            NotAllowedError: The viewer may not audit.
+        """
+        self.require(viewer, "audit")
         return self.trail.lines()
 
-    async def prune(self, viewer: Viewer | None = None) -> int:
+    async def head(self, viewer: Viewer) -> Mark:
+        """The number and digest of the newest line.
+
+        Raises:
+            NotAllowedError: The viewer may not audit.
+            StoreError: The trail cannot be read.
+        """
+        self.require(viewer, "audit")
+        return await self.trail.head()
+
+    async def prune(self, viewer: Viewer) -> int:
         """Drop the lines older than the settings say; how many. That it was done is a line as well.
 
         Raises:
+            NotAllowedError: The viewer may not configure.
             StoreError: The trail cannot be written.
         """
+        self.require(viewer, "configure")
+        return await self._drop_old(viewer.principal)
+
+    async def _drop_old(self, who: str) -> int:
         days = self._settings.keep_days
-        return await self.trail.prune(days, who=viewer.principal if viewer else "maitred") if days else 0
+        return await self.trail.prune(days, who=who) if days else 0
 
     async def keep_up(self) -> None:
         """Drop what is too old, soon after the start and then every day; never returns."""
         await anyio.sleep(_FIRST_PRUNE_S)
         while True:
             try:
-                await self.prune()
+                await self._drop_old(_ITSELF)
             except StoreError as error:
                 log.warning("old lines of the audit trail cannot be dropped", reason=error.reason)
             await anyio.sleep(_DAY_S)

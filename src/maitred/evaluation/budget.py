@@ -17,6 +17,7 @@ from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS
 from maitred.disclosure.budget import for_model
 from maitred.gateway import Gateway
+from maitred.model.access import Viewer
 from maitred.model.tools import Tool
 
 MENU_TOKENS: Final = 500
@@ -54,14 +55,19 @@ class AnswerCost:
         return asdict(self) | {"ok": self.ok}
 
 
-async def measure(gateway: Gateway, definitions: Definitions) -> Sequence[AnswerCost]:
+async def measure(gateway: Gateway, viewer: Viewer, definitions: Definitions) -> Sequence[AnswerCost]:
     """Every answer of the menu at its worst; searches as the median, the 95th percentile, and the worst.
 
     The tools have to stand in their categories already (`Gateway.settled`).
     """
-    pages = list(_pages(gateway))
-    tiers = [*_tiers(gateway, pages), *_tiers_as_json(gateway, pages)]
-    return [*tiers, *_details(gateway), *_menu(gateway, definitions), *await _searches(gateway)]
+    pages = list(_pages(gateway, viewer))
+    tiers = [*_tiers(gateway, viewer, pages), *_tiers_as_json(gateway, viewer, pages)]
+    return [
+        *tiers,
+        *_details(gateway, viewer),
+        *_menu(gateway, viewer, definitions),
+        *await _searches(gateway, viewer),
+    ]
 
 
 # --- tiers ------------------------------------------------------------------------------------------------
@@ -76,15 +82,15 @@ class _Shown:
     text: str
 
 
-def _tiers(gateway: Gateway, pages: Sequence[_Shown]) -> Iterator[AnswerCost]:
-    hot, first = count_tokens([gateway.hot().text, gateway.browse().text])
+def _tiers(gateway: Gateway, viewer: Viewer, pages: Sequence[_Shown]) -> Iterator[AnswerCost]:
+    hot, first = count_tokens([gateway.hot(viewer).text, gateway.browse(viewer=viewer).text])
     texts = _counted({shown.name: shown.text for shown in pages})
-    answers = {_group(group): _full(gateway, group) for group in _by_weight(gateway)}
+    answers = {_group(group): _full(gateway, viewer, group) for group in _by_weight(gateway, viewer)}
     yield from _cumulative("", hot, first, texts, _counted(answers))
 
 
-def _tiers_as_json(gateway: Gateway, pages: Sequence[_Shown]) -> Iterator[AnswerCost]:
-    parts = [_json(gateway.hot().to_json()), _json(gateway.categories().to_json())]
+def _tiers_as_json(gateway: Gateway, viewer: Viewer, pages: Sequence[_Shown]) -> Iterator[AnswerCost]:
+    parts = [_json(gateway.hot(viewer).to_json()), _json(gateway.categories(viewer).to_json())]
     hot, categories = count_tokens(parts)
     texts = _counted({shown.name: _json(shown.page.to_json()) for shown in pages})
     yield from _cumulative(" as JSON", hot, hot + categories, texts, [])
@@ -104,29 +110,29 @@ def _cumulative(how: str, hot: int, first: int, pages: Counted, answers: Counted
         )
 
 
-def _pages(gateway: Gateway) -> Iterator[_Shown]:
+def _pages(gateway: Gateway, viewer: Viewer) -> Iterator[_Shown]:
     """Every page of every category and server, as who follows the cursors is given them."""
-    paths = [f"category/{line.category.name}" for line in gateway.categories().lines]
-    paths += [f"server/{status.name}" for status in gateway.servers() if status.tools]
+    paths = [f"category/{line.category.name}" for line in gateway.categories(viewer).lines]
+    paths += [f"server/{status.name}" for status in gateway.watched_servers(viewer) if status.tools]
     for path in paths:
         cursor, number = "", 1
         while number == 1 or cursor:
-            page = gateway.page(path, cursor)
+            page = gateway.page(path, cursor, viewer=viewer)
             shown = page.page
             yield _Shown(name=f"{path}, page {number}", page=page, text=shown.text)
             cursor, number = shown.cursor, number + 1
 
 
-def _by_weight(gateway: Gateway) -> Iterator[Sequence[Tool]]:
+def _by_weight(gateway: Gateway, viewer: Viewer) -> Iterator[Sequence[Tool]]:
     """Tools in groups of as many as one call may ask for: the heaviest, then a spread over the others."""
-    tools = sorted(gateway.visible_tools(), key=lambda tool: (-tool.cost_tokens, tool.name))
+    tools = sorted(gateway.visible_tools(viewer), key=lambda tool: (-tool.cost_tokens, tool.name))
     step = _A_CALL * max(1, len(tools) // (_A_CALL * _FULL_ANSWERS))
     for start in range(0, len(tools), step):
         yield tools[start : start + _A_CALL]
 
 
-def _full(gateway: Gateway, tools: Sequence[Tool]) -> str:
-    return gateway.info([tool.name for tool in tools], "full").text
+def _full(gateway: Gateway, viewer: Viewer, tools: Sequence[Tool]) -> str:
+    return gateway.info([tool.name for tool in tools], "full", viewer=viewer).text
 
 
 def _group(tools: Sequence[Tool]) -> str:
@@ -136,34 +142,36 @@ def _group(tools: Sequence[Tool]) -> str:
 # --- details, menu, search --------------------------------------------------------------------------------
 
 
-def _details(gateway: Gateway) -> Iterator[AnswerCost]:
-    briefs = _counted({tool.name: gateway.info([tool.name]).text for tool in gateway.visible_tools()})
+def _details(gateway: Gateway, viewer: Viewer) -> Iterator[AnswerCost]:
+    briefs = _counted(
+        {tool.name: gateway.info([tool.name], viewer=viewer).text for tool in gateway.visible_tools(viewer)}
+    )
     name, tokens = _worst(briefs)
     yield AnswerCost(name="tool_info, brief", tokens=tokens, limit=BRIEF_TOKENS, detail=name)
 
 
-def _menu(gateway: Gateway, definitions: Definitions) -> Iterator[AnswerCost]:
-    index = gateway.index()
+def _menu(gateway: Gateway, viewer: Viewer, definitions: Definitions) -> Iterator[AnswerCost]:
+    index = gateway.index(viewer)
     texts = {
         "menu": (for_model(definitions("")), MENU_TOKENS),
         "menu with index": (for_model(definitions(index)), MENU_TOKENS + menu.INDEX_TOKENS),
         "capability index": (index, menu.INDEX_TOKENS),
-        "overview": (gateway.overview(), menu.OVERVIEW_TOKENS),
+        "overview": (gateway.overview(viewer), menu.OVERVIEW_TOKENS),
     }
     counts = count_tokens([text for text, _ in texts.values()])
     for (name, (_, limit)), tokens in zip(texts.items(), counts, strict=True):
         yield AnswerCost(name=name, tokens=tokens, limit=limit)
 
 
-async def _searches(gateway: Gateway) -> Sequence[AnswerCost]:
+async def _searches(gateway: Gateway, viewer: Viewer) -> Sequence[AnswerCost]:
     """Searches for a spread of the tools, each by its name and by the first words of its description."""
-    tools = gateway.visible_tools()
+    tools = gateway.visible_tools(viewer)
     answers = {}
     for tool in tools[:: max(1, -(-len(tools) // _SEARCHES))]:
         phrases = [tool.key.name]
         if words := views.first_sentence(tool.description)[0].split()[:_FIRST_WORDS]:
             phrases.append(" ".join(words))
-        answers[tool.name] = (await gateway.search(phrases)).text
+        answers[tool.name] = (await gateway.search(phrases, viewer=viewer)).text
     counted = sorted(_counted(answers), key=lambda one: one[1])
     if not counted:
         return []

@@ -9,6 +9,7 @@ import anyio
 
 from maitred.config.load import catalog_path
 from maitred.config.settings import Results, Settings
+from maitred.model.access import LOCAL_USER
 from maitred.wiring.backends import make_pool, remove_containers
 from maitred.wiring.exceptions import plainly
 from maitred.wiring.features import (
@@ -91,17 +92,9 @@ async def open_gateway(
         )
         gateway = Gateway(settings, parts)
         with parts.catalog.serving_unwritten():
-            await gateway.configure(settings)
-        await gateway.figures.update_if_due()
-        await stack.enter_async_context(gateway.chains.serving())
-        await stack.enter_async_context(gateway.mediation.serving(asks=asks_models))
+            await gateway.configure(settings, viewer=LOCAL_USER)
+        await stack.enter_async_context(gateway.serving(asks_models=asks_models))
         tasks = await stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(gateway.figures.keep_up)
-        tasks.start_soon(gateway.visibility.keep_time)
-        tasks.start_soon(gateway.auditing.keep_up)
-        tasks.start_soon(gateway.admission.follow)
-        tasks.start_soon(gateway.supervising.keep_up)
-        tasks.start_soon(gateway.storage.keep_up)
         if serves:
             tasks.start_soon(remove_containers, gateway, containers)
         yield gateway

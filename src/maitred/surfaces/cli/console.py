@@ -142,7 +142,8 @@ def settings_of(given: Path | None) -> Settings:
 def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
     """Who a command acts for: the user of this machine, or the bearer of a token that was set.
 
-    It is asked once, before the command's coroutine runs; whoever does not have the abilities is refused.
+    The gateway decides what it may do. Only commands that work on files beside any gateway name abilities
+    here: those that write the configuration or a login, or that begin to listen.
 
     Raises:
         ConfigError: The token is not valid.

@@ -94,7 +94,7 @@ class Pages:
 
     def _on_visibility(self) -> None:
         """Pages tell which tools make sense now, where rules say so."""
-        if self._gateway.visibility.tables:
+        if self._gateway.has_visibility_rules:
             self._forget()
 
     def _forget(self) -> None:
