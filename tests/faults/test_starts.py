@@ -159,9 +159,9 @@ async def test_a_gateway_that_closes_while_servers_start_leaves_none_of_them(tmp
         "d": faulty("ignore-eof"),
     }
     async with open_gateway(settings_for(tmp_path, servers)) as gateway:
-        await eventually(lambda: all(health.pid for health in gateway._parts.pool.health().values()))
+        await eventually(lambda: all(health.pid for health in gateway._pool.health().values()))
         await eventually(pid_file.exists)
-        pids = [health.pid or 0 for health in gateway._parts.pool.health().values()]
+        pids = [health.pid or 0 for health in gateway._pool.health().values()]
         started = time.monotonic()
     assert time.monotonic() - started < 30  # one of them would take 60 s to start
     assert all(is_gone(pid) for pid in [*pids, read_pid(pid_file)])

@@ -276,7 +276,7 @@ async def test_one_decision_is_one_judgement_for_which_nobody_waits(
 
         def counted(self: Judge, *args: Any) -> Judgement:
             judged.append(args[0])
-            waiting.append(gateway._parts.catalog._lock.locked())
+            waiting.append(gateway._context.catalog._lock.locked())
             return judge(self, *args)
 
         monkeypatch.setattr(Judge, "judge", counted)

@@ -60,17 +60,23 @@ class Gateway:
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts) -> None:
-        self._parts = parts
-        self._keeper, self._search = parts.keeper, parts.search
-        self._results = parts.results
+        self._keeper, self._search, self._pool = parts.keeper, parts.search, parts.pool
+        self._results, self._events = parts.results, parts.events
         self.auditing, self._screen = parts.auditing, parts.screen
         self._context = GatewayState(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
-        self._access = Authorization(self._context, parts)
+        self._access = Authorization(
+            self._context,
+            credentials=parts.credentials,
+            auditing=parts.auditing,
+            screen=parts.screen,
+            subscriptions=parts.subscriptions,
+            nearest=parts.search.nearest,
+        )
         self.credentials, self.tokens = self._access.credentials, self._access.tokens
         self._menu = self._access.whole.menu
-        self._visibility = VisibilityService(self._context, self._access.outside)
-        self.ledger = SpendingLedger(self._context, self._menu, parts.usage)
         changed = parts.events.visibility_changed
+        self._visibility = VisibilityService(self._context, self._access.outside, changed)
+        self.ledger = SpendingLedger(self._context, self._menu, parts.usage)
         self.expansion = MenuLists(self._context, self._menu, self._visibility, self.ledger, changed)
         self._paths = PathLookup(self._context, self._access, self.settled)
         self._finder = SearchService(self._context, self._access, self._visibility, self._search)
@@ -88,23 +94,7 @@ class Gateway:
             auditing=parts.auditing,
             screen=parts.screen,
         )
-        self.chains = self._make_chains()
-        self._figures = UsageStatistics(self._context, parts.usage)
-        self._use_cases = UseCaseWriting(self._context, parts.open_writer)
-        self._configuring = Configuration(self._context, parts, self._visibility, self.auditing)
-        self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
-        self._supervising = SuspensionRecorder(self._context, self.admission, self.auditing)
-        self._storage = Storage(parts.catalog, catalog_path(settings), self._configuring.again)
-        self._calls.watchers.append(lambda server, *_: self.mediation.needed([server]))
-        self._visibility.changed = changed
-        parts.catalog.subscribe(lambda _: parts.events.lists_changed())
-        parts.events.on_started = self._visibility.restarted
-        parts.events.on_health = self._visibility.health_changed
-        parts.events.supervised = self._supervising.heard
-
-    def _make_chains(self) -> Chains:
-        parts = self._parts
-        return Chains(
+        self.chains = Chains(
             self._context,
             self._access,
             self._calls,
@@ -112,6 +102,19 @@ class Gateway:
             auditing=parts.auditing,
             screen=parts.screen,
             open_sandbox=lambda: parts.make_sandbox(self.settings),
+        )
+        self._figures = UsageStatistics(self._context, parts.usage)
+        self._use_cases = UseCaseWriting(self._context, parts.open_writer)
+        self._configuring = Configuration(self._context, parts, self._visibility, self.auditing)
+        self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
+        self._supervising = SuspensionRecorder(self._context, self.admission, self.auditing)
+        self._storage = Storage(parts.catalog, catalog_path(settings), self._configuring.again)
+        self._calls.watchers.append(lambda server, *_: self.mediation.needed([server]))
+        parts.catalog.subscribe(lambda _: parts.events.lists_changed())
+        parts.events.follow(
+            started=self._visibility.restarted,
+            health_changed=self._visibility.health_changed,
+            supervised=self._supervising.heard,
         )
 
     @asynccontextmanager
@@ -121,11 +124,8 @@ class Gateway:
         With `asks_models`, a language model that mediation is to ask is asked.
         """
         await self._figures.update_if_due()
-        async with (
-            self.chains.serving(),
-            self.mediation.serving(asks=asks_models),
-            anyio.create_task_group() as tasks,
-        ):
+        mediation = self.mediation.serving(asks=asks_models)
+        async with self.chains.serving(), mediation, anyio.create_task_group() as tasks:
             own = (self._figures.keep_up, self._visibility.keep_time, self.auditing.keep_up)
             for keep_up in (*own, self.admission.follow, self._supervising.keep_up, self._storage.keep_up):
                 tasks.start_soon(keep_up)
@@ -163,7 +163,7 @@ class Gateway:
 
         `visibility` is called when only which tools make sense now may have. They must not block.
         """
-        self._parts.events.listen(lists=lists, resource=resource, visibility=visibility)
+        self._events.listen(lists=lists, resource=resource, visibility=visibility)
 
     def watch(self, called: Callable[[str, bool, float], None]) -> None:
         """Have a function called after each call of a tool: its server, whether it succeeded, seconds.
@@ -222,7 +222,7 @@ class Gateway:
         """
         self._access.check(viewer, "watch", server=server)
         spec = self.settings.servers.get(server)
-        return () if spec and spec.withheld and not spec.suspended else self._parts.pool.last_output(server)
+        return () if spec and spec.withheld and not spec.suspended else self._pool.last_output(server)
 
     def unmatched_rules(self, viewer: Viewer) -> Mapping[str, Sequence[str]]:
         """What visibility rules name that their server does not offer, by server.
@@ -254,10 +254,10 @@ class Gateway:
         """List the tools of servers (all enabled ones by default) and bring the catalog in step.
 
         Raises:
-            NotAllowedError: The viewer may not operate them.
+            NotAllowedError: The viewer may not watch them.
         """
         for name in names or (None,):
-            self._access.check(viewer, "operate", server=name)
+            self._access.check(viewer, "watch", server=name)
         wanted = list(names) or [name for name, spec in self.settings.servers.items() if spec.enabled]
         return await self._keeper.sync_all(wanted)
 
@@ -535,8 +535,6 @@ class Gateway:
             raise
         finally:
             self.auditing.note(viewer, "read-withheld", **said)
-
-    # --- figures ------------------------------------------------------------------------------------------
 
     async def stats(self, days: int = 30, *, viewer: Viewer) -> Stats:
         """How tools were used, and what finding them cost.

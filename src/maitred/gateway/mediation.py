@@ -58,7 +58,7 @@ class MediationTasks:
         self._pauses: dict[str, float] = {}
         self._paused: set[str] = set()
         self._lacking = anyio.Event()
-        context.keeper.on_synced = self.noticed
+        context.keeper.listen(synced=self.noticed)
 
     @asynccontextmanager
     async def serving(self, *, asks: bool) -> AsyncIterator[None]:
