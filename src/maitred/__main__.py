@@ -1,6 +1,6 @@
-"""Entry point of `python -m maitred` and of the `maitred` command; all it knows is the command line.
+"""Entry point of `python -m maitred` and of the `maitred` command: runs the command line.
 
-A client's `serve` is let through before, since it is started often and has to be there at once.
+A client's `serve` has a shortcut past the command line's imports, since clients start it often and wait.
 """
 
 import atexit
@@ -20,7 +20,7 @@ _UTF8 = ["-X", "utf8"]
 
 
 def main() -> None:
-    """Run the command line; errors that were foreseen end it with a message and exit code 2."""
+    """Run the command line. An expected error ends it with a message and exit code 2."""
     try:
         _run()
     except SystemExit as ended:
@@ -32,18 +32,18 @@ def main() -> None:
 
 
 def _leave(code: object) -> None:
-    """End the process as Python does, but for taking the interpreter apart.
+    """End the process as Python does, but without finalizing the interpreter.
 
-    The engine of chains has threads that nobody can wait for. One that wants the interpreter while that is
-    taken apart is ended in the middle of its work, which its language answers by aborting the process.
+    The engine of chains has threads that cannot be joined. One that needs the interpreter during finalization
+    is ended at any point, and the engine's language, Rust, answers that by aborting the process.
     """
     if not isinstance(code, int | None):
         sys.stderr.write(f"{code}\n")
         code = 1
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  # as at every end: waits for our own
-    atexit._run_exitfuncs()  # noqa: SLF001  # as at every end
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  # as in a normal exit: waits for our own threads
+    atexit._run_exitfuncs()  # noqa: SLF001  # as in a normal exit
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it any more
+        with suppress(OSError, ValueError, AttributeError):  # closed, or its reader is gone
             stream.flush()
     os._exit(code or 0)
 
@@ -64,26 +64,24 @@ def _run() -> None:
 
 
 def prepare() -> None:
-    """Make the best of odd surroundings: a locale of ASCII alone, outputs that lack letters, no home.
+    """Prepare for unusual environments: an ASCII locale, outputs that lack letters, no home directory.
 
-    In a locale of ASCII alone, names and paths in other letters are no texts, and nothing can be done with
-    them. So the interpreter is started anew in its UTF-8 mode, in the same process.
+    In an ASCII locale Python cannot decode names and paths with other letters. So the process restarts its
+    interpreter in UTF-8 mode, under the same process id.
     """
     if sys.getfilesystemencoding() == "ascii" and sys.orig_argv[1:3] != _UTF8:
         os.execv(sys.executable, [sys.executable, *_UTF8, *sys.orig_argv[1:]])  # noqa: S606  # the same program
     codecs.register_error("maitred", _printable)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            with suppress(OSError):  # one that is open for reading as well and cannot seek stays as it is
+            with suppress(OSError):  # a stream that is also readable and cannot seek stays as it is
                 stream.reconfigure(errors="maitred")
-    if not Path(
-        os.environ.get("HOME", "")
-    ).is_absolute():  # an empty one would be the root of the file system
+    if not Path(os.environ.get("HOME", "")).is_absolute():  # an empty one would mean the root directory
         os.environ.pop("HOME", None)
 
 
 def _printable(error: UnicodeError) -> tuple[bytes, int]:
-    """Bytes of a file's name as they are, and what the output cannot hold as escapes."""
+    """Error handler of the outputs: file names keep their bytes, other characters become escapes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     part = error.object[error.start : error.end]
@@ -91,7 +89,7 @@ def _printable(error: UnicodeError) -> tuple[bytes, int]:
 
 
 def _is_bytes(part: str) -> bool:
-    return all(0xDC80 <= ord(character) <= 0xDCFF for character in part)  # noqa: PLR2004  # of `os.fsdecode`
+    return all(0xDC80 <= ord(character) <= 0xDCFF for character in part)  # noqa: PLR2004  # from `os.fsdecode`
 
 
 if __name__ == "__main__":

@@ -1,34 +1,10 @@
 """Every error that maitred raises on purpose.
 
-    MaitredError
-    +- ConfigError            a file or an option that the operator wrote is wrong
-    +- StoreError             the catalog cannot be read or written
-    +- VaultError             the logins that are kept cannot be decrypted
-    +- DaemonError            the gateway that clients share cannot be started or reached
-    +- ServerError            a server cannot be reached, started or understood
-    |  +- ServerUnavailableError   it is known, but not answering now
-    |  +- CallTimeoutError         it did not answer a call in time
-    |  +- ConnectionLostError      it went away in the middle of a call
-    |  +- ProtocolError            it answered with a JSON-RPC error
-    |  +- LoginError               nobody was logged in to it
-    +- NotFoundError          no such tool, server or page
-    |  +- ToolNotFoundError
-    |  +- PathNotFoundError
-    |  +- ResourceNotFoundError
-    |  +- PromptNotFoundError
-    |  +- ResultNotFoundError
-    |  +- TokenNotFoundError
-    |  +- ServerNotFoundError
-    +- CursorError            a cursor that was not given by an answer before
-    +- AdmissionError         what was to be decided about a server cannot be decided so
-    +- ToolWithheldError      the tool exists, but may not or cannot be called now
-    +- AuditError             what must be written down first cannot be, so it was not done
-    +- ArgumentsError         the arguments of a call do not fit the tool's schema
-    +- NotAllowedError        whoever asks may not do this
-    +- BusyError              whoever asks has called too often, or too much at once
-
-Each carries a stable `code`, and its text says what is wrong, where, and what to do next. A failing
-*tool* is not an error but a result; an unexpected exception is a bug and is never one of these.
+Each has a stable `code`; its text says what is wrong, where, and what to do next. A tool that fails is not an
+error but a result. An unexpected exception is a bug and never one of these. Directly below `MaitredError`:
+`ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (seven
+kinds), `CursorError`, `AdmissionError`, `ToolWithheldError`, `AuditError`, `ArgumentsError`,
+`NotAllowedError` and `BusyError`.
 """
 
 import errno
@@ -43,7 +19,7 @@ if sys.platform != "win32":
 
 
 def os_reason(error: OSError) -> str:
-    """What the system says of a failure; for want of file descriptors, with the limit and how to raise it."""
+    """The system's reason for a failure; if file descriptors ran out, with the limit and how to raise it."""
     if error.errno == errno.EMFILE and sys.platform != "win32":
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return (
@@ -55,17 +31,17 @@ def os_reason(error: OSError) -> str:
 
 
 def for_want_of_files(error: BaseException) -> str:
-    """Why something failed, if that was for want of file descriptors, whatever was made of it; else empty."""
-    todo, seen = [error], set[int]()
+    """The reason, if file descriptors ran out anywhere in the error's causes; else empty."""
+    todo, visited = [error], set[int]()
     while todo:
-        one = todo.pop()
-        if id(one) in seen:
+        link = todo.pop()
+        if id(link) in visited:
             continue
-        seen.add(id(one))
-        if isinstance(one, OSError) and one.errno in (errno.EMFILE, errno.ENFILE):
-            return os_reason(one)
-        todo += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
-        todo += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        visited.add(id(link))
+        if isinstance(link, OSError) and link.errno in (errno.EMFILE, errno.ENFILE):
+            return os_reason(link)
+        todo += [cause for cause in (link.__cause__, link.__context__) if cause is not None]
+        todo += link.exceptions if isinstance(link, BaseExceptionGroup) else ()
     return ""
 
 
@@ -74,11 +50,11 @@ class MaitredError(Exception):
 
     code: ClassVar[str] = "error"
     request_id: str = ""
-    """The id of the call that it ended, by which the audit trail knows it; empty for other errors."""
+    """The id of the call in the audit trail; empty if the error ended no call."""
 
 
 class ConfigError(MaitredError):
-    """The configuration is wrong; lists every fault that was found, one a line."""
+    """The configuration is wrong; lists every fault, one a line."""
 
     code: ClassVar[str] = "config_invalid"
 
@@ -90,9 +66,9 @@ class ConfigError(MaitredError):
 
 
 class StoreError(MaitredError):
-    """The catalog cannot be read or written now; what is in memory is served on.
+    """The catalog's file cannot be read or written now; the gateway goes on with what is in memory.
 
-    `advice` is a sentence on what to do, where that is known.
+    `advice` is a sentence on what to do, if that is known.
     """
 
     code: ClassVar[str] = "store_failed"
@@ -105,7 +81,7 @@ class StoreError(MaitredError):
 
 
 class VaultError(MaitredError):
-    """The logins that are kept cannot be decrypted, or new ones not be encrypted."""
+    """The stored logins cannot be decrypted, or new ones cannot be encrypted."""
 
     code: ClassVar[str] = "vault_locked"
 
@@ -115,7 +91,7 @@ class VaultError(MaitredError):
 
 
 class DaemonError(MaitredError):
-    """The gateway in the background that clients share cannot be started, does not answer, or refuses."""
+    """The shared gateway in the background cannot be started, does not answer, or refuses the client."""
 
     code: ClassVar[str] = "daemon_failed"
 
@@ -165,7 +141,7 @@ class CallTimeoutError(ServerError):
 class ConnectionLostError(ServerError):
     """The connection ended before the answer came; the call may or may not have taken effect.
 
-    `unread` is set when the server certainly did not read it, so that it can be sent again.
+    `unread` is set if the server certainly did not read the request, so that it is safe to send it again.
     """
 
     code: ClassVar[str] = "connection_lost"
@@ -176,7 +152,7 @@ class ConnectionLostError(ServerError):
         super().__init__(
             server,
             f"Server {server!r} went away before it answered: {reason}. The call may or may not have taken"
-            " effect; check before trying again. The server is started anew with the next call.",
+            " effect; check before trying again. The next call starts the server again.",
         )
 
 
@@ -193,7 +169,7 @@ class ProtocolError(ServerError):
 
 
 class LoginError(ServerError):
-    """A login to the server came to nothing; what was kept before is kept still."""
+    """A login to the server failed; an earlier login stays valid."""
 
     code: ClassVar[str] = "login_failed"
 
@@ -203,7 +179,7 @@ class LoginError(ServerError):
 
 
 class NotFoundError(MaitredError):
-    """Something was asked for by a name that nothing has."""
+    """Nothing has the name in the request."""
 
     code: ClassVar[str] = "not_found"
 
@@ -223,9 +199,9 @@ class ToolNotFoundError(NotFoundError):
 
 
 class PathNotFoundError(NotFoundError):
-    """No page of the menu has this path; where it names a server or a category, there is none of that name.
+    """No page of the menu has this path; if it names a server or a category, none has that name.
 
-    `nearest` are paths that may have been meant.
+    `nearest` are similar paths that exist.
     """
 
     code: ClassVar[str] = "path_not_found"
@@ -236,10 +212,10 @@ class PathNotFoundError(NotFoundError):
         kind, _, name = path.strip("/").partition("/")
         names = [near.removeprefix(f"{kind}/") for near in self.nearest]
         is_named = bool(name) and kind in ("server", "category")
-        what, called = (kind, name) if is_named else ("page", path)
+        what, label = (kind, name) if is_named else ("page", path)
         hint = f" Did you mean {either(names if is_named else self.nearest, repr)}?" if self.nearest else ""
         lists = "`list_tools_meta` lists all categories, with path servers all servers."
-        super().__init__(f"There is no {what} {called!r}.{hint} {lists}")
+        super().__init__(f"There is no {what} {label!r}.{hint} {lists}")
 
 
 class ResourceNotFoundError(NotFoundError):
@@ -264,7 +240,7 @@ class PromptNotFoundError(NotFoundError):
 
 
 class ResultNotFoundError(NotFoundError):
-    """A result that was kept for a while is not there, or belongs to somebody else."""
+    """A stored result has expired, or belongs to another principal."""
 
     code: ClassVar[str] = "result_not_found"
 
@@ -290,7 +266,7 @@ class ServerNotFoundError(NotFoundError):
 
 
 class AdmissionError(MaitredError):
-    """What was to be done about a server is not possible as things stand; the text says why."""
+    """An operator's decision about a server is not possible in its present state; the text says why."""
 
     code: ClassVar[str] = "admission_forbidden"
 
@@ -301,7 +277,7 @@ class AdmissionError(MaitredError):
 
 
 class TokenNotFoundError(NotFoundError):
-    """No valid access token has this id, and none is for somebody of this name."""
+    """No valid access token has this id or is for a principal of this name."""
 
     code: ClassVar[str] = "token_not_found"
 
@@ -313,7 +289,7 @@ class TokenNotFoundError(NotFoundError):
 
 
 class CursorError(MaitredError):
-    """A cursor does not come from an answer before."""
+    """The cursor does not come from an earlier answer."""
 
     code: ClassVar[str] = "cursor_invalid"
 
@@ -335,7 +311,7 @@ class ToolWithheldError(MaitredError):
 
 
 class AuditError(MaitredError):
-    """What may change something has to be written down first, and cannot be; it was not done."""
+    """The audit trail cannot be written, so the gateway did not do what may change something."""
 
     code: ClassVar[str] = "audit_failed"
 
@@ -343,13 +319,13 @@ class AuditError(MaitredError):
         self.reason = reason
         super().__init__(
             f"The call was not made: the audit trail cannot be written ({reason}), and what may change"
-            f" something is written down first. {advice or 'See why.'} Without the trail, by"
+            f" something is recorded first. {advice or 'See why.'} Without the trail, by"
             " `audit.enabled: false`, it would be made."
         )
 
 
 class ArgumentsError(MaitredError):
-    """The arguments do not fit the tool's input schema; `schema` is shown so that the next try succeeds."""
+    """The arguments do not fit the tool's input schema; the text shows `schema` for the next attempt."""
 
     code: ClassVar[str] = "arguments_invalid"
 
@@ -362,17 +338,17 @@ class ArgumentsError(MaitredError):
 
 
 class NotAllowedError(MaitredError):
-    """Whoever asks may not do this: the role is too weak, or it lies outside what it covers."""
+    """The principal may not do this: its role is too weak, or its scope does not cover it."""
 
     code: ClassVar[str] = "not_allowed"
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"This is not allowed: {reason}. Whoever runs maitred gives out roles and scopes.")
+        super().__init__(f"This is not allowed: {reason}. The operator of maitred assigns roles and scopes.")
 
 
 class BusyError(MaitredError):
-    """A call was not made since its principal is at a limit; the same call may be made later."""
+    """The principal is at a limit; it may make the same call later."""
 
     code: ClassVar[str] = "busy"
 

@@ -1,7 +1,7 @@
-"""Say how to install the packages of an extra: by their own names, as the installed metadata has them.
+"""Say how to install the packages of an extra, by the names in the installed metadata.
 
-The name of this program stands on no package index. A hint that told to install it from there would fail,
-or run the code of whoever takes the name.
+No package index has a package named maitred. A hint to install `maitred[extra]` from there would fail, or run
+the code of a stranger who registers that name.
 """
 
 import re
@@ -14,16 +14,16 @@ _REQUIREMENT = re.compile(r"""(?P<package>[^;]+?)\s*;\s*extra\s*==\s*['"](?P<ext
 
 
 def install_command(extra: str) -> str:
-    """A shell command that installs an extra's packages beside the interpreter that runs now.
+    """A shell command that installs an extra's packages for the running interpreter.
 
     Raises:
-        ValueError: There is no such extra.
+        ValueError: No such extra exists.
     """
-    found = [_REQUIREMENT.fullmatch(line) for line in requires("maitred") or ()]
-    packages = [one["package"] for one in found if one and one["extra"] == extra]
+    matches = [_REQUIREMENT.fullmatch(line) for line in requires("maitred") or ()]
+    packages = [match["package"] for match in matches if match and match["extra"] == extra]
     if not packages:
         raise ValueError(f"there is no extra {extra!r}")
     pip = [sys.executable, "-m", "pip", "install"]
-    if find_spec("pip") is None:  # environments that uv makes are without pip
+    if find_spec("pip") is None:  # uv creates environments without pip
         pip = ["uv", "pip", "install", "--python", sys.executable]
     return shlex.join([*pip, *packages])

@@ -1,9 +1,9 @@
 """Ask a language model: Anthropic, OpenAI, or any endpoint that speaks OpenAI's protocol.
 
-The vendors' SDKs come with the extra `llm` and are imported with the first question, in a worker thread, so
-that starting costs nothing. What a model is shown was mostly written by servers and is not trusted, nor is
-what it answers: `plain` and `json_objects` are for both. What is asked stands with those who ask: search and
-mediation. Errors carry no text of the SDKs, which may quote a key.
+The extra `llm` brings the vendors' SDKs. A worker thread imports them with the first question, so the start
+costs nothing. Servers wrote most of what a model reads, so neither that nor its answer is trusted: `plain`
+and `json_objects` clean both. The prompts are in `maitred.search` and `maitred.mediation`. Errors never quote
+an SDK, whose texts may contain a key.
 """
 
 import json
@@ -32,7 +32,7 @@ REFUSED: Final = "refused to answer"
 CUT: Final = "gave an answer that was cut short"
 
 _SOURCE = "the configuration"
-_MAX_STARTS = 100  # braces of a rambling answer that are tried
+_MAX_STARTS = 100  # opening braces that are tried in a long answer
 _BRACE = re.compile(r"\{")
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
 _BREAKS = frozenset({"Cc", "Zl", "Zp"})
@@ -41,14 +41,14 @@ _JOINERS = frozenset("\u200c\u200d")  # Persian, Indic scripts and emoji need th
 
 
 class LlmError(MaitredError):
-    """A language model gave no answer. The text is one short line without keys or what servers wrote."""
+    """The model gave no answer. The text is one short line, without keys and without a server's text."""
 
     code: ClassVar[str] = "llm_failed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where a model is served. An empty key is one that is not needed."""
+    """Where a model is served. An empty key means that the endpoint needs none."""
 
     url: str
     model: str
@@ -57,9 +57,9 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What a model answered. `fault` is `REFUSED` or `CUT` where its text is not a whole answer, else empty.
+    """A model's answer. `fault` is `REFUSED` or `CUT` if the text is not a whole answer, else empty.
 
-    Tokens are as the provider counted them, 0 if it did not say; they are paid for whatever the fault.
+    Tokens are the provider's count, 0 if it gave none; they cost money even if there is a fault.
     """
 
     text: str
@@ -78,7 +78,7 @@ class _PendingQuestion:
 
 @dataclass(frozen=True, kw_only=True)
 class _Vendor:
-    """What differs between the vendors; `ask` gets the client and the question."""
+    """The differences between vendors; `ask` gets the client and the question."""
 
     package: str
     client: str
@@ -90,12 +90,12 @@ async def _ask_openai(client: Any, question: _PendingQuestion) -> Reply:
     messages = [{"role": "system", "content": question.rules}, {"role": "user", "content": question.prompt}]
     answer = await client.chat.completions.create(model=question.model, messages=messages)
     choice, usage = answer.choices[0], answer.usage
-    refused = choice.message.refusal or choice.finish_reason == "content_filter"
+    is_refused = choice.message.refusal or choice.finish_reason == "content_filter"
     return Reply(
         text=choice.message.content or "",
         input_tokens=_count(usage, "prompt_tokens"),
         output_tokens=_count(usage, "completion_tokens"),
-        fault=REFUSED if refused else CUT if choice.finish_reason == "length" else "",
+        fault=REFUSED if is_refused else CUT if choice.finish_reason == "length" else "",
     )
 
 
@@ -106,18 +106,18 @@ async def _ask_anthropic(client: Any, question: _PendingQuestion) -> Reply:
         messages=[{"role": "user", "content": question.prompt}],
         max_tokens=question.max_tokens,
     )
-    cut = answer.stop_reason in {"max_tokens", "model_context_window_exceeded"}
+    is_cut = answer.stop_reason in {"max_tokens", "model_context_window_exceeded"}
     return Reply(
         text="".join(block.text for block in answer.content if block.type == "text"),
         input_tokens=_count(answer.usage, "input_tokens"),
         output_tokens=_count(answer.usage, "output_tokens"),
-        fault=REFUSED if answer.stop_reason == "refusal" else CUT if cut else "",
+        fault=REFUSED if answer.stop_reason == "refusal" else CUT if is_cut else "",
     )
 
 
 def _count(usage: Any, name: str) -> int:
-    found = getattr(usage, name, None)
-    return found if isinstance(found, int) and found > 0 else 0
+    count = getattr(usage, name, None)
+    return count if isinstance(count, int) and count > 0 else 0
 
 
 _OPENAI = _Vendor(package="openai", client="AsyncOpenAI", url=OPENAI_URL, ask=_ask_openai)
@@ -131,14 +131,14 @@ _VENDORS = {
 class LanguageModel:
     """One model at one endpoint; `name` is the model's, `aclose` ends its connections.
 
-    Its first question also imports the SDK, which takes a second or two, and goes on in its thread when the
-    question is given up. It is never asked a second time by itself when it fails.
+    The first question also imports the SDK, which takes a second or two; the import goes on in its thread if
+    the question is cancelled. A question that fails is not repeated.
     """
 
     def __init__(self, vendor: str, endpoint: Endpoint, *, patience_s: float = 300.0) -> None:
-        """`vendor` is "openai", "anthropic" or "local", and the extra `llm` is installed.
+        """`vendor` is "openai", "anthropic" or "local"; the extra `llm` must be installed.
 
-        `patience_s` is how long one question may take in all, with the import of the SDK.
+        `patience_s` limits one question in seconds, including the import of the SDK.
         """
         self.name = endpoint.model
         self.vendor = vendor
@@ -149,10 +149,10 @@ class LanguageModel:
         self._connecting = threading.Lock()
 
     async def ask(self, rules: str, prompt: str, *, max_tokens: int) -> Reply:
-        """What the model answers; what it answered in part, or refused to, has a fault.
+        """The model's answer; a partial answer or a refusal has a fault.
 
-        `max_tokens` bounds the answer at Anthropic, which wants a limit. Endpoints of the other protocol are
-        not told: they disagree about its name, and where a model thinks first they count that too.
+        `max_tokens` limits the answer at Anthropic, which requires a limit. OpenAI's protocol gets none: its
+        endpoints disagree on the name, and reasoning models count their thoughts too.
 
         Raises:
             LlmError: The endpoint cannot be reached, refuses the question, does not answer in time, or
@@ -163,11 +163,11 @@ class LanguageModel:
             with anyio.fail_after(self._patience_s):
                 client = self._client or await to_thread.run_sync(self._connect, abandon_on_cancel=True)
                 return await self._by.ask(client, question)
-        except Exception as error:  # noqa: BLE001  # SDKs raise all sorts, and their texts may quote the key
+        except Exception as error:  # noqa: BLE001  # SDKs raise many types, and their texts may quote the key
             raise LlmError(f"{self.vendor} {self._reason(error)}") from None
 
     async def aclose(self) -> None:
-        """Close the connections; another question opens them again."""
+        """Close the connections; the next question opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -176,7 +176,7 @@ class LanguageModel:
         with self._connecting:
             if self._client is None:
                 make = getattr(import_module(self._by.package), self._by.client)
-                key = self._endpoint.key or "none"  # the SDK insists on one; endpoints without ignore it
+                key = self._endpoint.key or "none"  # the SDK requires one, the endpoint may not
                 self._client = make(
                     api_key=key, base_url=self._endpoint.url, max_retries=0, timeout=self._patience_s
                 )
@@ -202,14 +202,14 @@ def make_language_model(
     *,
     patience_s: float = 300.0,
 ) -> LanguageModel | None:
-    """The model that an operator chose in a section of the settings; nothing is opened or imported yet.
+    """The model that an operator chose in a section of the settings. Opens and imports nothing yet.
 
     Args:
         section: The section, which has `llm_provider`, `model`, `url` and `api_key`.
-        provider: "none", "anthropic", "openai", or "local", whose URL must be given.
-        written: The rest as it was written; an empty URL means the vendor's own.
+        provider: "none", "anthropic", "openai", or "local", which needs a URL.
+        written: The other settings as written; an empty URL means the vendor's own.
         resolve: Replaces references such as `${OPENAI_API_KEY}`.
-        patience_s: How long one question may take.
+        patience_s: How many seconds one question may take.
 
     Raises:
         ConfigError: The extra is not installed, or the model, key or URL is missing or wrong.
@@ -227,7 +227,7 @@ def require_vendor(setting: str, vendor: str) -> None:
     """Refuse a vendor whose SDK is not installed.
 
     Raises:
-        ConfigError: It says how to install the SDK.
+        ConfigError: The SDK is missing; the text says how to install it.
     """
     require(f"{setting}: {vendor}", [_VENDORS[vendor].package], extra="llm")
 
@@ -241,7 +241,7 @@ def require(setting: str, packages: Sequence[str], *, extra: str) -> None:
     """Refuse a setting whose packages are not installed.
 
     Raises:
-        ConfigError: It says how to install the packages of the extra that brings them.
+        ConfigError: A package is missing; the text says how to install it.
     """
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
@@ -258,14 +258,14 @@ def read_endpoint(
     joint: str = "_",
     key: str = "key",
 ) -> Endpoint:
-    """Make an endpoint of what the operator wrote: references resolved, the URL filled in.
+    """Turn the operator's settings into an endpoint: resolve references, fill in the URL, check the rest.
 
-    Only the vendor's own endpoint (`default_url`, meant by an empty one) insists on a key; without one, the
-    URL must be written. `joint` stands between `setting` and `url`, `model` and `key` where a fault names
-    them; `key` is what the key is called there.
+    An empty URL means the vendor's own endpoint, `default_url`, which requires a key. Without a `default_url`
+    the operator must write a URL. Faults name a setting as `setting`, `joint` and `url`, `model` or `key`;
+    `key` is the name of the key's setting.
 
     Raises:
-        ConfigError: Something is missing or wrong; lists every fault, and never says a key.
+        ConfigError: A value is missing or wrong. It lists every fault, and never contains a key.
     """
     faults: list[str] = []
 
@@ -276,26 +276,26 @@ def read_endpoint(
             faults.append(f"{setting}{joint}{suffix}: {error}")
             return value
 
-    seen = Endpoint(
+    endpoint = Endpoint(
         url=read("url", written.url) or default_url,
         model=read("model", written.model),
         key=read(key, written.key),
     )
-    if not seen.model:
+    if not endpoint.model:
         faults.append(f"{setting}{joint}model: is empty; name the model to ask")
-    if not seen.url:
+    if not endpoint.url:
         faults.append(f"{setting}{joint}url: is empty; write where the model is served")
-    elif not _is_http(seen.url):
+    elif not _is_http(endpoint.url):
         faults.append(f"{setting}{joint}url: is no address that begins with http:// or https://")
-    if not seen.key and seen.url and seen.url == default_url:
+    if not endpoint.key and endpoint.url and endpoint.url == default_url:
         faults.append(f"{setting}{joint}{key}: is empty; write a reference such as `${{API_KEY}}`")
-    if not (seen.key.isascii() and seen.key.isprintable() and " " not in seen.key):
+    if not (endpoint.key.isascii() and endpoint.key.isprintable() and " " not in endpoint.key):
         faults.append(
             f"{setting}{joint}{key}: has characters that no key has; HTTP headers carry printable ASCII only"
         )
     if faults:
         raise ConfigError(_SOURCE, faults)
-    return seen
+    return endpoint
 
 
 def _is_http(url: str) -> bool:
@@ -307,11 +307,11 @@ def _is_http(url: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """The text on one line, without characters that are not seen."""
-    return " ".join("".join(map(_shown, _INVISIBLE.sub("", text))).split())
+    """The text on one line, without invisible characters."""
+    return " ".join("".join(map(_visible, _INVISIBLE.sub("", text))).split())
 
 
-def _shown(character: str) -> str:
+def _visible(character: str) -> str:
     category = unicodedata.category(character)
     if category in _BREAKS:
         return " "
@@ -319,7 +319,7 @@ def _shown(character: str) -> str:
 
 
 def json_objects(text: str) -> Iterator[Any]:
-    """The JSON objects of a text, one behind the other: models think aloud, or wrap answers in fences."""
+    """The JSON objects in a text, in order; models write prose around them, or wrap them in fences."""
     decoder = json.JSONDecoder()
     end = 0
     for brace in islice(_BRACE.finditer(text), _MAX_STARTS):

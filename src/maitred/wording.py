@@ -1,4 +1,4 @@
-"""Words that many messages share: a number with its noun, and names that may have been meant."""
+"""Words that many messages share: a number with its noun, and suggestions for a mistyped name."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -6,10 +6,10 @@ from difflib import get_close_matches
 from typing import Final
 
 _LIKENESS: Final = 0.6
-"""How like two names are that may be taken for each other, as `difflib.SequenceMatcher.ratio` measures it."""
+"""Least similarity of a suggested name, from 0 to 1, as `difflib.SequenceMatcher.ratio` measures it."""
 
 _LEAST_PART = 4
-"""Characters of a name that has to stand whole in another to be taken for it."""
+"""Least length in characters of a name that is suggested because it is part of the other."""
 
 _IN_IES = re.compile(r"[^aeiou]y$")
 _IN_ES = re.compile(r"(?:s|x|z|ch|sh)$")
@@ -27,14 +27,14 @@ def _plural(noun: str) -> str:
 
 
 def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """Known names that a mistaken one may have meant, the likeliest first; none if none is near.
+    """Known names that resemble a mistyped one, the nearest first; empty if none is near.
 
-    Letters may be in the other case, and one name may be a part of the other.
+    Case is ignored, and one name may be part of the other.
     """
-    wanted = name.casefold()
+    folded = name.casefold()
     by_folded = {one.casefold(): one for one in known}
-    near = get_close_matches(wanted, by_folded, n=most, cutoff=_LIKENESS)
-    near += [one for one in by_folded if one not in near and _is_part(wanted, one)]
+    near = get_close_matches(folded, by_folded, n=most, cutoff=_LIKENESS)
+    near += [one for one in by_folded if one not in near and _is_part(folded, one)]
     return [by_folded[one] for one in near[:most]]
 
 
@@ -47,18 +47,24 @@ def did_you_mean(
     lead: str = "",
     otherwise: str = "",
 ) -> str:
-    """A hint such as "did you mean 'tools'?", after `lead`; `otherwise`, without it, if no name is near."""
+    """A hint such as "did you mean 'tools'?", after `lead`; `otherwise` alone if no name is near."""
     near = near_names(name, known, most=most)
     return f"{lead}did you mean {either(near, quoted)}?" if near else otherwise
 
 
 def either(names: Sequence[str], quoted: Callable[[str], str] = str) -> str:
-    """Names of which one may be taken."""
+    """Names joined by "or"."""
     return " or ".join(map(quoted, names))
 
 
+def one_of(names: Sequence[str], quoted: Callable[[str], str] = str) -> str:
+    """Names to choose from, as a list in words: `a, b or c`."""
+    *head, last = map(quoted, names)
+    return f"{', '.join(head)} or {last}" if head else last
+
+
 def as_code(name: str) -> str:
-    """A name as keys and commands are written in messages."""
+    """A name in the form that messages use for keys and commands."""
     return f"`{name}`"
 
 

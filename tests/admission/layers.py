@@ -1,25 +1,14 @@
-"""What the tests of the layers share: a policy, all five layers, and how to look at a manifest."""
+"""What the tests of the layers share: a policy, and how to look at a manifest."""
 
 from pathlib import Path
 
-from maitred.admission.checks.allowlist import AllowlistCheck
-from maitred.admission.checks.base import Check, Exemption, Policy, decide
-from maitred.admission.checks.network import NetworkCheck
-from maitred.admission.checks.resources import ResourcesCheck
-from maitred.admission.checks.schema import SchemaCheck
-from maitred.admission.checks.secrets import SecretsCheck
+from maitred.admission.checks.base import Exemption, Policy, decide
 from maitred.admission.findings import Decision
 from maitred.admission.manifest_reader import read_manifest
+from maitred.admission.review import CHECKS
 
 FILE = Path("server.yml")
 DIGEST = "sha256:" + "a" * 64
-CHECKS: tuple[Check, ...] = (
-    SchemaCheck(),
-    AllowlistCheck(),
-    NetworkCheck(),
-    ResourcesCheck(),
-    SecretsCheck(),
-)
 POLICY = Policy(
     images=("ghcr.io/acme/*", "docker.io/mcp/*:1.*"),
     trusted_images=("ghcr.io/acme/trusted/**",),
@@ -38,7 +27,7 @@ POLICY = Policy(
 
 
 def judge(text: str, policy: Policy = POLICY) -> Decision:
-    """What all five layers find of the text of a manifest."""
+    """What all layers find of the text of a manifest."""
     return decide(read_manifest(FILE, text), policy, CHECKS)
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.admission.layers import FILE, judge
 
 from maitred.admission.checks.base import ManifestReading
-from maitred.admission.manifest import ADAPTER, FITS, Manifest
+from maitred.admission.manifest import ADAPTER, Manifest, fits
 from maitred.admission.manifest_reader import read_manifest
 
-KEYS = sorted(set(FITS) | set(ADAPTER.json_schema()["properties"]))
+KEYS = sorted(set(fits()) | set(ADAPTER.json_schema()["properties"]))
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),

@@ -142,7 +142,7 @@ def test_where_the_scan_cannot_look_nothing_is_let_in(tmp_path: Path) -> None:
     with pytest.raises(AdmissionError, match=r"cannot be looked through: the weights .* are missing"):
         judge.judge("here", live, ApprovedState(), ApprovalRules(pinning="warn", scan="warn"))
     with pytest.raises(AdmissionError, match="cannot be looked through"):
-        judge.brought("here", tools, ApprovalRules(pinning="warn", scan="block"))
+        judge.judge_result_tools("here", tools, ApprovalRules(pinning="warn", scan="block"))
     assert (
         judge.judge("here", live, ApprovedState(), ApprovalRules(pinning="warn", scan="off")).findings == []
     )

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.admission.layers import CHECKS, POLICY
+from tests.admission.layers import POLICY
 
 from maitred.admission.checks.base import ManifestReading, decide
 from maitred.admission.manifest import Manifest
+from maitred.admission.review import CHECKS
 from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
@@ -20,7 +21,7 @@ from maitred.wiring import open_gateway
 INVENTED = cast("Any", "carrier-pigeon")
 
 
-@pytest.mark.parametrize("layer", ["schema", "allowlist", "network"])
+@pytest.mark.parametrize("layer", ["schema", "allowlist", "network", "resources"])
 def test_every_layer_that_asks_for_the_transport_refuses_what_it_does_not_know(layer: str) -> None:
     """Also one that somebody adds later, and forgets here."""
     manifest = replace(

@@ -13,7 +13,7 @@ from maitred.backends.base import ConnectError, Connection, find
 from maitred.backends.session import open_session
 from maitred.config.settings import Limits
 from maitred.jsonrpc import LineChannel
-from maitred.model.servers import EraChoice, ServerSpec, Timeouts, Transport
+from maitred.model.servers import EraChoice, ServerSpec, Timeouts
 from maitred.model.tools import ToolCall
 
 Json = dict[str, Any]
@@ -78,7 +78,7 @@ class Script:
         *,
         limits: Limits | None = None,
         list_s: float = SOON_S,
-        transport: Transport = "stdio",
+        transport: str = "stdio",
     ) -> AsyncIterator[Connection]:
         spec = ServerSpec(name="scripted", timeouts=Timeouts(list_s=list_s), transport=transport)
         try:

@@ -16,8 +16,8 @@ ELSEWHERE = "0123abcd-4194305-1-feed"
 _GATEWAY = f"""
 import sys
 from pathlib import Path
-from maitred.backends.orphans import Claims
-Claims(Path(sys.argv[1]), "processes").take("{ELSEWHERE}")
+from maitred.backends.orphans import ClaimRegistry
+ClaimRegistry(Path(sys.argv[1]), "processes").take("{ELSEWHERE}")
 print(flush=True)
 sys.stdin.read()
 """

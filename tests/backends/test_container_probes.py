@@ -228,11 +228,11 @@ async def test_it_gets_no_more_of_the_processors_than_its_share(rig: Rig) -> Non
 
 
 async def test_a_flood_on_standard_output_ends_the_session(rig: Rig) -> None:
-    """What nobody asked for is taken up to a point."""
+    """Output that answers no request is accepted up to a limit."""
     async with probing(rig.backend()) as probe:
         reason = await probe.last_call("flood", bytes=4_000_000, stream="noise", line=100)
 
-    assert reason == "it flooded the gateway with output that nobody asked for"
+    assert reason == "it flooded the gateway with output that answers no request"
 
 
 async def test_a_flood_on_standard_error_is_held_to_its_rate(rig: Rig) -> None:

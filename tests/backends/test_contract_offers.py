@@ -136,7 +136,7 @@ async def mortal(transport: str, era: EraChoice) -> AsyncIterator[tuple[Subject,
 
 
 async def _at(subject: Subject, server: HttpServer, transport: str, era: EraChoice) -> None:
-    spec = ServerSpec(name=Subject.name, transport=transport, url=server.url)  # type: ignore[arg-type]
+    spec = ServerSpec(name=Subject.name, transport=transport, url=server.url)
     subject.make = lambda: HttpBackend(spec, resolve=RESOLVE, limits=Limits())
     subject.pool._make = lambda _: subject.make()
     await subject.pool.configure({spec.name: spec}, {spec.name: era})

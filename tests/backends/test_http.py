@@ -18,7 +18,7 @@ LONG_S = 120.0
 
 
 def backend(url: str, transport: str = "http", **headers: str) -> HttpBackend:
-    spec = ServerSpec(name="honest", transport=transport, url=url, headers=headers)  # type: ignore[arg-type]
+    spec = ServerSpec(name="honest", transport=transport, url=url, headers=headers)
     return HttpBackend(spec, resolve=RESOLVE, limits=Limits())
 
 

@@ -1,7 +1,7 @@
 """A pool that keeps its servers well: asked whether they answer, started again, kept running, given up."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ from tests.backends.rig import LONG_S, SOON_S, Heard, call
 from tests.backends.scripted import HANDSHAKE, Json, Script, refusal
 
 from maitred.backends import server_task, supervision
-from maitred.backends.base import Connection, ConnectOptions, Ending, SupervisionEvent
+from maitred.backends.base import Backend, Connection, ConnectOptions, Ending, SupervisionEvent
 from maitred.backends.pool import BackendPool
 from maitred.backends.session import open_session
 from maitred.config.settings import Limits, Supervision
@@ -27,11 +27,10 @@ HUNG = "it did not answer 2 health checks of 0.02 s each"
 SPEC = ServerSpec(name=NAME, era="handshake")
 
 
-class Program:
+class Program(Backend):
     """A backend whose every start is a script; `crash` ends the one that runs, as a process would end."""
 
     cage = "jail"
-    pid = None
 
     def __init__(self, make: Callable[[], Script]) -> None:
         self.spec = SPEC
@@ -40,9 +39,6 @@ class Program:
         self.running = 0
         self.most = 0
         self._crashed = ""
-
-    def last_output(self) -> Sequence[str]:
-        return ()
 
     def ending(self, reason: str) -> Ending:
         return Ending(kind="exit" if self._crashed else "lost", reason=self._crashed or reason)

@@ -1,6 +1,6 @@
 """Starts of a pool that stand in each other's way, are of no use, or come when it is not open."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from tests.backends.rig import LONG_S, Heard, script, stdio
 from tests.backends.test_keeping import NAME, SPEC, Ear, Program, honest, keeping, touch
 
 from maitred.backends import server_task, supervision
-from maitred.backends.base import Connection, ConnectOptions, Ending
+from maitred.backends.base import Backend, Connection, ConnectOptions
 from maitred.backends.pool import BackendPool
 from maitred.backends.process import Warden
 from maitred.backends.stdio import StdioBackend
@@ -54,20 +54,11 @@ async def test_a_program_that_does_not_speak_mcp_is_given_up_like_one_that_ends(
             assert [event.kind for event in ear.events] == ["restart", "suspend"]
 
 
-class Slow:
+class Slow(Backend):
     """One that never gets ready."""
-
-    cage = ""
-    pid = None
 
     def __init__(self, spec: ServerSpec) -> None:
         self.spec = spec
-
-    def last_output(self) -> Sequence[str]:
-        return ()
-
-    def ending(self, reason: str) -> Ending:
-        return Ending(kind="lost", reason=reason)
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:

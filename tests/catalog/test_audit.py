@@ -228,13 +228,13 @@ WRITING = """
 import sys
 from pathlib import Path
 import anyio
-from maitred.audit.log import Act, AuditLog
+from maitred.audit.log import AuditEntry, AuditLog
 
 async def main():
     async with AuditLog(Path(sys.argv[1])) as trail:
         for number in range(60):
-            await trail.record(Act(who=sys.argv[2], action="call", detail=str(number)))
-            trail.note(Act(who=sys.argv[2], action="search", detail=str(number)))
+            await trail.record(AuditEntry(who=sys.argv[2], action="call", detail=str(number)))
+            trail.note(AuditEntry(who=sys.argv[2], action="search", detail=str(number)))
 
 anyio.run(main)
 """

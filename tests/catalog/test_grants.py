@@ -147,7 +147,7 @@ async def test_memory_holds_so_many_tokens(
     for _ in range(2):
         for each in made:
             assert await grants.grant_of(each.token) == each.record.grant
-    assert len(grants._known) == 2
+    assert len(grants._cache) == 2
 
 
 async def test_the_list_says_who_made_and_revoked_what(path: Path, clocks: Clocks) -> None:

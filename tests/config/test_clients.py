@@ -111,7 +111,7 @@ def test_only_the_clients_that_are_asked_for_are_looked_at(home: Path, look: Loo
     discovery = look(clients=["cursor"])
     assert (only(discovery).name, only(discovery).entry) == ("time", TIME)
     assert all(".cursor" in str(path) for path in discovery.looked_at)
-    with pytest.raises(ConfigError, match="'curser' is not a client that is known; did you mean 'cursor'"):
+    with pytest.raises(ConfigError, match="'curser' is not a known client; did you mean 'cursor'"):
         look(clients=["curser"])
 
 
@@ -158,7 +158,7 @@ def test_files_that_cannot_be_read_are_problems_and_the_others_are_still_found(
     [
         ({"args": ["x"]}, "has neither a command nor a URL"),
         ({"command": "x", "args": "-y x"}, "`args` must be a list"),
-        ({"command": "x", "args": [["y"]]}, "a value that must be text is none"),
+        ({"command": "x", "args": [["y"]]}, "a value that must be text is not text"),
         ({"command": "x", "env": {"A=B": "c"}}, "env.A=B: is not a name"),
         ({"type": "ws", "url": "https://example.com"}, "'ws' is not a transport"),
         ({"url": "unix:///tmp/s"}, "must start with http"),

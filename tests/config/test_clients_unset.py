@@ -50,7 +50,7 @@ def test_claude_code_passes_on_what_is_not_set(home: Path, look: Look, text: str
 
     assert resolve(taken, KEY) == text.replace("${KEY}", "k")
     assert resolve(taken, {}) == text
-    assert "KEY is not set now; claude-code passes on ${KEY} as it stands, and so does maitred" in notes
+    assert "KEY is not set now; claude-code passes on ${KEY} unchanged, and so does maitred" in notes
 
 
 @pytest.mark.parametrize("text", ["${KEY}", "$KEY"])

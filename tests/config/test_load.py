@@ -215,7 +215,7 @@ def test_json_faults_have_lines_too() -> None:
     assert faults_of(JSON, text) == (
         "line 6: a: is given twice, first in line 3",
         f"line 7: mcpServers.b: {COMMAND_OR_URL}",
-        "line 9: servers: stands beside `mcpServers`; keep one of the two",
+        "line 9: servers: is not allowed beside `mcpServers`; keep one of the two",
     )
     assert faults_of(JSON, '{\n  "mcpServers": nothing\n}') == ("line 2: is not valid JSON: Expecting value",)
 

@@ -17,10 +17,12 @@ from tests.daemon.gateways import (
 )
 
 from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
-from maitred.surfaces.daemon.session_replay import LOST, SAFE_TOOLS, Replay
-from maitred.surfaces.mcp.metatools import DEFINITIONS
+from maitred.surfaces.daemon.session_replay import LOST, Replay
+from maitred.surfaces.mcp.meta_definitions import definitions, is_safe
 
 LISTS = [f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")]
+
+SAFE_TOOLS = {"search_tools", "list_tools_meta", "tool_info", "call_read_only_tool"}
 
 
 def heard(relayed: Rig, count: int) -> list[str]:
@@ -122,7 +124,9 @@ def test_what_changes_nothing_is_asked_again(safe: dict[str, object]) -> None:
 
 def test_every_tool_of_the_menu_that_only_reads_is_asked_again() -> None:
     """And no other."""
-    assert {d["name"] for d in DEFINITIONS if d["annotations"].get("readOnlyHint")} == SAFE_TOOLS
+    assert {d["name"] for d in definitions() if d["annotations"].get("readOnlyHint")} == SAFE_TOOLS
+    assert {d["name"] for d in definitions() if is_safe(d["name"])} == SAFE_TOOLS
+    assert not is_safe("time__now")
 
 
 @pytest.mark.parametrize("modern", [False, True])

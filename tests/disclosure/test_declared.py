@@ -135,10 +135,11 @@ def test_all_faults_of_a_section_are_told_at_once_with_their_lines() -> None:
         " between, like `debugger.paused`",
         "line 4: facts.size: begins with what is not a whole number",
         "line 5: facts.client: is a fact that is always there; give this one another name",
-        "line 6: facts.time: cannot stand beside `time.hour`: one name goes on where the other ends",
+        "line 6: facts.time: cannot be used together with `time.hour`: one name goes on where the other ends",
         "line 7: facts.in.use: cannot be named so: `in` means something in rules",
         "line 8: facts.page: needs a first value, or a `type` that is one of bool, int, str, list",
-        "line 9: facts.page.title: cannot stand beside `page`: one name goes on where the other ends",
+        "line 9: facts.page.title: cannot be used together with `page`:"
+        " one name goes on where the other ends",
         "line 10: facts.none: needs a first value, or a `type` that is one of bool, int, str, list",
         "line 11: facts.mode.first: is not a known key; there are `type`, `initial`",
         "line 13: on_success.connect.client: is a fact that no call can change",

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from maitred.disclosure.introduction import MOST_CHARACTERS, Shown, introduction
-from maitred.surfaces.mcp.metatools import CALLING, DEFINITIONS
+from maitred.surfaces.mcp.meta_definitions import calling, definitions
 
 MODES: tuple[Shown, ...] = ("menu", "categories", "all")
 THREE = ["github", "playwright", "sqlite"]
@@ -44,13 +44,13 @@ def test_where_not_all_names_fit_the_rest_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "there"), [("menu", DEFINITIONS), ("categories", CALLING), ("all", ())], ids=MODES
+    ("mode", "there"), [("menu", definitions()), ("categories", calling()), ("all", ())], ids=MODES
 )
 def test_only_tools_that_the_list_has_are_named(mode: Shown, there: tuple[dict[str, str], ...]) -> None:
     """A model that follows it never calls in vain."""
     words = set(re.findall(r"\w+", introduction(mode, [], [])))
 
-    assert words & {definition["name"] for definition in DEFINITIONS} <= {one["name"] for one in there}
+    assert words & {definition["name"] for definition in definitions()} <= {one["name"] for one in there}
 
 
 def test_a_name_is_a_word_and_no_order() -> None:

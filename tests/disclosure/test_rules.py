@@ -85,7 +85,7 @@ def test_an_expression_says_whether_a_tool_is_visible(source: str, expected: boo
         ("debugger.paused &&", ["column 19: Syntax error: mismatched input end"]),
         ("+".join(["connections"] * 33) + " > 1", ["is nested too deeply"]),
         ("x" * 501, [f"has 501 characters; a rule may have {MAX_SOURCE}"]),
-        ("[roles].all(r, true)", ["column 12: `all` works on a fact that is a list only"]),
+        ("[roles].all(r, true)", ["column 12: `all` works only on a fact that is a list"]),
     ],
 )  # fmt: skip
 def test_every_fault_of_an_expression_is_told_with_its_place(source: str, expected: list[str]) -> None:

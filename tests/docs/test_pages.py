@@ -1,12 +1,12 @@
 """The pages are true: examples run, and everything a user can name is described."""
 
+import importlib
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from maitred.catalog.token_count import count_tokens
 from maitred.config.load import parse
 from maitred.disclosure.budget import for_model
 from maitred.surfaces.cli.app import app
-from maitred.surfaces.mcp.metatools import DEFINITIONS
+from maitred.surfaces.mcp.meta_definitions import definitions
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(r"^\s*from (maitred[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
 
 
@@ -52,6 +53,15 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     """A reader who follows a relative link finds a page."""
     targets = [target for target in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_name_that_a_program_shown_imports_is_there(page: Path) -> None:
+    """A Python example that a reader copies finds its modules and names."""
+    for text in _blocks(page, "python"):
+        for module, names in _IMPORT.findall(text):
+            there = vars(importlib.import_module(module))
+            assert {name for name in re.findall(r"\w+", names) if name not in there} == set(), module
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -125,7 +135,7 @@ def test_every_meta_tool_is_described() -> None:
     """docs/tools.md and the README name each tool of the menu, with each of its parameters."""
     page = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for definition in DEFINITIONS:
+    for definition in definitions():
         parameters = definition["inputSchema"]["properties"]
         required = definition["inputSchema"].get("required", [])
         signature = ", ".join(p if p in required else f"{p}?" for p in parameters)
@@ -137,7 +147,7 @@ def test_the_readme_gives_the_price_of_the_menu() -> None:
     """To the next hundred tokens, as the demonstration prints it."""
     [said] = re.findall(r"about (\d+) tokens", (ROOT / "README.md").read_text(encoding="utf-8"))
 
-    assert int(said) == round(count_tokens([for_model(DEFINITIONS)])[0], -2)
+    assert int(said) == round(count_tokens([for_model(definitions())])[0], -2)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -160,17 +170,6 @@ def test_every_error_code_is_described() -> None:
     assert {code for code in codes if f"`{code}`" not in page} == set()
 
 
-def test_every_module_and_dependency_has_its_place_in_the_architecture() -> None:
-    """ARCHITECTURE.md names each module and says of each dependency why it is there."""
-    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    modules = [p for p in (ROOT / "src" / "maitred").rglob("*.py") if "migrations" not in p.parts]
-    names = {p.name for p in modules if not p.name.startswith("__") and "cli" not in p.parts}
-    assert {name for name in names if name not in page} == set()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    packages = {re.split(r"[\[<>=]", line)[0] for line in project["dependencies"]}
-    assert {package for package in packages if package not in page} == set()
-
-
 def test_the_menu_in_the_example_answers_matches_its_json() -> None:
     """The definitions of the menu are plain JSON, so that pages and clients show the same."""
-    assert json.loads(json.dumps(DEFINITIONS)) == [dict(definition) for definition in DEFINITIONS]
+    assert json.loads(json.dumps(definitions())) == [dict(definition) for definition in definitions()]

@@ -17,7 +17,7 @@ from tests.support.real_servers import require
 from tests.surfaces.cli.rig import Run, runner, write
 from tests.surfaces.http.seen_as import As
 
-from maitred.admission.manifest import FITS, manifest_schema
+from maitred.admission.manifest import fits, manifest_schema
 from maitred.config.load import load, parse
 from maitred.surfaces.http.app import api
 from maitred.surfaces.http.operations import Metrics
@@ -48,7 +48,7 @@ def test_the_table_of_keys_is_the_schema() -> None:
     """Every key, in its order, with what it is for and what it means."""
     schema = manifest_schema()["properties"]
     rows = [
-        f"| `{key}` | {', '.join(FITS.get(key, ())) or 'all'} | {own['description']} |"
+        f"| `{key}` | {', '.join(fits().get(key, ())) or 'all'} | {own['description']} |"
         for key, own in schema.items()
     ]
 

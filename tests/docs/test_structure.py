@@ -1,6 +1,8 @@
-"""The house rules that a machine can check: the sizes of modules and functions."""
+"""The house rules that a machine can check: sizes, the root of the repository, what packages say."""
 
 import ast
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,9 @@ FILES = sorted(p for folder in ("src", "tests", "bench") for p in (ROOT / folder
 SOURCES = [p for p in FILES if ROOT / "src" in p.parents]
 MAX_LINES = 600
 MAX_FUNCTION = 40
+MAX_DOCSTRING = 5
+HOUSE = tomllib.loads((Path(__file__).parent / "house.toml").read_text(encoding="utf-8"))
+PACKAGES = sorted((ROOT / "src").rglob("__init__.py"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -29,3 +34,20 @@ def test_a_function_has_at_most_40_lines_besides_its_docstring(path: Path) -> No
             if lines > MAX_FUNCTION:
                 long.append(f"{node.name}: {lines}")
     assert long == []
+
+
+def test_the_root_holds_what_a_reader_looks_for_and_nothing_else() -> None:
+    """A reader who opens the repository sees no strays. Source: CONTRIBUTING.md."""
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()]
+    there = [path.name for path in ROOT.iterdir() if path.name != ".git"]
+    strays = [name for name in there if not any(fnmatch(name, pattern) for pattern in ignored)]
+    assert sorted(strays) == sorted(HOUSE["root"]["entries"])
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: str(path.parent.relative_to(ROOT / "src")))
+def test_a_package_says_in_five_lines_what_it_is_and_how_to_add_to_it(path: Path) -> None:
+    """What it is, what it is not, which kinds live in it, how to add one. Source: CONTRIBUTING.md."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    lines = [line for line in docstring.splitlines() if line]
+    assert 3 <= len(lines) <= MAX_DOCSTRING, docstring
+    assert "To add " in docstring

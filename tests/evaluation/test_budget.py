@@ -13,7 +13,7 @@ from maitred.evaluation.budget import AnswerCost, measure
 from maitred.evaluation.fixture_gateway import stocked
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import RawTool, ToolKey
-from maitred.surfaces.mcp.metatools import definitions
+from maitred.surfaces.mcp.meta_definitions import definitions
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900), pytest.mark.xdist_group("whole-corpus")]
 

@@ -74,7 +74,7 @@ def run(*arguments: str) -> tuple[int, str]:
     app = typer.Typer()
     register(app)
     app.command("other")(lambda: None)
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["poison", *arguments])
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["eval", "poison", *arguments])
     if isinstance(done.exception, ConfigError):
         return 2, str(done.exception)
     return done.exit_code, done.output

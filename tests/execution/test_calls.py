@@ -2,13 +2,17 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.catalog.makers import FACTS, one
 
 from maitred.backends.base import Listing, Progress
-from maitred.calls.relay import Caller
+from maitred.calls.arguments import ArgumentChecker
+from maitred.calls.pipeline import Call, compose
+from maitred.calls.steps.check_arguments import CheckArguments
+from maitred.calls.steps.relay import Relay
 from maitred.catalog.snapshot import Snapshot
 from maitred.errors import (
     ArgumentsError,
@@ -19,6 +23,7 @@ from maitred.errors import (
     ServerUnavailableError,
     ToolWithheldError,
 )
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec, Timeouts
 from maitred.model.tools import Tool, ToolCall
 
@@ -63,8 +68,9 @@ class Server:
         return answer
 
 
-def caller(server: Server, call_s: float = 7.0) -> Caller:
-    return Caller(server, lambda name: ServerSpec(name=name, timeouts=Timeouts(call_s=call_s)))
+def relay_to(server: Server, call_s: float = 7.0) -> Relay:
+    spec = partial(ServerSpec, timeouts=Timeouts(call_s=call_s))
+    return Relay(server, lambda name: spec(name=name), lambda _: None)
 
 
 async def made(
@@ -77,9 +83,10 @@ async def made(
     progress: Any = None,
 ) -> dict[str, Any]:
     """A call as the gateway makes it: checked, then relayed."""
-    calls = caller(server)
-    calls.check(snapshot, tool, call.arguments, read_only=read_only)
-    return await calls.call(tool, call, recheck=lambda: None, progress=progress)
+    check = CheckArguments(partial(ArgumentChecker().check, snapshot))
+    proceed = compose((check, relay_to(server)))
+    made = Call(request=call, viewer=LOCAL_USER, read_only=read_only, progress=progress, found=tool)
+    return (await proceed(made)).wire
 
 
 def call_of(tool: Tool, **arguments: Any) -> ToolCall:

@@ -1,20 +1,19 @@
 """A catalog on a disk of its own, commands that are run on it, and what can go wrong with the disk."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-import pytest
 from tests.interaction.harness import Json, cli, write_settings
+from tests.support import prefork
 from tests.support.disks import Disk
 
 SERVER = Path(__file__).with_name("diary_server.py")
 NOBODY = 65_534
-ABOVE_RIGHTS = "-dac_override,-dac_read_search,-fowner"
+BOUND_BY_RIGHTS = Path(__file__).with_name("bound_by_rights.py")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -30,13 +29,8 @@ def as_user(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def bound_by_rights(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command for whom the rights of files hold, as they do not for root."""
-    command = [sys.executable, "-m", "maitred", *words]
-    if not os.geteuid():
-        if shutil.which("setpriv") is None:
-            pytest.skip("root may write everything, and setpriv is not here to take that away")
-        command = ["setpriv", f"--bounding-set={ABOVE_RIGHTS}", f"--inh-caps={ABOVE_RIGHTS}", *command]
     env = {**os.environ, "MAITRED_CONFIG": str(config)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=120)
+    return prefork.run(words, env=env, timeout=120, script=BOUND_BY_RIGHTS)
 
 
 class Place:

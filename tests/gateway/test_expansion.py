@@ -24,7 +24,7 @@ from maitred.model.access import LOCAL, Viewer, ViewerEra
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall, ToolKey
-from maitred.surfaces.mcp.metatools import CALLING, DEFINITIONS
+from maitred.surfaces.mcp.meta_definitions import calling, definitions
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +113,7 @@ async def names(gateway: Gateway, viewer: Viewer) -> list[str]:
 async def cost(gateway: Gateway, viewer: Viewer) -> int:
     """The o200k tokens of a list: of tools by the catalog, of our own definitions as a model reads them."""
     mode, tools, _ = await gateway.listing(viewer)
-    own = [*CALLING, *gateway.expansion.definitions(viewer)] if mode == "categories" else []
+    own = [*calling(), *gateway.expansion.definitions(viewer)] if mode == "categories" else []
     texts = [json.dumps({k: v for k, v in one.items() if k != "_meta"}, separators=(",", ":")) for one in own]
     return sum(tool.cost_tokens for tool in tools) + sum(count_tokens(texts))
 
@@ -196,7 +196,7 @@ async def test_tools_without_a_category_of_their_server_stand_in_those_of_the_ca
 
 def test_no_category_is_published_by_the_name_of_a_tool_of_ours() -> None:
     """A category `search` must not hide the search. Source: maitred."""
-    ours = {definition["name"] for definition in DEFINITIONS}
+    ours = {definition["name"] for definition in definitions()}
     assert {name for name in ours if name.endswith("_tools")} == RESERVED
 
 

@@ -12,7 +12,7 @@ from maitred.disclosure.budget import estimate
 from maitred.gateway import LEDGER_KEY, LOCAL, Gateway
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
-from maitred.surfaces.mcp import metatools
+from maitred.surfaces.mcp import meta_definitions, metatools
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +61,7 @@ async def test_the_cost_of_the_raw_list_is_that_of_all_tools_that_are_enabled(tm
 async def test_break_even_is_told_once_finding_tools_costs_as_much_as_the_raw_lists(tmp_path: Path) -> None:
     """What tools themselves answer counts on neither side."""
     async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
-        definitions = metatools.definitions(gateway.index(LOCAL_USER))
+        definitions = meta_definitions.definitions(gateway.index(LOCAL_USER))
         gateway.ledger.listed("ada", definitions)
         raw = gateway.ledger.raw_tokens
         told = entry(await ask(gateway, "list_tools_meta", "ada"))
@@ -96,7 +96,7 @@ async def test_what_was_spent_is_known_when_the_gateway_is_opened_again(tmp_path
     """Today's figures go on where they were, and so do those of calls."""
     settings = settings_of(tmp_path, "files")
     async with opened(settings, Upstream("files", TOOLS)) as gateway:
-        gateway.ledger.listed("ada", metatools.definitions(""))
+        gateway.ledger.listed("ada", meta_definitions.definitions(""))
         before = entry(await ask(gateway, "list_tools_meta", "ada"))
         await call(gateway, "files__read", 3)
     async with opened(settings, Upstream("files", TOOLS)) as gateway:

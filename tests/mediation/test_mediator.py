@@ -314,12 +314,12 @@ async def test_a_hook_needs_to_know_nothing_of_mediators() -> None:
 
 def test_the_public_names_are_these() -> None:
     """Programs that embed the mediator rely on them."""
-    assert sorted(maitred.mediation.__all__) == [
-        "EnhancedTool", "Estimate", "LlmTransformer", "Mediator", "Memo", "MemoStore", "Memory",
-        "MemoryStore", "Middleware", "OverrideTransformer", "Overrides", "Ranker", "SourceTool",
-        "RuleTransformer", "Spent", "ToolContext", "ToolOverride", "Transformer", "UNCATEGORIZED", "Verdict",
-        "fetch_overrides", "load_overrides", "middleware", "prove",
-    ]  # fmt: skip
+    assert sorted(maitred.mediation.__all__) == sorted([
+        "EnhancedTool", "Estimate", "LlmTransformer", "Mediator", "Memo", "MemoEntry", "MemoStore",
+        "MemoryStore", "Middleware", "ModelSpending", "OverrideTransformer", "Overrides", "ProofVerdict",
+        "Ranker", "RuleTransformer", "SourceTool", "ToolContext", "ToolOverride", "Transformer",
+        "UNCATEGORIZED", "fetch_overrides", "load_overrides", "middleware", "prove",
+    ])  # fmt: skip
 
 
 async def test_what_another_mediator_made_of_a_tool_stays_where_nothing_is_said_of_it() -> None:

@@ -106,8 +106,10 @@ async def test_it_stands_for_the_transformer_that_it_wraps() -> None:
         mediator.use(one)
     [tool] = await mediator.enhance([A], CONTEXT)
 
-    assert (rig.memo.name, rig.memo.remembered.name) == ("costly", "costly")
-    assert rig.inner.priority < rig.memo.priority == rig.memo.remembered.priority < RuleTransformer.priority
+    assert (rig.memo.name, rig.memo.stored_answers.name) == ("costly", "costly")
+    assert (
+        rig.inner.priority < rig.memo.priority == rig.memo.stored_answers.priority < RuleTransformer.priority
+    )
     assert tool.enhanced_by == "costly"
 
 
@@ -251,7 +253,7 @@ async def test_what_is_remembered_can_be_had_without_asking() -> None:
     rig = Rig()
     await rig.told(A)
     rig.clock.now += 2 * TTL_S
-    found = await rig.memo.remembered.transform([B, A], CONTEXT)
+    found = await rig.memo.stored_answers.transform([B, A], CONTEXT)
 
     assert found == [None, better(A, description="Answer 1.")]
     assert (len(rig.inner.asked), rig.later) == (1, [])
@@ -277,11 +279,11 @@ async def test_what_is_four_times_too_old_is_dropped_when_something_is_kept() ->
     await rig.told(A)
     rig.clock.now += 4 * TTL_S - 1  # others keep there what has a longer life
     await rig.told(B)
-    assert await rig.memo.remembered.transform([A], CONTEXT) != [None]
+    assert await rig.memo.stored_answers.transform([A], CONTEXT) != [None]
     rig.clock.now += 2
     await rig.told(replace(B, name="c"))
 
-    assert await rig.memo.remembered.transform([A], CONTEXT) == [None]
+    assert await rig.memo.stored_answers.transform([A], CONTEXT) == [None]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +293,7 @@ async def test_a_damaged_memory_is_as_none(answer: bytes) -> None:
     """Also one of another version, with other fields."""
     rig = Rig()
     await rig.told(A)
-    kept = rig.store._kept  # type: ignore[attr-defined]
+    kept = rig.store._entries  # type: ignore[attr-defined]
     kept |= {key: replace(memory, answer=answer) for key, memory in kept.items()}
 
     assert await rig.told(A) == ["Answer 2."]

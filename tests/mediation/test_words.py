@@ -48,7 +48,7 @@ def test_abbreviations_are_written_out_word_by_word(name: str, words: str) -> No
 )  # fmt: skip
 def test_words_and_names_of_things_stay(name: str) -> None:
     """A word that only looks like an abbreviation is none."""
-    assert not spell(name, is_tool=True).mended
+    assert not spell(name, is_tool=True).is_spelled_out
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_tables_contradict_neither_english_nor_each_other() -> None:
 
 @given(st.sampled_from(sorted(VERBS)), st.sampled_from(sorted(NOUNS)), st.sampled_from(["_", "-", "."]))
 def test_a_name_of_plain_words_is_never_respelled(verb: str, noun: str, separator: str) -> None:
-    assert not spell(f"{verb}{separator}{noun}", is_tool=True).mended
+    assert not spell(f"{verb}{separator}{noun}", is_tool=True).is_spelled_out
     assert is_word(noun)
 
 

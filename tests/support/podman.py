@@ -55,6 +55,7 @@ class Podman:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "networks").mkdir()
+        (folder / "tmp").mkdir()
         (folder / "containers.conf").write_text(_CONFIGURATION.format(folder=folder), encoding="utf-8")
         self.registry = Registry()
         text = _REGISTRIES.format(host=self.registry.host)
@@ -139,7 +140,9 @@ class Podman:
             "CONTAINERS_CONF": str(self._folder / "containers.conf"),
             "CONTAINERS_REGISTRIES_CONF": str(self._folder / "registries.conf"),
         }
-        return {**os.environ, **files, "HOME": str(self._folder), "http_proxy": PROXY}
+        own = {"HOME": str(self._folder), "TMPDIR": str(self._folder / "tmp"), "http_proxy": PROXY}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
+        return {**inherited, **files, **own}
 
 
 @contextmanager

@@ -32,29 +32,49 @@ from typing import IO
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = Path(__file__).with_name("launch.py")
 MODULES = (
+    "aiosqlite",
+    "anyio._backends._asyncio",
+    "anyio.streams.buffered",
+    "maitred.admission.credential_detection",
+    "maitred.admission.judge",
     "maitred.backends.http",
+    "maitred.backends.isolation.report",
+    "maitred.backends.isolation.scan",
     "maitred.backends.pool",
     "maitred.backends.stdio",
+    "maitred.calls.subscriptions",
     "maitred.catalog.discovery",
-    "maitred.storage.migrate",
     "maitred.catalog.sqlite",
     "maitred.catalog.store",
-    "maitred.evaluation.runner",
-    "maitred.evaluation.fixture_gateway",
+    "maitred.catalog.token_worker",
     "maitred.chains.monty",
-    "maitred.calls.subscriptions",
+    "maitred.config.declined",
+    "maitred.config.edit",
+    "maitred.config.edit_choices",
+    "maitred.disclosure.categories",
+    "maitred.evaluation.fixture_gateway",
+    "maitred.evaluation.runner",
     "maitred.gateway",
-    "maitred.search.engine",
+    "maitred.mediation.factory",
+    "maitred.mediation.memo_store",
     "maitred.search.bundled",
+    "maitred.search.embedders",
+    "maitred.search.engine",
+    "maitred.search.index",
+    "maitred.search.vector_store",
+    "maitred.storage.migrate",
     "maitred.surfaces.daemon.serve",
     "maitred.surfaces.http.serve",
+    "maitred.surfaces.manifest_folder",
     "maitred.surfaces.mcp.http",
     "maitred.surfaces.mcp.stdio",
     "maitred.wiring",
     "rich.progress",
+    "rich.status",
     "rich.table",
     "typer.main",
 )
+"""What every command needs sooner or later; not the command line, which looks at the terminal."""
 _LARGEST = 128 * 1024
 _NUMBER = 4
 
@@ -99,12 +119,22 @@ class Command:
 
 
 def start(
-    arguments: Sequence[str], streams: Sequence[IO[str]], *, env: Mapping[str, str], cwd: Path | None = None
+    arguments: Sequence[str],
+    streams: Sequence[IO[str]],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    script: Path | str = "",
 ) -> Command:
-    """Start a command of `maitred` with its input, output and errors."""
+    """Start a command of `maitred`, or a script, with its input, output and errors."""
     reply = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reply.connect(_prepared())
-    asked = {"script": "", "arguments": list(arguments), "env": dict(env), "cwd": str(cwd or Path.cwd())}
+    asked = {
+        "script": str(script),
+        "arguments": list(arguments),
+        "env": dict(env),
+        "cwd": str(cwd or Path.cwd()),
+    }
     socket.send_fds(reply, [json.dumps(asked).encode()], [stream.fileno() for stream in streams])
     return Command(reply)
 
@@ -116,8 +146,9 @@ def run(
     env: Mapping[str, str],
     cwd: Path | None = None,
     timeout: float,
+    script: Path | str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, as `subprocess.run` does.
+    """Run a command, or a script, to its end, as `subprocess.run` does.
 
     Raises:
         TimeoutError: It did not end in time, and was killed.
@@ -128,7 +159,7 @@ def run(
         )
         given.write(stdin)
         given.seek(0)
-        command = start(arguments, [given, out, err], env=env, cwd=cwd)
+        command = start(arguments, [given, out, err], env=env, cwd=cwd, script=script)
         stack.callback(command.close)
         code = command.wait(timeout)
         out.seek(0)

@@ -1,7 +1,7 @@
-"""Whose a token is: one that maitred made, or one of an authorization server that is trusted.
+"""Find the grant of a token: one that maitred created, or a JWT of a trusted authorization server.
 
-The two are told apart by how ours begin, so that neither kind is ever shown to the other's checks. What
-checks the second kind is made with the first of them, since hardly anybody has one.
+The prefix of maitred's tokens separates the two, so neither kind reaches the other's checks. The JWT verifier
+is made when the first JWT arrives, since few installations need it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,10 +14,10 @@ TokenCheck = Callable[[str], Awaitable[Grant | RefusedAccess]]
 
 
 class Credentials:
-    """Knows all tokens; `made` are those of maitred, `make_check` gives the check of the others, if any."""
+    """All tokens: `grants` are those of maitred, `make_check` makes the verifier of JWTs, if there is one."""
 
-    def __init__(self, made: Grants, make_check: Callable[[], TokenCheck | None]) -> None:
-        self.made = made
+    def __init__(self, grants: Grants, make_check: Callable[[], TokenCheck | None]) -> None:
+        self.grants = grants
         self._make_check = make_check
 
     @cached_property
@@ -25,11 +25,11 @@ class Credentials:
         return self._make_check()
 
     async def grant_of(self, token: str) -> Grant | RefusedAccess:
-        """What the sender of a token was given, or why nothing.
+        """The grant of a token, or why the token is refused.
 
         Raises:
             StoreError: The tokens cannot be read.
         """
         if token.startswith(f"{PREFIX}_") or self._check is None:
-            return await self.made.grant_of(token)
+            return await self.grants.grant_of(token)
         return await self._check(token)

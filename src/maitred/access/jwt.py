@@ -1,15 +1,9 @@
-"""Access tokens of an authorization server (OAuth 2.1): a JWT in, the grant of its bearer out, or why none.
+"""Verify access tokens (JWT, OAuth 2.1) of an authorization server and map their claims to a grant.
 
-maitred is a resource server here: it makes no tokens, and takes only those that were made for it (audience)
-by the issuer it trusts, signed with a key of that issuer by an algorithm the operator allows. What the claims
-mean, that is which role and which part of the catalog, is the operator's choice as well, and what a token
-does not say it does not get.
-
-The keys with which an authorization server signs: fetched when needed, and again when they change.
-
-A key that is not known may be a new one, so it leads to another fetch, but to one a minute at most, whoever
-asks. Where a fetch fails the keys known so far hold on, since they were true a moment ago. How the keys are
-fetched is handed in; `fetch_keys` is the way over HTTP.
+maitred is a resource server: it creates no such token. It takes tokens for its own audience, from the trusted
+issuer, signed with a key of that issuer and an allowed algorithm. The operator maps claims to a role and a
+part of the catalog; a missing claim grants nothing. The issuer's keys are fetched when needed. An unknown key
+causes another fetch, at most one a minute, and a failed fetch leaves the known keys valid.
 """
 
 import json
@@ -30,7 +24,7 @@ from maitred.model.access import ROLES, Grant, RefusedAccess, Role, Scope
 log = structlog.get_logger(__name__)
 
 FetchKeys = Callable[[], Awaitable[bytes]]
-"""Gives the JSON Web Key Set as it is published; raises `KeysUnavailableError`."""
+"""Returns the JSON Web Key Set as published; raises `KeysUnavailableError`."""
 
 _MAX_BYTES: Final = 256 * 1024
 _MAX_KEYS: Final = 100
@@ -39,14 +33,15 @@ _RSA_BITS: Final = 2_048
 
 
 class KeysUnavailableError(Exception):
-    """The keys cannot be had now; the text is the reason."""
+    """The keys are not available now; the text is the reason."""
 
 
 async def fetch_keys(url: str) -> bytes:
     """Fetch a key set over HTTP; redirects are not followed.
 
     Raises:
-        KeysUnavailableError: It cannot be reached, does not answer with 200, or answers with too much.
+        KeysUnavailableError: The issuer cannot be reached, does not answer with 200, or answers with too
+            much.
     """
     try:
         with anyio.fail_after(_TIMEOUT_S):
@@ -69,9 +64,11 @@ async def fetch_keys(url: str) -> bytes:
 class KeySet:
     """The keys of one issuer; for one event loop.
 
-    `max_age_s` is after how long they are fetched again though nothing is missing, so that a key that was
-    taken back stops to hold; `pause_s` the least time between two fetches for unknown keys, and `retry_s`
-    after one that failed.
+    Args:
+        fetch: Returns the key set as published.
+        max_age_s: Keys are fetched again after so many seconds, so that a withdrawn key becomes invalid.
+        pause_s: Least number of seconds between two fetches for unknown keys.
+        retry_s: Seconds to wait after a fetch that failed.
     """
 
     def __init__(
@@ -89,16 +86,16 @@ class KeySet:
         self._pause_s = pause_s
         self._retry_s = retry_s
         self._keys: Mapping[str, Mapping[str, Any]] | None = None
-        self._made: dict[tuple[str, str], jwt.PyJWK | None] = {}
+        self._keys_by_use: dict[tuple[str, str], jwt.PyJWK | None] = {}
         self._fetched_at = self._tried_at = float("-inf")
         self._reason = ""
         self._lock = anyio.Lock()
 
     async def key(self, kid: str, algorithm: str) -> jwt.PyJWK | None:
-        """The key of an id for an algorithm; without an id the only key there is. `None`: there is none.
+        """The key of an id for an algorithm, or `None`. Without an id: the only key, if there is just one.
 
         Raises:
-            KeysUnavailableError: No keys could be fetched so far.
+            KeysUnavailableError: No fetch of the keys has succeeded yet.
         """
         if self._keys is None or self._clock() - self._fetched_at >= self._max_age_s:
             await self._refresh(self._retry_s)
@@ -110,36 +107,36 @@ class KeySet:
             kid = next(iter(self._keys))
         if kid not in self._keys:
             return None
-        if (kid, algorithm) not in self._made:
-            self._made[kid, algorithm] = _made(self._keys[kid], algorithm)
-        return self._made[kid, algorithm]
+        if (kid, algorithm) not in self._keys_by_use:
+            self._keys_by_use[kid, algorithm] = _make_key(self._keys[kid], algorithm)
+        return self._keys_by_use[kid, algorithm]
 
     async def _refresh(self, pause_s: float) -> None:
-        """Fetch the keys, unless that was tried a moment ago, or by somebody else meanwhile."""
+        """Fetch the keys, unless the last attempt is recent or another task has just fetched them."""
         async with self._lock:
             if self._clock() - self._tried_at < pause_s:
                 return
             self._tried_at = self._clock()
             try:
-                self._keys = _read(await self._fetch())
+                self._keys = _parse_keys(await self._fetch())
             except KeysUnavailableError as error:
                 self._reason = str(error)
                 log.warning("the keys of the issuer cannot be fetched", reason=self._reason)
                 return
-            self._made.clear()
+            self._keys_by_use.clear()
             self._fetched_at = self._clock()
 
 
-def _read(body: bytes) -> Mapping[str, Mapping[str, Any]]:
-    """The keys of a set that can check signatures, by id. Symmetric keys are no use: everybody knows them."""
+def _parse_keys(body: bytes) -> Mapping[str, Mapping[str, Any]]:
+    """The keys of a set that can check signatures, by id; no symmetric keys, since this set is public."""
     try:
-        listed = json.loads(body)["keys"]
+        entries = json.loads(body)["keys"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise KeysUnavailableError("what was fetched is not a JSON Web Key Set") from error
-    if not isinstance(listed, list):
+    if not isinstance(entries, list):
         raise KeysUnavailableError("what was fetched is not a JSON Web Key Set")
     keys: dict[str, Mapping[str, Any]] = {}
-    for key in listed[:_MAX_KEYS]:
+    for key in entries[:_MAX_KEYS]:
         if (
             isinstance(key, dict)
             and key.get("kty") in ("RSA", "EC", "OKP")
@@ -149,24 +146,24 @@ def _read(body: bytes) -> Mapping[str, Mapping[str, Any]]:
     return keys
 
 
-def _made(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
-    """The key for an algorithm; `None` if it is meant for another, or is too weak or wrong."""
+def _make_key(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
+    """The key for an algorithm; `None` if the key is meant for another one, is too weak, or is invalid."""
     if key.get("alg") not in (None, algorithm):
         return None
     try:
-        made = jwt.PyJWK(dict(key), algorithm=algorithm)
+        jwk = jwt.PyJWK(dict(key), algorithm=algorithm)
     except (jwt.PyJWTError, ValueError, TypeError, KeyError):
         return None
-    bits = getattr(made.key, "key_size", _RSA_BITS)
-    return None if key["kty"] == "RSA" and bits < _RSA_BITS else made
+    bits = getattr(jwk.key, "key_size", _RSA_BITS)
+    return None if key["kty"] == "RSA" and bits < _RSA_BITS else jwk
 
 
 ALGORITHMS: Final = frozenset({
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 })  # fmt: skip
-"""Algorithms that may be allowed: all have a public key, which the issuer publishes."""
+"""Algorithms that the operator may allow. Each has a public key, which the issuer publishes."""
 PREFIX: Final = "oauth:"
-"""Before the subject in the name of a principal, so that no subject is taken for a principal of ours."""
+"""Prefix of the principal's name, before the subject: a subject can never equal a principal of maitred."""
 _TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
 _MAX_TOKEN: Final = 16_384
 _MAX_TIME: Final = 1e12
@@ -174,12 +171,13 @@ _MAX_TIME: Final = 1e12
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimMapping:
-    """What claims mean. A claim is named by its path, dots between the steps (`realm_access.roles`).
+    """What claims mean. A claim is named by its path, with dots between the steps (`realm_access.roles`).
 
-    `roles` gives roles for values of the claim `role`; the strongest counts, `default_role` where none is
-    known, and without that nobody is let in. `servers` and `categories` name claims that list what the bearer
-    may use, `*` for all; where they are set, a token without them gets nothing. Whoever has the value
-    `read_only` in the claim `scope` may only read. Claims are lists, or texts with spaces between the values.
+    `roles` maps values of the claim `role` to roles; the strongest counts. Where no value is known,
+    `default_role` counts, and without one the token is refused. `servers` and `categories` name the claims
+    that list what the bearer may use, `*` for all. If they are set, a token without the claim gets nothing. A
+    bearer with the value `read_only` in the claim `scope` may only read. A claim is a list, or a text with
+    spaces between the values.
     """
 
     role: str = "roles"
@@ -193,10 +191,10 @@ class ClaimMapping:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtPolicy:
-    """Which tokens are taken: the issuer word for word, any of the audiences, and so many seconds of skew.
+    """Which tokens are accepted: the exact issuer, one of the audiences, a clock difference up to `skew_s`.
 
     Raises:
-        ValueError: An algorithm without a public key is to be allowed, or the issuer or audience is missing.
+        ValueError: An algorithm has no public key, or the issuer or the audience is missing.
     """
 
     issuer: str
@@ -215,7 +213,7 @@ class JwtPolicy:
 
 
 class JwtVerifier:
-    """Checks tokens. `clock` is the time in seconds since 1970."""
+    """Verifies tokens. `clock` returns seconds since 1970."""
 
     def __init__(self, policy: JwtPolicy, keys: KeySet, *, clock: Callable[[], float] = time.time) -> None:
         self.policy = policy
@@ -223,7 +221,7 @@ class JwtVerifier:
         self._clock = clock
 
     async def grant_of(self, token: str) -> Grant | RefusedAccess:
-        """What the bearer of a token is given, or why nothing."""
+        """The grant of a token's bearer, or why the token is refused."""
         try:
             header = jwt.get_unverified_header(token) if len(token) <= _MAX_TOKEN else {}
         except (jwt.PyJWTError, ValueError, RecursionError):
@@ -262,7 +260,7 @@ class JwtVerifier:
                 issuer=self.policy.issuer,
                 options={
                     "require": ["exp", "iss", "aud", "sub"],
-                    "verify_exp": False,  # times are checked by the clock that was handed in
+                    "verify_exp": False,  # checked below by `clock`
                     "verify_nbf": False,
                     "verify_iat": False,
                 },
@@ -281,7 +279,7 @@ class JwtVerifier:
         now, skew = self._clock(), self.policy.skew_s
         times = {name: claims[name] for name in ("exp", "nbf", "iat") if claims.get(name) is not None}
         if "exp" not in times or not all(map(_is_time, times.values())):
-            return "the token has a time that is none"
+            return "the token has an invalid time"
         if times["exp"] + skew <= now:
             return "the token has expired"
         if times.get("nbf", 0) - skew > now or times.get("iat", 0) - skew > now:
@@ -290,7 +288,7 @@ class JwtVerifier:
 
 
 def verifier_of(settings: Jwt) -> JwtVerifier:
-    """What checks tokens as the settings say; keys are fetched for the first."""
+    """A verifier for these settings; it fetches the keys when the first token arrives."""
     claims = ClaimMapping(
         role=settings.role_claim,
         roles=settings.roles,
@@ -308,7 +306,7 @@ def _is_time(value: Any) -> bool:
 
 
 def granted(claims: Mapping[str, Any], meaning: ClaimMapping) -> Grant | RefusedAccess:
-    """What checked claims give, by what they mean; the subject must be a text."""
+    """The grant that checked claims give, by their meaning; the subject must be a text."""
     subject = claims.get("sub")
     if not isinstance(subject, str) or not subject:
         return RefusedAccess(reason="the token has no subject")
@@ -316,7 +314,7 @@ def granted(claims: Mapping[str, Any], meaning: ClaimMapping) -> Grant | Refused
     role = max(roles, key=ROLES.index, default=meaning.default_role)
     if role is None:
         return RefusedAccess(
-            reason="the token gives no role here; whoever runs the gateway maps claims to roles"
+            reason="the token gives no role here; the operator of the gateway maps claims to roles"
         )
     scope = Scope(
         servers=_limit(claims, meaning.servers),
@@ -334,12 +332,12 @@ def _limit(claims: Mapping[str, Any], path: str) -> frozenset[str] | None:
 
 
 def _values(claims: Mapping[str, Any], path: str) -> Sequence[str]:
-    """The texts of a claim; a claim whose own name has dots is found too."""
-    found: Any = claims.get(path)
-    if found is None:
-        found = claims
+    """The texts of a claim; a claim whose own name contains dots is found too."""
+    value: Any = claims.get(path)
+    if value is None:
+        value = claims
         for name in path.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else None
-    if isinstance(found, str):
-        return found.split()
-    return [value for value in found if isinstance(value, str)] if isinstance(found, list) else []
+            value = value.get(name) if isinstance(value, Mapping) else None
+    if isinstance(value, str):
+        return value.split()
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

@@ -1,8 +1,7 @@
-"""How fast and how much at once each principal may call: a token bucket and a gate that counts.
+"""Limit how fast, and how many at once, each principal may call: a token bucket and a counter.
 
-Entering either lets a call in or says when to come back; nothing waits in here, so a caller who asks for too
-much costs nothing. Time comes from a clock that is handed in. What is remembered is bounded: somebody whose
-bucket is full again needs no entry.
+A call is admitted, or refused with the seconds to wait. Nothing waits here, so a caller over its limit costs
+nothing. Time comes from the clock that is passed in. Memory is bounded: a full bucket needs no entry.
 """
 
 import math
@@ -19,9 +18,9 @@ _WAIT_FOR_AN_END_S: Final = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class RateLimits:
-    """What one principal may do; 0 is no limit.
+    """The limits of one principal; 0 means no limit.
 
-    `burst` is how many calls may come at once after a pause; 0 takes those of ten seconds, at least one.
+    `burst` is how many calls may come at once after a pause; 0 means the calls of ten seconds, at least one.
     """
 
     per_minute: float = 0.0
@@ -30,13 +29,13 @@ class RateLimits:
 
     @property
     def bucket(self) -> float:
-        """How many calls may come at once after a pause."""
+        """Size of the bucket: how many calls may come at once after a pause."""
         return float(self.burst or max(1.0, self.per_minute / 6))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitReached:
-    """A call that is not let in now; `reason` is for the caller, `retry_after_s` when it may try again."""
+    """A call that was refused; `reason` is for the caller, `retry_after_s` says when it may try again."""
 
     reason: str
     retry_after_s: float
@@ -50,7 +49,7 @@ class _Account:
 
 
 class CallPermit:
-    """A call that was let in; it counts as running until the context is left."""
+    """A call that was admitted. It counts as running until the context exits."""
 
     def __init__(self, account: _Account | None) -> None:
         self._account = account
@@ -67,7 +66,7 @@ class CallPermit:
 
 
 class Limiter:
-    """Lets calls in by principal. `clock` gives seconds and never needs to be right, only to go on."""
+    """Admits calls by principal. `clock` returns seconds; it need not be right, only never go back."""
 
     def __init__(
         self,
@@ -82,13 +81,14 @@ class Limiter:
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many principals are remembered."""
+        """How many principals are in memory."""
         return len(self._accounts)
 
     def enter(self, principal: str, limits: RateLimits | None = None) -> CallPermit | LimitReached:
-        """Let a call in, or say why not; `limits` hold for this principal instead of those for all.
+        """Admit a call, or say why not; `limits` replace the common ones for this principal.
 
-        A call that is refused takes nothing from the bucket. The pass has to be entered or it runs for ever.
+        A refused call takes nothing from the bucket. The caller must enter the permit and leave it, or the
+        call counts as running for ever.
         """
         own = limits or self._limits
         if not own.per_minute and not own.at_once:
@@ -113,20 +113,20 @@ class Limiter:
         return CallPermit(account)
 
     def _account(self, principal: str, limits: RateLimits) -> _Account:
-        """The account of a principal, filled up to now, and as the one that was used last."""
+        """The account of a principal, refilled up to now and marked as the last used."""
         now, account = self._clock(), self._accounts.get(principal)
         if account is None:
             self._make_room()
             account = self._accounts[principal] = _Account(tokens=limits.bucket, at=now)
         else:
             self._accounts.move_to_end(principal)
-            gained = max(0.0, now - account.at) * limits.per_minute / 60
-            account.tokens = min(limits.bucket, account.tokens + gained)
+            refill = max(0.0, now - account.at) * limits.per_minute / 60
+            account.tokens = min(limits.bucket, account.tokens + refill)
             account.at = now
         return account
 
     def _make_room(self) -> None:
-        """Forget who has not called for longest; whoever has calls running is not forgotten."""
+        """Drop the least recent principals; one whose calls are running stays."""
         for _ in range(len(self._accounts)):
             if len(self._accounts) < self._max:
                 return

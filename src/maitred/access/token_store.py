@@ -1,9 +1,9 @@
-"""Access tokens: made, listed, revoked, and turned into the grant of whoever sends one.
+"""Store access tokens: create, list and revoke them, and find the grant of a token.
 
-A token is `maitred_<id>_<secret>`: the prefix lets scanners recognise it, the id finds its row and may be
-shown, the secret has 256 random bits. Only the SHA-256 of the whole is kept, which for a secret like that is
-as good as a slow hash and a thousand times cheaper. Known tokens are held in memory for a moment, so that a
-revocation by another process is noticed within that moment, and by this process at once.
+A token is `maitred_<id>_<secret>`. Scanners recognise the prefix, the id finds the row and may be shown, the
+secret has 256 random bits. The file holds only the SHA-256 of the whole token: with that much randomness a
+fast hash is as good as a slow one. Known tokens stay in memory for a second. So another process's revocation
+takes effect within a second, and this process's at once.
 """
 
 import hashlib
@@ -27,8 +27,10 @@ T = TypeVar("T")
 
 PREFIX: Final = "maitred"
 RESERVED: Final = (LOCAL, "http", "folder", "policy", "configuration", "maitred")
-"""Principals that are somebody else: the user of this machine, who sends the token of the settings, and what
-of maitred acts and decides by itself and is written down as doing so."""
+"""Principals that no token may have: the local user, the token of the settings, and parts of maitred.
+
+Those parts decide by themselves, and the audit trail has their names.
+"""
 
 _BUSY_S: Final = 5.0
 _MAX_KNOWN: Final = 1_000
@@ -45,7 +47,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRecord:
-    """What may be shown of a token; times are ISO 8601 in UTC, empty where there is none."""
+    """What may be shown of a token. Times are ISO 8601 in UTC; empty if there is none."""
 
     grant: Grant
     made_by: str
@@ -56,13 +58,13 @@ class TokenRecord:
 
     @property
     def id(self) -> str:
-        """What the token is revoked by."""
+        """The id by which the token is revoked."""
         return self.grant.id
 
 
 @dataclass(frozen=True, kw_only=True)
 class MadeToken:
-    """A new token; `token` is to be shown once, it cannot be had again."""
+    """A new token; show `token` once, since it cannot be read again."""
 
     token: str
     record: TokenRecord
@@ -76,10 +78,10 @@ class _TokenRow:
 
 
 class Grants:
-    """The tokens in the SQLite file `path`, whose tables the store has made; for one event loop.
+    """The tokens in the SQLite file `path`, whose tables exist already; for one event loop.
 
-    `fresh_s` is for how long a token may be used after another process has revoked it. Every method raises
-    `StoreError` when the file cannot be read or written: without it nobody is let in.
+    `fresh_s`: for so many seconds a token stays valid after another process revoked it. Every method raises
+    `StoreError` if the file cannot be read or written: then no caller is admitted.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Grants:
         self._clock = clock
         self._monotonic = monotonic
         self._fresh_s = fresh_s
-        self._known: OrderedDict[str, _TokenRow] = OrderedDict()
+        self._cache: OrderedDict[str, _TokenRow] = OrderedDict()
 
     async def make(
         self,
@@ -105,10 +107,10 @@ class Grants:
         lifetime: timedelta | None = None,
         by: str = LOCAL,
     ) -> MadeToken:
-        """Make a token for a principal; `lifetime` is `None` for one that does not expire.
+        """Create a token for a principal; a `lifetime` of `None` never ends.
 
         Raises:
-            ValueError: The name of the principal, the role or the lifetime cannot be.
+            ValueError: The name of the principal, the role or the lifetime is invalid.
         """
         if not _PRINCIPAL.fullmatch(principal) or principal in RESERVED:
             raise ValueError(
@@ -134,36 +136,36 @@ class Grants:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         )
         values = (*row, _digest(token))
-        await self._within(lambda connection: connection.execute(statement, values), lasting=True)
+        await self._execute(lambda connection: connection.execute(statement, values), lasting=True)
         return MadeToken(token=token, record=record)
 
     async def listed(self) -> Sequence[TokenRecord]:
-        """All tokens, the newest first, also those that expired or were revoked."""
+        """All tokens, the newest first, with those that expired or were revoked."""
         query = f"SELECT {_COLUMNS} FROM tokens ORDER BY made_at DESC, id"  # noqa: S608  # our own names
-        rows = await self._within(lambda connection: connection.execute(query).fetchall())
+        rows = await self._execute(lambda connection: connection.execute(query).fetchall())
         return [_record(row) for row in rows]
 
     async def revoke(self, token_id: str, *, by: str = LOCAL) -> bool:
-        """Revoke a token for good; false if there is no valid one of that id."""
+        """Revoke a token for good; false if no valid one has this id."""
         statement = "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE id = ? AND revoked_at = ''"
         values = (_text(self._clock()), by, token_id)
         try:
-            changed = await self._within(
+            count = await self._execute(
                 lambda connection: connection.execute(statement, values).rowcount, lasting=True
             )
         finally:
-            self._known.pop(token_id, None)
-        return changed > 0
+            self._cache.pop(token_id, None)
+        return count > 0
 
     async def grant_of(self, token: str) -> Grant | RefusedAccess:
-        """What the sender of a token was given, or why nothing."""
-        found = _TOKEN.fullmatch(token) if len(token) <= _MAX_TOKEN else None
-        if found is None:
+        """The grant of a token, or why the token is refused."""
+        match = _TOKEN.fullmatch(token) if len(token) <= _MAX_TOKEN else None
+        if match is None:
             return _UNKNOWN
-        known = await self._look_up(found[1])
-        if known is None or not hmac.compare_digest(known.digest, _digest(token)):
+        row = await self._look_up(match[1])
+        if row is None or not hmac.compare_digest(row.digest, _digest(token)):
             return _UNKNOWN
-        record = known.record
+        record = row.record
         if record.revoked_at:
             return RefusedAccess(reason=f"the token {record.id} was revoked on {record.revoked_at}")
         if record.expires_at and record.expires_at <= _text(self._clock()):
@@ -173,22 +175,22 @@ class Grants:
         return record.grant
 
     async def _look_up(self, token_id: str) -> _TokenRow | None:
-        known, now = self._known.get(token_id), self._monotonic()
-        if known is not None and now - known.read_at < self._fresh_s:
-            self._known.move_to_end(token_id)
-            return known
+        cached_row, now = self._cache.get(token_id), self._monotonic()
+        if cached_row is not None and now - cached_row.read_at < self._fresh_s:
+            self._cache.move_to_end(token_id)
+            return cached_row
         query = f"SELECT {_COLUMNS} FROM tokens WHERE id = ?"  # noqa: S608  # our own names
-        row = await self._within(lambda connection: connection.execute(query, (token_id,)).fetchone())
+        row = await self._execute(lambda connection: connection.execute(query, (token_id,)).fetchone())
         if row is None:
-            self._known.pop(token_id, None)
+            self._cache.pop(token_id, None)
             return None
-        known = self._known[token_id] = _TokenRow(record=_record(row), digest=row[-1], read_at=now)
-        self._known.move_to_end(token_id)
-        if len(self._known) > _MAX_KNOWN:
-            self._known.popitem(last=False)
-        return known
+        cached_row = self._cache[token_id] = _TokenRow(record=_record(row), digest=row[-1], read_at=now)
+        self._cache.move_to_end(token_id)
+        if len(self._cache) > _MAX_KNOWN:
+            self._cache.popitem(last=False)
+        return cached_row
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
+    async def _execute(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
         return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
 
 
@@ -202,12 +204,12 @@ def _text(at: datetime) -> str:
 
 def _scope_text(scope: Scope) -> str:
     limits = {"servers": scope.servers, "categories": scope.categories}
-    named = {name: sorted(limit) for name, limit in limits.items() if limit is not None}
-    return json.dumps({**named, "read_only": scope.read_only})
+    values = {name: sorted(limit) for name, limit in limits.items() if limit is not None}
+    return json.dumps({**values, "read_only": scope.read_only})
 
 
-def _scope(stored: str) -> Scope:
-    values = json.loads(stored)
+def _scope(text: str) -> Scope:
+    values = json.loads(text)
     limits = {name: frozenset(values[name]) for name in ("servers", "categories") if name in values}
     return replace(EVERYTHING, read_only=values["read_only"], **limits)
 

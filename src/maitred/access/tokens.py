@@ -1,7 +1,7 @@
-"""Access tokens as persons handle them: made for parts that exist, listed, revoked by id or by name.
+"""Create, list and revoke access tokens for operators: checks their scopes and writes the audit trail.
 
-Each act is written into the audit trail before it is answered. What a token is, and how one is kept, is the
-business of `maitred.access.token_store`.
+Each change is in the audit trail before its answer leaves. The tokens themselves are in
+`maitred.access.token_store`.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
@@ -15,13 +15,13 @@ from maitred.errors import ConfigError, TokenNotFoundError
 from maitred.model.access import Role, Scope, Viewer
 from maitred.wording import did_you_mean
 
-Known = Callable[[], Awaitable[tuple[Collection[str], Collection[str]]]]
-"""Gives the names of all servers and of all categories."""
+KnownNames = Callable[[], Awaitable[tuple[Collection[str], Collection[str]]]]
+"""Returns the names of all servers and of all categories."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRequest:
-    """A token that is to be made; `lifetime` is `None` for one that does not expire."""
+    """A token to create; a `lifetime` of `None` never ends."""
 
     name: str
     role: Role
@@ -30,71 +30,75 @@ class TokenRequest:
 
 
 class TokenService:
-    """Handles tokens; `made` are all that there are, `known` what their scopes may name."""
+    """Manages tokens. `known_names` returns the servers and categories that scopes may name."""
 
-    def __init__(self, made: Grants, auditing: AuditService, known: Known) -> None:
-        self._made = made
+    def __init__(self, store: Grants, auditing: AuditService, known_names: KnownNames) -> None:
+        self._store = store
         self._auditing = auditing
-        self._known = known
+        self._known_names = known_names
 
-    async def make(self, wanted: TokenRequest, viewer: Viewer) -> MadeToken:
-        """Make a token.
+    async def make(self, request: TokenRequest, viewer: Viewer) -> MadeToken:
+        """Create a token.
 
         Raises:
             NotAllowedError: The viewer may not grant.
-            ConfigError: It cannot be made as it is wanted; all faults are listed.
-            StoreError: It cannot be kept.
+            ConfigError: The request is invalid; the error lists all faults.
+            StoreError: The token cannot be stored.
         """
         self._auditing.require(viewer, "grant")
-        servers, categories = await self._known()
+        servers, categories = await self._known_names()
         faults = [
-            *_strangers("server", wanted.scope.servers, servers),
-            *_strangers("category", wanted.scope.categories, categories),
+            *_strangers("server", request.scope.servers, servers),
+            *_strangers("category", request.scope.categories, categories),
         ]
         if faults:
-            raise ConfigError(f"token {wanted.name!r}", faults)
+            raise ConfigError(f"token {request.name!r}", faults)
         try:
-            made = await self._made.make(
-                wanted.name, wanted.role, scope=wanted.scope, lifetime=wanted.lifetime, by=viewer.principal
+            token = await self._store.make(
+                request.name,
+                request.role,
+                scope=request.scope,
+                lifetime=request.lifetime,
+                by=viewer.principal,
             )
         except ValueError as error:
-            raise ConfigError(f"token {wanted.name!r}", [str(error)]) from None
-        await self._auditing.record(viewer, "token.create", detail=_told(made.record))
-        return made
+            raise ConfigError(f"token {request.name!r}", [str(error)]) from None
+        await self._auditing.record(viewer, "token.create", detail=_describe(token.record))
+        return token
 
     async def listed(self, viewer: Viewer) -> Sequence[TokenRecord]:
-        """All tokens, the newest first, also those that expired or were revoked.
+        """All tokens, the newest first, with those that expired or were revoked.
 
         Raises:
             NotAllowedError: The viewer may not grant.
-            StoreError: They cannot be read.
+            StoreError: The tokens cannot be read.
         """
         self._auditing.require(viewer, "grant")
-        return await self._made.listed()
+        return await self._store.listed()
 
-    async def revoke(self, which: str, viewer: Viewer) -> Sequence[TokenRecord]:
-        """Revoke the token of an id, or all of a name; those that were valid until now.
+    async def revoke(self, id_or_name: str, viewer: Viewer) -> Sequence[TokenRecord]:
+        """Revoke the token of an id, or all tokens of a name; returns those that were valid until now.
 
         Raises:
             NotAllowedError: The viewer may not grant.
-            TokenNotFoundError: There is none that is valid.
-            StoreError: It cannot be written down.
+            TokenNotFoundError: No valid token has this id or name.
+            StoreError: The revocation cannot be stored.
         """
         self._auditing.require(viewer, "grant")
-        valid = [one for one in await self._made.listed() if not one.revoked_at]
-        found = [one for one in valid if one.id == which] or [
-            one for one in valid if one.grant.principal == which
+        valid = [record for record in await self._store.listed() if not record.revoked_at]
+        matches = [record for record in valid if record.id == id_or_name] or [
+            record for record in valid if record.grant.principal == id_or_name
         ]
-        revoked = [one for one in found if await self._made.revoke(one.id, by=viewer.principal)]
-        if not revoked:
-            raise TokenNotFoundError(which)
-        for one in revoked:
-            await self._auditing.record(viewer, "token.revoke", detail=_told(one))
-        return revoked
+        records = [record for record in matches if await self._store.revoke(record.id, by=viewer.principal)]
+        if not records:
+            raise TokenNotFoundError(id_or_name)
+        for record in records:
+            await self._auditing.record(viewer, "token.revoke", detail=_describe(record))
+        return records
 
 
 def token_json(record: TokenRecord) -> dict[str, Any]:
-    """A token for programs: all but what has to be sent. Times are ISO 8601; a limit that is null is none."""
+    """A token as JSON, without its secret. Times are ISO 8601; a limit of null means no limit."""
     grant = record.grant
     return {
         "id": grant.id,
@@ -120,13 +124,13 @@ def state(record: TokenRecord) -> str:
     return "expired" if record.expires_at and record.expires_at <= now else "valid"
 
 
-def _strangers(kind: str, named: Collection[str] | None, known: Collection[str]) -> Iterator[str]:
-    for name in sorted(frozenset(named or ()) - frozenset(known)):
-        yield f"there is no {kind} {name!r}{did_you_mean(name, known, lead='; ')}"
+def _strangers(kind: str, names: Collection[str] | None, known_names: Collection[str]) -> Iterator[str]:
+    for name in sorted(frozenset(names or ()) - frozenset(known_names)):
+        yield f"there is no {kind} {name!r}{did_you_mean(name, known_names, lead='; ')}"
 
 
-def _told(record: TokenRecord) -> str:
-    """A token in words for the audit trail."""
+def _describe(record: TokenRecord) -> str:
+    """A token in words, for the audit trail."""
     grant = record.grant
     limits = [
         f"{kind} {', '.join(sorted(names)) or 'none'}"

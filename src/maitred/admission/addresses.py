@@ -1,7 +1,7 @@
-"""Which addresses nobody outside may make us connect to, and what the host of a URL really is.
+"""Decide to which addresses the gateway may connect, and parse the hosts of URLs.
 
-Nothing here resolves a name: `guard` does that and asks here about every address it gets. Hosts are read the
-way a resolver reads them, where `0x7f.1`, `017700000001` and `2130706433` are all 127.0.0.1.
+Nothing here resolves a name: `guarded_transport` does that and asks here about every address. A host is
+parsed as a resolver does it: `0x7f.1`, `017700000001` and `2130706433` are all 127.0.0.1.
 """
 
 import re
@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from maitred.wording import one_of
+
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# The special-purpose registries of IANA, and the addresses at which clouds hand out credentials.
+# IANA's registries of special-purpose addresses, and the addresses at which clouds serve credentials.
 _METADATA: Sequence[Network] = tuple(
     map(ip_network, ("169.254.169.254/32", "169.254.170.2/32", "169.254.170.23/32", "100.100.100.200/32"))
 ) + tuple(map(ip_network, ("168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::/32", "fd20:ce::254/128")))
@@ -68,7 +70,10 @@ _LOCAL_NAMES = (
 _DOTS = str.maketrans("\u3002\uff0e\uff61", "...")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_URL = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
+_HTTP = ("http", "https")
+_HTTP_PORT = 80
+_HTTPS_PORT = 443
 _PORT = re.compile(r"[0-9]{1,5}")
 _HIGHEST_PORT = 65_535
 _MOST_PARTS = 4
@@ -78,10 +83,10 @@ _LONGEST_NAME = 253
 
 
 def why_forbidden(address: str | Address, exempted: Sequence[Network] = ()) -> str:
-    """What an address is that must not be connected to, such as `a loopback address`; empty if it may.
+    """The kind of a forbidden address, such as `a loopback address`; empty if it is allowed.
 
-    `exempted` networks are allowed, except where a cloud hands out credentials. Text that is no address is
-    forbidden too.
+    `exempted` networks are allowed, except where a cloud serves credentials. A text that is no address is
+    forbidden.
     """
     if isinstance(address, str):
         try:
@@ -92,22 +97,22 @@ def why_forbidden(address: str | Address, exempted: Sequence[Network] = ()) -> s
         return "the address of a cloud's metadata"
     if any(address in network for network in exempted):
         return ""
-    for network, what in _SPECIAL:
+    for network, kind in _SPECIAL:
         if address in network:
-            return what
+            return kind
     return "" if isinstance(address, IPv4Address) or address in _GLOBAL_V6 else "a reserved address"
 
 
 def is_forbidden(address: str | Address, exempted: Sequence[Network] = ()) -> bool:
-    """Whether an address must not be connected to; see `why_forbidden`."""
+    """Whether the gateway must not connect to an address; see `why_forbidden`."""
     return bool(why_forbidden(address, exempted))
 
 
 def networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """Read networks such as `10.1.0.0/16`; an address counts as a network of one.
+    """Parse networks such as `10.1.0.0/16`; a single address is a network of one.
 
     Raises:
-        ValueError: One is no network, or has bits set beyond its prefix.
+        ValueError: A text is no network, or has bits set beyond its prefix.
     """
     return tuple(map(ip_network, texts))
 
@@ -116,8 +121,8 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
 class Host:
     """The host of a URL: an address, or a name in lower case and in its ASCII form.
 
-    `fault` says why it cannot be used; `is_plain` is false where it was written in a form that hides what it
-    is, such as an octal number or letters that only look like ASCII.
+    `fault` says why it cannot be used. `is_plain` is false if its written form hides what it is, such as an
+    octal number, or letters that only look like ASCII.
     """
 
     name: str = ""
@@ -127,7 +132,7 @@ class Host:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a name that means this machine or its own network."""
+        """Whether the name means this machine or its local network."""
         if self.address is not None:
             return False
         last = [self.name == local or self.name.endswith(f".{local}") for local in _LOCAL_NAMES]
@@ -135,11 +140,11 @@ class Host:
 
 
 def parse_host(text: str) -> Host:
-    """Read a host as it stands in a URL, with or without the brackets of an IPv6 address."""
+    """Parse a host as URLs contain it, with or without the brackets of an IPv6 address."""
     if text.startswith("[") or text.count(":") > 1:
-        return _bracketed(text)
-    folded = unicodedata.normalize("NFKC", text.translate(_DOTS)).lower()
-    bare = folded.removesuffix(".")
+        return _ipv6_host(text)
+    plain = unicodedata.normalize("NFKC", text.translate(_DOTS)).lower()
+    bare = plain.removesuffix(".")
     if not bare or re.search(r"[\x00-\x20\x7f%\\@:/?#\[\]<>^|]", bare):
         return Host(fault="is no host name")
     parts = bare.split(".")
@@ -148,10 +153,10 @@ def parse_host(text: str) -> Host:
         if address is None:
             return Host(fault="ends in a number, but is no address")
         return Host(name=str(address), address=address, is_plain=text == str(address))
-    return _named(bare, is_plain=text.lower().removesuffix(".") == bare)
+    return _named_host(bare, is_plain=text.lower().removesuffix(".") == bare)
 
 
-def _bracketed(text: str) -> Host:
+def _ipv6_host(text: str) -> Host:
     try:
         address = IPv6Address(text[1:-1] if text[0] == "[" and text[-1] == "]" else text)
     except ValueError:
@@ -161,7 +166,7 @@ def _bracketed(text: str) -> Host:
     return Host(name=str(address), address=address)
 
 
-def _named(name: str, *, is_plain: bool) -> Host:
+def _named_host(name: str, *, is_plain: bool) -> Host:
     try:
         plain = name if name.isascii() else name.encode("idna").decode("ascii")
     except UnicodeError:
@@ -172,7 +177,7 @@ def _named(name: str, *, is_plain: bool) -> Host:
 
 
 def _number_forms(parts: Sequence[str]) -> IPv4Address | None:
-    """An address in any form that `inet_aton` takes: one to four numbers, decimal, octal or hexadecimal."""
+    """An address in any form that `inet_aton` accepts: one to four numbers, decimal, octal or hexadecimal."""
     if (
         len(parts) > _MOST_PARTS
         or not all(map(_NUMBER.fullmatch, parts))
@@ -183,9 +188,9 @@ def _number_forms(parts: Sequence[str]) -> IPv4Address | None:
         *head, tail = map(_number, parts)
     except ValueError:
         return None
-    if any(one >= _BYTE for one in head) or tail >= _BYTE ** (_MOST_PARTS - len(head)):
+    if any(number >= _BYTE for number in head) or tail >= _BYTE ** (_MOST_PARTS - len(head)):
         return None
-    high = sum(one << (24 - 8 * at) for at, one in enumerate(head))
+    high = sum(number << (24 - 8 * at) for at, number in enumerate(head))
     return IPv4Address(high + tail)
 
 
@@ -197,7 +202,7 @@ def _number(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UrlTarget:
-    """What a URL leads to. `userinfo` is what stands before an `@`; `fault` says why it cannot be used."""
+    """The target of a URL. `userinfo` is the part before an `@`; `fault` says why the URL cannot be used."""
 
     scheme: str = ""
     host: Host = Host()
@@ -206,14 +211,14 @@ class UrlTarget:
     fault: str = ""
 
 
-def parse_url(url: str) -> UrlTarget:
-    """Take apart as much of an http or https URL as decides where a connection goes."""
+def parse_url(url: str, schemes: Sequence[str] = _HTTP) -> UrlTarget:
+    """Take apart as much of a URL as decides where a connection goes; it must have one of the schemes."""
     if re.search(r"[\x00-\x20\x7f\\]", url):
         return UrlTarget(fault="holds a blank, a backslash or a control character")
     match = _URL.match(url)
-    if match is None:
-        return UrlTarget(fault="must start with http:// or https://")
-    scheme = match[1].lower()
+    scheme = match[1].lower() if match else ""
+    if match is None or scheme not in schemes:
+        return UrlTarget(fault=f"must start with {one_of([f'{one}://' for one in schemes])}")
     userinfo, _, rest = match[2].rpartition("@")
     text, port = rest, ""
     if ":" in (after := rest.rpartition("]")[2]):
@@ -224,7 +229,7 @@ def parse_url(url: str) -> UrlTarget:
                 scheme=scheme, userinfo=userinfo, fault="has a port that is no number up to 65535"
             )
     host = parse_host(text)
-    default = 443 if scheme == "https" else 80
+    default = _HTTPS_PORT if scheme.endswith("s") else _HTTP_PORT
     return UrlTarget(
         scheme=scheme,
         host=host,

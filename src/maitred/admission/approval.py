@@ -1,8 +1,8 @@
-"""Whether a server is approved, worked out from the log of what happened to it, and which parts are not.
+"""Compute from a server's log of events whether it is approved, and which of its parts are withheld.
 
-An approval is not a mark but a memory: of the hashes that were approved, of those that were refused, and of
-those that are there now. The state follows from comparing them, so no order of events can leave a server
-approved whose manifest or image nobody approved. Nothing here reads or writes; `catalog.registry` does.
+An approval is no flag. It is computed by comparing hashes: the approved ones, the refused ones, and the
+present ones. So no order of events can leave a server approved with a manifest or an image that no person
+approved. These are pure functions; `maitred.admission.registry` reads and writes the log.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,18 +14,22 @@ from maitred.model.approvals import Binding, Event, EventKind, name_and_identity
 
 ApprovalState = Literal["pending", "approved", "rejected", "suspended", "withdrawn"]
 Pinning = Literal["quarantine", "warn"]
-"""What a change of a definition leads to that gives it no more power; one that does is always withheld."""
+"""What happens after a harmless change of a definition; one that adds power is always withheld."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """What was decided about a server, and what it is now.
+    """The decisions about a server, and its present state.
 
-    `seen` is what is there now, `approved` what was last approved, `rejected` what was last refused. A
-    refusal and a suspension outlive a withdrawal, so that nothing gets in by being registered again.
-    `vouched` is the hash of the definition that a person approved last, having seen it, `pinned` that of the
-    one that was approved last by whomever; it outlives a withdrawal, too, so that what changed cannot get in
-    by being registered again. So does `image`, which is what the image was that was approved last.
+    Args:
+        seen: The present hashes.
+        approved: The hashes of the last approval.
+        rejected: The hashes of the last refusal. It survives a withdrawal, as a suspension does, so that a
+            new registration does not undo it.
+        vouched: The hash of the definition that a person last looked at and approved.
+        pinned: The hash of the definition that was last approved by a person or a rule. It survives a
+            withdrawal, so that a new registration does not let a change in.
+        image: The image that was last approved; it survives a withdrawal for the same reason.
     """
 
     seen: Binding
@@ -39,7 +43,7 @@ class Approval:
 
     @property
     def state(self) -> ApprovalState:
-        """Where the server stands. `approved` says nothing of parts whose definition changed since."""
+        """The state of the server. `approved` does not cover parts whose definition changed since."""
         if self.withdrawn:
             return "withdrawn"
         if self.suspended:
@@ -50,7 +54,7 @@ class Approval:
 
     @property
     def awaits_decision(self) -> bool:
-        """Whether a person is to decide: on the server, or on a change of its definition."""
+        """Whether a person has to decide about the server, or about a change of its definition."""
         if self.state == "approved":
             return self.seen not in (self.approved, self.rejected)
         return self.state == "pending"
@@ -58,15 +62,15 @@ class Approval:
 
 @dataclass(frozen=True, kw_only=True)
 class ForbiddenEvent:
-    """An event that cannot happen in a state, and why, for whoever wanted it."""
+    """An event that is impossible in a state, with the reason for its sender."""
 
     reason: str
 
 
 def step(state: Approval | None, event: Event) -> Approval | ForbiddenEvent:
-    """What follows from an event; `None` is a server nobody ever registered.
+    """The state after an event; a state of `None` is a server that was never registered.
 
-    A state equal to the one before means that nothing happened, and that nothing is to be written down.
+    If the new state equals the old one, nothing happened, and the event must not be logged.
     """
     if state is not None and not state.withdrawn:
         return _STEPS[event.kind](state, event)
@@ -80,10 +84,10 @@ def step(state: Approval | None, event: Event) -> Approval | ForbiddenEvent:
 
 
 def replay(log: Iterable[Event]) -> Approval | None:
-    """The state that a log leads to; `None` for an empty one.
+    """The state after all events of a log; `None` for an empty log.
 
     Raises:
-        ValueError: An event of the log could not have happened: the log was altered.
+        ValueError: An event of the log is impossible, so the log was altered.
     """
     state: Approval | None = None
     for number, event in enumerate(log, start=1):
@@ -96,18 +100,18 @@ def replay(log: Iterable[Event]) -> Approval | None:
     return state
 
 
-def _same_source(decided: Binding | None, seen: Binding) -> bool:
-    return decided is not None and (decided.manifest, decided.image) == (seen.manifest, seen.image)
+def _same_source(decision: Binding | None, seen: Binding) -> bool:
+    return decision is not None and (decision.manifest, decision.image) == (seen.manifest, seen.image)
 
 
 _STALE: Final = ForbiddenEvent(reason="it has changed since it was shown; look at it again")
 
 
-def _registered(_: Approval, __: Event) -> Approval | ForbiddenEvent:
+def _on_registered(_: Approval, __: Event) -> Approval | ForbiddenEvent:
     return ForbiddenEvent(reason="it is registered already")
 
 
-def _auto_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_auto_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if event.binding != state.seen:
         return _STALE
     if state.state != "pending":
@@ -120,7 +124,7 @@ def _auto_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
 
 
 def _kept_definition(state: Approval) -> str:
-    """What an approval without a person holds for: a new manifest is no word on a changed definition."""
+    """The definition that an automatic approval covers: a new manifest approves no changed definition."""
     if state.approved is not None:
         return state.approved.definition
     return state.pinned or ("" if state.rejected is not None else state.seen.definition)
@@ -132,7 +136,7 @@ def _with_approval(state: Approval, definition: str) -> Approval:
     return replace(state, approved=approved, pinned=definition or state.pinned, image=image)
 
 
-def _approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if state.suspended:
         return ForbiddenEvent(reason="it is suspended; resume it first")
     if event.binding != state.seen:
@@ -141,7 +145,7 @@ def _approved(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     return replace(_with_approval(state, seen or state.pinned), vouched=seen, rejected=None)
 
 
-def _rejected(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_rejected(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if state.suspended:
         return ForbiddenEvent(reason="it is suspended; resume it first, or withdraw it")
     if event.binding != state.seen:
@@ -151,22 +155,22 @@ def _rejected(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     return replace(state, rejected=state.seen)
 
 
-def _suspended(state: Approval, _: Event) -> Approval | ForbiddenEvent:
+def _on_suspended(state: Approval, _: Event) -> Approval | ForbiddenEvent:
     if state.state not in ("approved", "suspended"):
         return ForbiddenEvent(reason=f"it is {state.state}; only what is approved can be suspended")
     return replace(state, suspended=True)
 
 
-def _resumed(state: Approval, _: Event) -> Approval | ForbiddenEvent:
+def _on_resumed(state: Approval, _: Event) -> Approval | ForbiddenEvent:
     if not state.suspended:
         return ForbiddenEvent(reason="it is not suspended")
     return replace(state, suspended=False)
 
 
-def _definition_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
-    """What a server publishes first, after it was approved unseen, is what was approved.
+def _on_definition_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+    """Pin the first definition of a server that was approved before it published anything.
 
-    Not so where a person once refused something of it, and nobody has approved it since.
+    Not if a person has refused a definition of it, and no person has approved one since.
     """
     if not (digest := event.binding.definition):
         return ForbiddenEvent(reason="a change of the definition needs its hash")
@@ -175,24 +179,23 @@ def _definition_changed(state: Approval, event: Event) -> Approval | ForbiddenEv
     return _with_approval(after, digest) if unseen and state.rejected is None else after
 
 
-def _manifest_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+def _on_manifest_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     if not event.binding.manifest:
         return ForbiddenEvent(reason="a change of the manifest needs its hash")
     return replace(state, seen=replace(state.seen, manifest=event.binding.manifest))
 
 
-def _image_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
-    """What an image is first that was approved by its name alone is what was approved.
+def _on_image_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
+    """Pin the first image of a server whose image was approved by name alone.
 
-    Not so where it was another one before, or where a person refused this one. By a registration the name
-    alone is known: if it is the same as before, what was approved may still be there, which its next start
-    will tell.
+    Not if the name meant another image before, or if a person refused this one. A registration gives the name
+    alone. If the name is unchanged, the approved image stays until the next start checks it.
     """
     image = event.binding.image
     name, identity = name_and_identity(image)
     if not identity:
-        known = [one.image for one in (state.approved, state.seen) if one is not None]
-        same = next((one for one in known if name_and_identity(one)[0] == name), image)
+        images = [binding.image for binding in (state.approved, state.seen) if binding is not None]
+        same = next((other for other in images if name_and_identity(other)[0] == name), image)
         return replace(state, seen=replace(state.seen, image=same))
     after = replace(state, seen=replace(state.seen, image=image))
     if state.state != "approved" or state.approved is None or state.approved.image != name:
@@ -203,27 +206,27 @@ def _image_changed(state: Approval, event: Event) -> Approval | ForbiddenEvent:
     return replace(_with_approval(after, state.approved.definition), rejected=state.rejected)
 
 
-def _withdrawn(state: Approval, _: Event) -> Approval | ForbiddenEvent:
+def _on_withdrawn(state: Approval, _: Event) -> Approval | ForbiddenEvent:
     return replace(state, seen=Binding(), approved=None, vouched="", withdrawn=True)
 
 
 _STEPS: Final[Mapping[EventKind, Callable[[Approval, Event], Approval | ForbiddenEvent]]] = {
-    "registered": _registered,
-    "auto_approved": _auto_approved,
-    "approved": _approved,
-    "rejected": _rejected,
-    "suspended": _suspended,
-    "resumed": _resumed,
-    "definition_changed": _definition_changed,
-    "manifest_changed": _manifest_changed,
-    "image_changed": _image_changed,
-    "withdrawn": _withdrawn,
+    "registered": _on_registered,
+    "auto_approved": _on_auto_approved,
+    "approved": _on_approved,
+    "rejected": _on_rejected,
+    "suspended": _on_suspended,
+    "resumed": _on_resumed,
+    "definition_changed": _on_definition_changed,
+    "manifest_changed": _on_manifest_changed,
+    "image_changed": _on_image_changed,
+    "withdrawn": _on_withdrawn,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """How what a server publishes now differs from what was approved, and which parts are withheld for it."""
+    """The differences between a server's present and its approved definition, and the withheld parts."""
 
     changes: Sequence[DefinitionChange] = ()
     withheld: frozenset[PartKey] = frozenset()
@@ -236,10 +239,10 @@ def assess(
     pinning: Pinning,
     shadowed: Shadowed = no_shadow,
 ) -> Assessment:
-    """Which parts of a live definition are quarantined; `approved` is `None` while nothing was approved.
+    """Find the parts of a live definition to withhold; `approved` is `None` if none was approved.
 
-    With `quarantine` (registered servers) every part that is new or not as approved is withheld; with `warn`
-    (the operator's own servers) only those with more power than before.
+    With `quarantine` (registered servers) every new or changed part is withheld; with `warn` (the operator's
+    own servers) only a part with more power than before.
     """
     if approved is None:
         return Assessment(withheld=frozenset(live.parts) if pinning == "quarantine" else frozenset())

@@ -1,8 +1,8 @@
-"""Tell a literal credential from what only looks like one, and a reference from a literal.
+"""Separate literal credentials from references and from harmless texts.
 
-Three signs: the form of a value (the detectors of `detect-secrets`, without those that measure randomness,
-which take `debug` for a secret, and forms that they lack), the name that it stands under, and its place in a
-URL. Nothing here answers with the value itself, only with what kind of thing it is.
+Three signs count: the form of a value, the name of its field, and its place in a URL. The forms are those of
+`detect-secrets` and some more. Its detectors of randomness are left out, since they take `debug` for a
+secret. Results contain the kind of a credential, never its value.
 """
 
 import re
@@ -103,7 +103,7 @@ _LONG_KEY = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LiteralParts:
-    """A value taken apart: what stands there literally, defaults included, and what it refers to."""
+    """A value in parts: its literal texts, defaults included, and the names that it refers to."""
 
     literal: str
     references: tuple[str, ...]
@@ -111,26 +111,26 @@ class LiteralParts:
 
 
 def take_apart(value: str) -> LiteralParts:
-    """Tell literal text from references; `is_closed` is false where one has no end."""
-    found: list[str] = []
+    """Separate literal text from references; `is_closed` is false if a reference has no end."""
+    names: list[str] = []
 
     def default(match: re.Match[str]) -> str:
         name, _, rest = match[1].partition(":-")
-        found.append(name.removeprefix("env:"))
+        names.append(name.removeprefix("env:"))
         return rest
 
     text, count = value.replace("$$", "\0"), 1
     while count:
         text, count = _REFERENCE.subn(default, text)
-    return LiteralParts(literal=text.replace("\0", "$"), references=tuple(found), is_closed="${" not in text)
+    return LiteralParts(literal=text.replace("\0", "$"), references=tuple(names), is_closed="${" not in text)
 
 
 def kind_of(literal: str, name: str = "") -> str:
-    """What kind of credential a text has the form of, such as `GitHub Token`; empty if it has none."""
+    """The kind of credential that a text has the form of, such as `GitHub Token`; empty if none."""
     texts = [literal, f'{name}="{literal}"'] if name else [literal]
-    for what, form in _FORMS:
+    for kind, form in _FORMS:
         if form.search(literal):
-            return what
+            return kind
     for detector in _DETECTORS:
         if any(True for text in texts for _ in detector.analyze_string(text)):
             return detector.secret_type
@@ -138,19 +138,19 @@ def kind_of(literal: str, name: str = "") -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a value under this name is a credential by its name, as under `GITHUB_TOKEN` or `apiKey`.
+    """Whether a field of this name contains a credential, such as `GITHUB_TOKEN` or `apiKey`.
 
-    `MAX_TOKENS`, `TOKEN_FILE` and `PASSWORD_MODE` are not: they count, or name something else.
+    `MAX_TOKENS`, `TOKEN_FILE` and `PASSWORD_MODE` do not: they count, or name something else.
     """
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or _COUNTED.intersection(words):
         return False
-    glued = _GLUED.search("".join(words)) is not None
-    return glued or words[-1] in _SECRET_WORDS or " ".join(words[-2:]) in _SECRET_PAIRS
+    is_joined = _GLUED.search("".join(words)) is not None
+    return is_joined or words[-1] in _SECRET_WORDS or " ".join(words[-2:]) in _SECRET_PAIRS
 
 
 def is_literal_secret(name: str, literal: str) -> bool:
-    """Whether a literal must be a reference instead: its name says so, and it is no mere choice."""
+    """Whether a literal must be a reference instead: its name says so, and it is no plain choice."""
     bare = _SCHEME.sub("", literal)
     if not bare or bare.lower() in _CHOICES:
         return False
@@ -160,16 +160,16 @@ def is_literal_secret(name: str, literal: str) -> bool:
 
 
 def secret_arguments(args: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The places of arguments with a credential by its name, each with what stands before the credential.
+    """The positions of arguments with a credential by its name, each with the text before the credential.
 
     They are `--token abc`, `--token=abc`, `TOKEN=abc` and `X-Api-Key: abc`.
     """
     before = ""
     for at, argument in enumerate(args):
         option, pair = _OPTION.fullmatch(argument), _PAIR.fullmatch(argument)
-        named = [(found[1], found[2] or "") for found in (option, pair) if found]
-        named += [(before, argument)] if before and not option else []
-        for name, value in named:
+        pairs = [(match[1], match[2] or "") for match in (option, pair) if match]
+        pairs += [(before, argument)] if before and not option else []
+        for name, value in pairs:
             if is_literal_secret(name, take_apart(value).literal):
                 yield at, argument.removesuffix(value)
                 break
@@ -177,12 +177,12 @@ def secret_arguments(args: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def masked_url(url: str, mask: str = "***") -> str:
-    """A URL with a mask in place of a password before the host, and of credentials among its parameters."""
+    """A URL with a mask for a password before the host, and for credentials among its parameters."""
 
     def user(match: re.Match[str]) -> str:
         name, colon, _ = match[1].partition(":")
-        shown = f"{name}:{mask}" if colon else mask if len(name) >= _LONG_NAME else name
-        return match[0].replace(f"://{match[1]}@", f"://{shown}@")
+        text = f"{name}:{mask}" if colon else mask if len(name) >= _LONG_NAME else name
+        return match[0].replace(f"://{match[1]}@", f"://{text}@")
 
     def parameter(match: re.Match[str]) -> str:
         name, value = unquote_plus(match[1]), match[2]
@@ -193,7 +193,7 @@ def masked_url(url: str, mask: str = "***") -> str:
 
 
 def secrets_in_url(literal: str) -> Iterator[str]:
-    """What credentials stand in the URLs of a text: in front of the host or among the parameters."""
+    """The kinds of credentials in the URLs of a text: before the host or among the parameters."""
     for match in _USERINFO.finditer(literal):
         user, _, password = match[1].partition(":")
         if password or len(user) >= _LONG_NAME:

@@ -1,10 +1,9 @@
-"""All that a server publishes, as one value that can be approved: what is in it, its hash, and what changed.
+"""All that a server publishes as one value that can be approved: its content, its hash, its changes.
 
-A definition holds the tools, prompts, resource templates and instructions of a server, normalised so that
-the order of keys makes no difference, with a hash for each part and one for the whole. Resources are left
-out: they are a server's data and come and go.
-
-`diff` says in words what differs. Quarantine does not depend on those words but on the hashes alone.
+A definition contains the tools, prompts, resource templates and instructions of a server. They are
+normalised, so the order of keys makes no difference, and each part has a hash. Resources are left out, since
+they are data that comes and goes. `diff` describes differences for people; quarantine depends on the hashes
+alone.
 """
 
 import hashlib
@@ -24,10 +23,10 @@ from maitred.wording import counted
 PartKind = Literal["tool", "prompt", "template", "instructions"]
 
 MAX_SCHEMA_BYTES: Final = 200_000
-"""Schemas larger than this, or nested deeper than any honest one, are kept as a hash only."""
+"""Larger schemas, and those nested deeper than any honest one, are stored as a hash only."""
 _MORE: Final = {"icons": "its icons", "_meta": "its `_meta`", "execution": "whether it runs as a task"}
 _MAX_DEPTH: Final = 100
-_MAX_TOLD: Final = 20
+_MAX_CHANGES: Final = 20
 _HINTS: Final = {
     "readOnlyHint": False,
     "destructiveHint": True,
@@ -38,7 +37,7 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, kw_only=True, order=True, slots=True)
 class PartKey:
-    """Which part of a definition it is; `name` is the server's own, empty for the instructions."""
+    """Identifies a part of a definition; `name` is the server's own, empty for the instructions."""
 
     kind: PartKind
     name: str = ""
@@ -49,7 +48,7 @@ class PartKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DefinitionPart:
-    """One part: its normalised content, and the SHA-256 of that in hex."""
+    """A part: its normalised content, and the SHA-256 of that in hex."""
 
     content: Mapping[str, Any]
     digest: str
@@ -57,43 +56,43 @@ class DefinitionPart:
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """All parts of what a server publishes."""
+    """All parts that a server publishes."""
 
     parts: Mapping[PartKey, DefinitionPart] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256, in hex, of all parts; the same for the same parts in any order."""
-        listed = [[key.kind, key.name, self.parts[key].digest] for key in sorted(self.parts)]
-        return hashlib.sha256(canonical(listed)).hexdigest()
+        """The SHA-256, in hex, of all parts; their order makes no difference."""
+        entries = [[key.kind, key.name, self.parts[key].digest] for key in sorted(self.parts)]
+        return hashlib.sha256(canonical(entries)).hexdigest()
 
     def digest_of(self, key: PartKey) -> str:
-        """The hash of a part, empty where there is none."""
+        """The hash of a part; empty if there is no such part."""
         return self.parts[key].digest if key in self.parts else ""
 
     def to_bytes(self) -> bytes:
-        """The definition as it is kept; `from_bytes` reads it."""
+        """The stored form; `from_bytes` reads it."""
         return canonical([[key.kind, key.name, self.parts[key].content] for key in sorted(self.parts)])
 
     @classmethod
-    def from_bytes(cls, kept: bytes) -> "Definition":
-        """Read a definition that was kept; its hashes are computed anew.
+    def from_bytes(cls, body: bytes) -> "Definition":
+        """Read the stored form; computes the hashes again.
 
         Raises:
-            ValueError: These are not the bytes of a definition.
+            ValueError: The bytes are no definition.
         """
         try:
-            return _of({PartKey(kind=kind, name=name): part for kind, name, part in json.loads(kept)})
+            return _of({PartKey(kind=kind, name=name): part for kind, name, part in json.loads(body)})
         except (TypeError, AttributeError) as error:
             raise ValueError("these bytes are not a definition") from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class DefinitionChange:
-    """One difference between an approved definition and a live one.
+    """A difference between an approved definition and a live one.
 
-    `kind` is a stable word, `text` a sentence for a person. `weight` says whether it gives the server more
-    power over its caller (`power`), takes some (`less`), or is what ordinary updates do (`wording`).
+    `kind` is a stable word, `text` a sentence for a person. `weight` says whether the change gives the server
+    more power over its caller (`power`), takes some away (`less`), or neither (`wording`).
     """
 
     part: PartKey
@@ -103,38 +102,38 @@ class DefinitionChange:
 
 
 Shadowed = Callable[[str], str]
-"""Says which other server has a tool that a new tool of this name could be taken for; empty: none."""
+"""Returns the other server with a tool that resembles a new tool of this name; empty if there is none."""
 
 
 def no_shadow(_: str) -> str:
-    """For a server that stands alone: no name shadows another."""
+    """For a server without others: no name resembles another."""
     return ""
 
 
 def shadowed_by_name(tools: Iterable[ToolKey], *, but: str) -> Shadowed:
-    """Names shadow each other if they are the same but for case, separators, width and alphabet.
+    """Names shadow each other if they are equal except for case, separators, width and alphabet.
 
-    `but` is the server whose new tools are asked about; its own tools are not others'.
+    `but` is the server with the new tools; its own tools do not count.
     """
     owners: dict[str, str] = {}
     for key in tools:
         if key.server != but:
-            owners.setdefault(_folded(key.name), key.server)
-    return lambda name: owners.get(_folded(name), "")
+            owners.setdefault(_fold(key.name), key.server)
+    return lambda name: owners.get(_fold(name), "")
 
 
-def _folded(name: str) -> str:
-    folded = latin(name).casefold()
-    return "".join(c for c in folded if c.isalnum()) or folded
+def _fold(name: str) -> str:
+    plain = latin(name).casefold()
+    return "".join(c for c in plain if c.isalnum()) or plain
 
 
 def define(
     tools: Iterable[RawTool], offers: Iterable[Offer] = (), *, title: str = "", instructions: str = ""
 ) -> Definition:
-    """The definition of a server by what it published, with the texts as they came over the wire.
+    """The definition of a server from what it published, with texts exactly as the server sent them.
 
-    Only so does a change count that nobody sees, such as one of invisible characters. The server's own title
-    stands with its instructions.
+    So an invisible change counts too, such as one of invisible characters. The server's title is part of its
+    instructions.
     """
     contents: dict[PartKey, Mapping[str, Any]] = {}
     for tool in tools:
@@ -144,14 +143,16 @@ def define(
             **_schema("annotations", dict(tool.annotations)),
             **_schema("input", tool.input_schema),
             **_schema("output", tool.output_schema),
-            **_more(tool.extra),
+            **_extra_fields(tool.extra),
         }
     for offer in offers:
         if offer.key.kind == "prompt":
             contents[PartKey(kind="prompt", name=offer.key.key)] = _prompt(offer.definition)
         elif offer.key.kind == "template":
             texts = _texts(offer.definition, "name", "title", "description", "mimeType")
-            more = _more(offer.definition) | _schema("annotations", offer.definition.get("annotations"))
+            more = _extra_fields(offer.definition) | _schema(
+                "annotations", offer.definition.get("annotations")
+            )
             contents[PartKey(kind="template", name=offer.key.key)] = {**texts, **more}
     if title or instructions:
         contents[PartKey(kind="instructions")] = {"title": title, "description": instructions}
@@ -164,31 +165,35 @@ def _of(contents: Mapping[PartKey, Mapping[str, Any]]) -> Definition:
 
 
 def _prompt(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """A prompt's content; its arguments as an object schema, so that they are compared as parameters are."""
-    listed = definition.get("arguments")
-    entries = [a for a in listed if isinstance(a, Mapping)] if isinstance(listed, list) else []
+    """The content of a prompt; its arguments become an object schema, to be compared like parameters."""
+    listing = definition.get("arguments")
+    entries = [a for a in listing if isinstance(a, Mapping)] if isinstance(listing, list) else []
     arguments = [a for a in entries if isinstance(a.get("name"), str)]
     schema = {
         "type": "object",
         "properties": {a["name"]: _texts(a, "title", "description") for a in arguments},
         "required": [a["name"] for a in arguments if a.get("required") is True],
     }
-    return {**_texts(definition, "title", "description"), **_schema("input", schema), **_more(definition)}
+    return {
+        **_texts(definition, "title", "description"),
+        **_schema("input", schema),
+        **_extra_fields(definition),
+    }
 
 
-def _more(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What is neither a text nor a schema: icons, `_meta`, and whether it runs as a task."""
-    found = extra_fields(fields)
-    return {name: kept for key in _MORE for name, kept in _schema(key, found.get(key)).items()}
+def _extra_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are neither a text nor a schema: icons, `_meta`, and whether it runs as a task."""
+    values = extra_fields(fields)
+    return {name: value for key in _MORE for name, value in _schema(key, values.get(key)).items()}
 
 
 def _texts(definition: Mapping[str, Any], *names: str) -> dict[str, str]:
-    """Some fields of a definition, as far as they are texts, as they have to be."""
+    """Some fields of a definition, without values that are no text."""
     return {name: text for name in names if isinstance(text := definition.get(name), str)}
 
 
 def _schema(key: str, schema: Any) -> dict[str, Any]:
-    """A schema as it is kept: normalised, or its hash under a key of its own."""
+    """A schema in stored form: normalised, or its hash under a key of its own."""
     if schema is None:
         return {}
     if _depth_within(schema, _MAX_DEPTH):
@@ -219,20 +224,20 @@ def _depth_within(value: Any, limit: int) -> bool:
 
 
 def _normal(value: Any) -> Any:
-    """A schema with what has no order put in one."""
+    """A schema in which everything without an order is sorted."""
     if isinstance(value, Mapping):
         return {key: _in_order(item) if key == "required" else _normal(item) for key, item in value.items()}
     return [_normal(item) for item in value] if isinstance(value, list) else value
 
 
-def _in_order(required: Any) -> Any:
-    if isinstance(required, list) and all(isinstance(name, str) for name in required):
-        return sorted(set(required))
-    return _normal(required)
+def _in_order(names: Any) -> Any:
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        return sorted(set(names))
+    return _normal(names)
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
-    """A value as bytes, piece by piece, however deep it is; equal values give equal pieces."""
+    """A value as a sequence of bytes, whatever its depth; equal values give equal sequences."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -247,15 +252,12 @@ def _pieces(value: Any) -> Iterator[bytes]:
             yield b"=%d:%s" % (len(body), body)
 
 
-# --- what changed -----------------------------------------------------------------------------------------
-
-
 def diff(
     approved: Definition, live: Definition, *, shadowed: Shadowed = no_shadow
 ) -> Sequence[DefinitionChange]:
-    """What differs between an approved definition and a live one, by part, the gravest of a part first.
+    """The differences between an approved definition and a live one, by part, the most serious first.
 
-    Every part whose hash differs is named at least once, and a part at most some twenty times.
+    Every part with another hash is named at least once, and a part at most some twenty times.
     """
     changes: list[DefinitionChange] = []
     for key in sorted(approved.parts.keys() | live.parts.keys()):
@@ -265,27 +267,29 @@ def diff(
         elif after is None:
             changes.append(DefinitionChange(part=key, kind="gone", weight="less", text=f"{key} is gone"))
         elif before.digest != after.digest:
-            changes += _told(key, _compare(before.content, after.content))
+            changes += _as_changes(key, _compare(before.content, after.content))
     return changes
 
 
 def _new(key: PartKey, shadowed: Shadowed) -> DefinitionChange:
-    other = shadowed(key.name) if key.kind == "tool" else ""
-    if other:
-        text = f"{key} is new, and could be taken for the tool of that name of server {other!r}"
+    owner = shadowed(key.name) if key.kind == "tool" else ""
+    if owner:
+        text = f"{key} is new, and could be taken for the tool of that name of server {owner!r}"
         return DefinitionChange(part=key, kind="shadowing", weight="power", text=text)
     return DefinitionChange(part=key, kind="added", weight="wording", text=f"{key} is new")
 
 
-def _told(key: PartKey, found: Iterable[SchemaDifference]) -> Iterator[DefinitionChange]:
+def _as_changes(key: PartKey, clauses: Iterable[SchemaDifference]) -> Iterator[DefinitionChange]:
     order = ("power", "wording", "less")
-    ordered = sorted(found, key=lambda f: order.index(f.weight))
-    for one in ordered[:_MAX_TOLD]:
-        yield DefinitionChange(part=key, kind=one.kind, weight=one.weight, text=f"{key}: {one.text}")
-    if (more := len(ordered) - _MAX_TOLD) > 0:
-        weight, text = ordered[_MAX_TOLD].weight, f"{key}: {counted(more, 'more change')}"
+    in_order = sorted(clauses, key=lambda f: order.index(f.weight))
+    for difference in in_order[:_MAX_CHANGES]:
+        yield DefinitionChange(
+            part=key, kind=difference.kind, weight=difference.weight, text=f"{key}: {difference.text}"
+        )
+    if (rest := len(in_order) - _MAX_CHANGES) > 0:
+        weight, text = in_order[_MAX_CHANGES].weight, f"{key}: {counted(rest, 'more change')}"
         yield DefinitionChange(part=key, kind="more", weight=weight, text=text)
-    if not ordered:  # the hashes differ in a way that has no words: the worst is assumed
+    if not in_order:  # no words for this difference: the worst is assumed
         yield DefinitionChange(part=key, kind="changed", weight="power", text=f"{key} has changed")
 
 
@@ -298,10 +302,10 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Sc
         if before.get(key) != after.get(key):
             text = f"its {key} is {short(str(after.get(key)))!r} instead of {short(str(before.get(key)))!r}"
             yield SchemaDifference(kind="renamed", weight="wording", text=text)
-    for key, what in _MORE.items():
+    for key, label in _MORE.items():
         names = (key, f"{key}_hash")
         if [before.get(name) for name in names] != [after.get(name) for name in names]:
-            yield SchemaDifference(kind=key.strip("_"), weight="wording", text=f"{what} changed")
+            yield SchemaDifference(kind=key.strip("_"), weight="wording", text=f"{label} changed")
     yield from _annotations(before.get("annotations", {}), after.get("annotations", {}))
     yield from _schemas("input", before, after)
     yield from _schemas("output", before, after)
@@ -316,20 +320,20 @@ def _schemas(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> I
             kind=f"{key}_schema", weight="power" if key == "input" else "wording", text=text
         )
     elif key == "output" and (key in before) != (key in after):
-        happened = "was added" if key in after else "is gone"
-        yield SchemaDifference(kind="output_schema", weight="wording", text=f"its output schema {happened}")
+        event = "was added" if key in after else "is gone"
+        yield SchemaDifference(kind="output_schema", weight="wording", text=f"its output schema {event}")
     elif before.get(key) != after.get(key):
-        for found in differences(before.get(key), after.get(key)):
+        for difference in differences(before.get(key), after.get(key)):
             if key == "input":
-                yield found
-            else:  # what comes back asks nothing of the caller
+                yield difference
+            else:  # an output schema asks nothing of the caller
                 yield SchemaDifference(
-                    kind="output_schema", weight="wording", text=f"in its answer, {found.text}"
+                    kind="output_schema", weight="wording", text=f"in its answer, {difference.text}"
                 )
 
 
 def _annotations(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SchemaDifference]:
-    """What a server says of a tool's effects, by what its silence means too."""
+    """Changes of a tool's annotations; a missing one has the default meaning of the protocol."""
     was, now = ({h: a.get(h) if isinstance(a.get(h), bool) else d for h, d in _HINTS.items()}
                 for a in (before, after))  # fmt: skip
     if was["readOnlyHint"] and not now["readOnlyHint"]:
@@ -349,9 +353,9 @@ def _annotations(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
         yield SchemaDifference(
             kind="open_world_gained", weight="power", text="it says now that it reaches the outside"
         )
-    told = {"readOnlyHint", "destructiveHint", "openWorldHint"}
+    covered_hints = {"readOnlyHint", "destructiveHint", "openWorldHint"}
     for key in sorted(before.keys() | after.keys()):
-        if before.get(key) != after.get(key) and (key not in told or was.get(key) == now.get(key)):
+        if before.get(key) != after.get(key) and (key not in covered_hints or was.get(key) == now.get(key)):
             values = [short(json.dumps(a[key])) if key in a else "nothing" for a in (before, after)]
             text = f"its annotation {short(key)!r} is {values[1]} instead of {values[0]}"
             yield SchemaDifference(kind="annotation", weight="wording", text=text)

@@ -1,6 +1,7 @@
-"""What layers of admission find, and the record of what all of them found, as values.
+"""Findings of the layers of admission, and the decision that follows from them, as values.
 
-They stand apart from `maitred.admission.checks.base`, which knows manifests: a gateway starts without those.
+They are separate from `maitred.admission.checks.base`, which imports manifests: a gateway starts without
+those.
 """
 
 from dataclasses import asdict, dataclass
@@ -13,11 +14,11 @@ Outcome = Literal["refused", "needs approval", "approved"]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that a layer found.
+    """A finding of one layer.
 
-    `refuse`: it cannot register so; `ask`: a person has to approve it; `warn`: it is only told. `key` leads
-    to the place in the manifest, as `env.TOKEN` or `args[2]`; `line` is 0 where there is none. The value that
-    was found is never repeated, since it may be a secret.
+    `refuse`: the server cannot register so; `ask`: a person has to approve it; `warn`: for information. `key`
+    is the place in the manifest, such as `env.TOKEN` or `args[2]`; `line` is 0 if unknown. A finding never
+    contains the value, which may be a secret.
     """
 
     layer: str
@@ -31,12 +32,12 @@ class Finding:
     def __str__(self) -> str:
         """One line for a person."""
         where = f"{self.file or 'manifest'}:{self.line}" if self.line else self.file or "manifest"
-        told = f"{where}: {self.key}: {self.reason}" if self.key else f"{where}: {self.reason}"
-        return f"{told} ({self.fix})" if self.fix else told
+        text = f"{where}: {self.key}: {self.reason}" if self.key else f"{where}: {self.reason}"
+        return f"{text} ({self.fix})" if self.fix else text
 
 
 def unknown_transport(layer: str, transport: str) -> Finding:
-    """What a layer says of a transport that it has no rules for: nothing gets in that was not looked at."""
+    """The refusal of a transport for which a layer has no rules."""
     reason = f"{transport!r} is no transport that is looked at here"
     return Finding(
         layer=layer, severity="refuse", key="transport", reason=reason, fix="use one of the manual"
@@ -45,7 +46,7 @@ def unknown_transport(layer: str, transport: str) -> Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerReport:
-    """What one layer found; `ran` is false where there was nothing to look at."""
+    """The findings of one layer; `ran` is false if there was nothing to check."""
 
     layer: str
     findings: tuple[Finding, ...] = ()
@@ -54,7 +55,7 @@ class LayerReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What every layer found of one manifest, in order, and what follows from it."""
+    """The findings of every layer about one manifest, in order, and their outcome."""
 
     server: str
     manifest_hash: str
@@ -67,22 +68,22 @@ class Decision:
 
     @property
     def outcome(self) -> Outcome:
-        """Refused if anything is, else up to a person if anything asks for one, else approved."""
+        """Refused if any finding refuses, else for a person if any asks for one, else approved."""
         severities = {finding.severity for finding in self.findings}
         if "refuse" in severities or not all(layer.ran for layer in self.layers):
             return "refused"
         return "needs approval" if "ask" in severities else "approved"
 
     def record(self) -> dict[str, Any]:
-        """The decision as JSON, to be kept and shown."""
+        """The decision as JSON, for storage and display."""
         return {**asdict(self), "outcome": self.outcome}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reviewed:
-    """A manifest as it was looked at: the decision, its normal form as JSON text, and where its name stands.
+    """The result of a review: the decision, the normal form as JSON text, and the line of the name.
 
-    `normal` is empty where it could not be read.
+    `normal` is empty if the manifest cannot be read.
     """
 
     decision: Decision

@@ -1,10 +1,9 @@
-"""An HTTP transport that connects only to addresses it has looked at.
+"""An HTTP transport that connects only to addresses it has checked.
 
-A name is resolved once for each connection, every address of the answer is checked, and the socket connects
-to one of these very addresses: a name server that answers differently the next time changes nothing. Each
-redirect is a connection of its own, so it is checked as well. It is for servers on HTTP and for what is
-fetched by a URL that somebody else wrote; a proxy from the environment is not used, since it would resolve
-names where nobody looks.
+It resolves a name once a connection, checks every address of the answer, and connects to one of them. So a
+name server that answers differently the next time changes nothing. Each redirect is a new connection and is
+checked too. It is for servers on HTTP and for URLs that an outsider wrote. It uses no proxy from the
+environment, since a proxy would resolve names itself.
 """
 
 import socket
@@ -19,7 +18,7 @@ import httpx2
 from maitred.admission.addresses import Network, why_forbidden
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Gives the addresses of a host for a port, in the order to try them."""
+"""Returns the addresses of a host for a port, in the order to try them."""
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
@@ -29,19 +28,19 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 class ForbiddenAddressError(httpcore2.ConnectError):
-    """A host leads to an address that nobody outside may make us connect to."""
+    """A host leads to an address to which the gateway must not connect."""
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
     """A transport for `httpx2.AsyncClient` that refuses forbidden addresses at connect.
 
-    What is refused is raised as `httpx2.ConnectError`, whose text names the host and what its address is.
+    It raises `httpx2.ConnectError`, whose text names the host and the kind of its address.
 
     Args:
         exempted: Networks that are allowed although they are private; never the metadata of a cloud.
-        resolver: How names are resolved.
+        resolver: Resolves names.
         verify: Checks certificates; by default with the system's authorities.
-        limits: How many connections are kept.
+        limits: How many connections stay open.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
     ) -> None:
         limits = limits or httpx2.Limits(max_connections=100, max_keepalive_connections=20)
         context = verify or httpx2.create_ssl_context()
-        # a pool that is made by the parent class would connect nowhere: it fails closed if ours is not used
+        # the parent's own pool would connect nowhere, so it fails closed if ours is not used
         super().__init__(verify=context, uds="/dev/null/guarded")
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=context,
@@ -66,7 +65,7 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
 
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """Opens sockets to addresses that were checked."""
+    """Opens sockets to checked addresses."""
 
     def __init__(self, exempted: Sequence[Network], resolver: Resolver) -> None:
         self._exempted = exempted
@@ -82,15 +81,15 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         failure: Exception = httpcore2.ConnectError(f"{host} has no address")
-        for address in await self._checked(host, port, timeout):
+        for address in await self._checked_addresses(host, port, timeout):
             try:
                 return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
         raise failure
 
-    async def _checked(self, host: str, port: int, seconds: float | None) -> Sequence[str]:
-        """The addresses of a host; one that is forbidden among them condemns them all."""
+    async def _checked_addresses(self, host: str, port: int, seconds: float | None) -> Sequence[str]:
+        """The addresses of a host; raises if even one of them is forbidden."""
         try:
             with anyio.fail_after(seconds):
                 addresses = await self._resolver(host, port)

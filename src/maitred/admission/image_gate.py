@@ -1,8 +1,8 @@
-"""Lets a container's image run if it is the one that was approved.
+"""Let a container start only with the image that was approved.
 
-A name and a tag may mean another image tomorrow. What they mean when an approved server first starts is
-written into its log and is from then on what was approved; another one is written down as well, and the
-server is withheld until a person has decided. An image whose manifest has its digest needs none of this.
+A name and a tag may mean another image tomorrow. The first start of an approved server logs its image, which
+counts as approved from then on. Another image is logged too, and the server is withheld until a person
+decides. A manifest with the image's digest needs none of this.
 """
 
 from maitred.admission.approval import Approval, ForbiddenEvent, replay, step
@@ -14,13 +14,13 @@ _SHOWN = 19
 
 
 class ImageGate:
-    """Decides by the log of approvals, and writes there what images turned out to be."""
+    """Decides by the log of approvals, and logs which images servers start with."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     async def admit(self, server: str, identity: str) -> str:
-        """Why a server may not run the image with this identity; empty if it may.
+        """Why a server may not start with this image; empty if it may.
 
         Raises:
             StoreError: The log cannot be read or written.
@@ -35,23 +35,23 @@ class ImageGate:
                 return "its image is not approved: `maitred approvals` shows it"
             if name_and_identity(state.approved.image)[1] == identity:
                 return ""
-            found = _found(state, server, identity)
-            after = step(state, found)
+            change = _image_event(state, server, identity)
+            after = step(state, change)
             if isinstance(after, ForbiddenEvent):
                 return after.reason
-            if await self._registry.append(server, [found], after=len(events), last=events[-1]):
-                return "" if after.state == "approved" else _other(state, identity)
+            if await self._registry.append(server, [change], after=len(events), last=events[-1]):
+                return "" if after.state == "approved" else _refusal(state, identity)
 
 
-def _found(state: Approval, server: str, identity: str) -> Event:
+def _image_event(state: Approval, server: str, identity: str) -> Event:
     name = name_and_identity(state.seen.image)[0]
     was = name_and_identity(state.image)[1]
     why = f"it is {identity} now" + (f", and was {was} when it was approved" if was else "")
     return event("image_changed", Binding(image=identified(name, identity)), who=server, why=why)
 
 
-def _other(state: Approval, identity: str) -> str:
-    """What there is to say of an image that nobody approved."""
+def _refusal(state: Approval, identity: str) -> str:
+    """The reason for an image that no person approved."""
     was = name_and_identity(state.image)[1]
     name = name_and_identity(state.seen.image)[0]
     before = f", and was {was[:_SHOWN]} when it was approved" if was else ""

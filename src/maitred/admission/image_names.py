@@ -1,8 +1,8 @@
-"""References of container images and patterns of images and commands, read the way an engine reads them.
+"""Parse references of container images, and patterns of images and commands, as an engine does.
 
-Nothing here asks a registry. A reference has many spellings (`nginx`, `index.docker.io/library/nginx`), and
-comparing them as text lets the wrong one through: so it is taken apart first, and a pattern is compared part
-by part. `*` never crosses a `/`, and the host of a pattern is always spelled out.
+Nothing here asks a registry. A reference has many spellings (`nginx`, `index.docker.io/library/nginx`), and a
+comparison of texts would let a wrong one pass. So it is parsed first, and a pattern is compared part by part.
+`*` never matches a `/`, and a pattern must spell its host out.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 DEFAULT_REGISTRY = "docker.io"
 MAX_LENGTH = 512
-"""How many characters a reference may have."""
+"""Largest length of a reference in characters."""
 
 _DEFAULT_SPELLINGS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.docker.io"})
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -26,7 +26,7 @@ _HIGHEST_PORT = 65_535
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
-    """Where an image is and which one of those there; `tag` is empty where a digest decides."""
+    """The location and version of an image; `tag` is empty if there is a digest."""
 
     registry: str
     path: str
@@ -34,15 +34,15 @@ class Image:
     digest: str = ""
 
     def __str__(self) -> str:
-        """The one spelling that all spellings of the same image have in common."""
+        """The common form of all spellings of the same image."""
         return f"{self.registry}/{self.path}" + (f"@{self.digest}" if self.digest else f":{self.tag}")
 
 
 def parse_image(text: str) -> Image:
-    """Take a reference apart as an engine would; without tag and digest the tag is `latest`.
+    """Parse a reference as an engine does; without tag and digest the tag is `latest`.
 
     Raises:
-        ValueError: It is no reference; the text says what is wrong, without repeating it.
+        ValueError: It is no reference; the text has the reason, without repeating the reference.
     """
     if not text or len(text) > MAX_LENGTH:
         raise ValueError(f"must have 1 to {MAX_LENGTH} characters")
@@ -65,7 +65,7 @@ def parse_image(text: str) -> Image:
 
 
 def _registry(name: str) -> tuple[str, str]:
-    """The host that a name begins with, folded to one spelling, and the rest of the name."""
+    """The host at the start of a name, in one spelling, and the rest of the name."""
     first, slash, rest = name.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost" or first != first.lower()):
         return DEFAULT_REGISTRY, name
@@ -91,14 +91,14 @@ def _path(registry: str, path: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImagePattern:
-    """Images of one registry: parts of a path, where `*` is any one part and a last `**` any further ones."""
+    """Images of one registry: the parts of a path; `*` is any one part, a last `**` any further ones."""
 
     registry: str
     parts: tuple[str, ...]
     tag: str = "*"
 
     def matches(self, image: Image) -> bool:
-        """Whether the image is one of these; an image by digest has no tag and fits the tag `*` only."""
+        """Whether the image matches; an image by digest has no tag and matches the tag `*` only."""
         own = image.path.split("/")
         parts = self.parts
         if parts[-1] == "**":
@@ -111,7 +111,7 @@ class ImagePattern:
 
 
 def parse_image_pattern(text: str) -> ImagePattern:
-    """Read `ghcr.io/acme/*:1.*`.
+    """Parse a pattern such as `ghcr.io/acme/*:1.*`.
 
     Raises:
         ValueError: The host is not spelled out, `*` is only a piece of a part, or `**` is not the last part.
@@ -140,13 +140,13 @@ def parse_image_pattern(text: str) -> ImagePattern:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandPattern:
-    """A program and its arguments; a last `**` is any further arguments, whatever they are."""
+    """A program and its arguments; a last `**` is any further arguments."""
 
     command: str
     args: tuple[str, ...]
 
     def matches(self, command: str, args: Sequence[str]) -> bool:
-        """Whether the program is this one, letter for letter, and each argument fits."""
+        """Whether the program is exactly this one, and each argument matches."""
         wanted, given = self.args, list(args)
         if wanted and wanted[-1] == "**":
             wanted = wanted[:-1]
@@ -159,7 +159,7 @@ class CommandPattern:
 
 
 def parse_command_pattern(text: str) -> CommandPattern:
-    """Read `uvx mcp-server-time@* **`: words between spaces, the first without `*`.
+    """Parse a pattern such as `uvx mcp-server-time@* **`: words between spaces, the first without `*`.
 
     Raises:
         ValueError: There is no program, its name has a `*`, or `**` is not the last word.
@@ -173,7 +173,7 @@ def parse_command_pattern(text: str) -> CommandPattern:
 
 
 def matches_word(pattern: str, text: str) -> bool:
-    """Compare with `*` for any characters but `/`; a leading `*` is no option, which could mean anything."""
+    """Match with `*` for any characters but `/`; a leading `*` matches no option, which may mean anything."""
     if pattern.startswith("*") and text.startswith("-"):
         return False
     return re.fullmatch("[^/]*".join(map(re.escape, pattern.split("*"))), text) is not None

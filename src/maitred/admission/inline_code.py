@@ -1,9 +1,8 @@
-"""Find code that stands in the arguments of a command line, as after `sh -c` or `python3 -c`.
+"""Find code in the arguments of a command line, as after `sh -c` or `python3 -c`.
 
-Such a command line names a program that everybody knows and does whatever its arguments say, so to know the
-program is to know nothing. What runs another program, such as `env`, is looked through: an interpreter counts
-wherever it stands. What is taken for an option of an interpreter ends with the first word that is none, since
-what follows is the script's own.
+Such a command line names a well-known program and does whatever its arguments say, so the program's name
+proves nothing. Programs that start others, such as `env`, are skipped: an interpreter counts wherever it is.
+Options of an interpreter end at the first word that is no option, since the rest belongs to the script.
 """
 
 import re
@@ -24,10 +23,11 @@ _FLAG_OF_SOME: Final = re.compile(r"-\w*[ceErp]|--(eval|print|command|exec)|/c",
 
 @dataclass(frozen=True)
 class _Interpreter:
-    """How an interpreter takes code: by letters after `-`, by long options, or as a word of its own.
+    """How an interpreter takes code: by letters after `-`, by long options, or as a separate word.
 
-    `valued` are letters whose value is the rest of their word, or the next word; after one of `naming`, which
-    names a script, all options are the script's own. `passed` are words, such as `run`, that no script is.
+    `valued` are letters whose value is the rest of their word, or the next word. After one of `naming`, which
+    names a script, all options belong to the script. `passed` are words that are never a script, such as
+    `run`.
     """
 
     letters: str
@@ -92,34 +92,34 @@ _INTERPRETERS: Final = {
     ),
 }
 _PROGRAMS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
-"""Whose first argument that is no option is code."""
+"""Programs whose first argument that is no option is code."""
 
 
 def program(command: str) -> str:
-    """What a program is called, whatever folder it is in and whatever system it is for."""
+    """The name of a program without its folder and without the suffix of a system."""
     name = PurePosixPath(command.replace("\\", "/").strip()).name.lower()
     return re.sub(r"\.(exe|cmd|bat|com|ps1)$", "", name)
 
 
 def code_at(words: Sequence[str]) -> int | None:
-    """The place of the first word of a command line that makes an interpreter take code from it, if any."""
+    """The position of the first word that makes an interpreter run code from the command line, or `None`."""
     for start, word in enumerate(words):
         name = program(word)
         interpreter = _INTERPRETERS.get(name) or _INTERPRETERS.get(_VERSIONED.sub("", name))
-        found = _code_after(words, start, interpreter) if interpreter else None
-        if found is None and name in _PROGRAMS and start + 1 < len(words):
-            found = start + 1
-        if found is not None:
-            return found
+        place = _code_after(words, start, interpreter) if interpreter else None
+        if place is None and name in _PROGRAMS and start + 1 < len(words):
+            place = start + 1
+        if place is not None:
+            return place
     return None
 
 
 def code_at_of_image(args: Sequence[str]) -> int | None:
-    """As `code_at`, of arguments of an image, whose own program is not known: code has blanks or brackets."""
-    found = code_at(args)
-    if found is None and len(args) > 1 and _FLAG_OF_SOME.fullmatch(args[0]) and _CODE.search(args[1]):
+    """As `code_at`, for arguments of an image with an unknown program: code has blanks or brackets."""
+    place = code_at(args)
+    if place is None and len(args) > 1 and _FLAG_OF_SOME.fullmatch(args[0]) and _CODE.search(args[1]):
         return 0
-    return found
+    return place
 
 
 def _code_after(words: Sequence[str], start: int, interpreter: _Interpreter) -> int | None:
@@ -132,13 +132,13 @@ def _code_after(words: Sequence[str], start: int, interpreter: _Interpreter) -> 
         if not word.startswith("-") or word in ("-", "--"):
             if not is_value and word.lower() not in interpreter.passed:
                 return None
-            is_value = False  # the next word is none of the option before it
+            is_value = False  # the next word is no value of an option
             continue
         if word.partition("=")[0].lower() in interpreter.long:
             return at
         is_value = "=" not in word
         if not word.startswith("--"):
-            letter = next((one for one in word[1:] if one in interpreter.telling), "")
+            letter = next((character for character in word[1:] if character in interpreter.telling), "")
             if letter and letter in interpreter.letters:
                 return at
             if letter and letter in interpreter.naming:

@@ -1,9 +1,9 @@
-"""Judge what a server publishes now against what was approved: which parts are withheld, and why.
+"""Judge what a server publishes against what was approved: which parts are withheld, and why.
 
-Two things withhold a part: it is not as it was approved, or its text looks like orders to the model. A change
-that brings such a text is withheld whole, also where ordinary changes are not. Names
-that could be taken for those of another server are told to whoever decides. The reasons are for agents, and
-so hold no word of the server's; what a person needs to decide is in the changes and findings.
+A part is withheld if it differs from the approved one, or if its text looks like instructions to the model. A
+change with such a text is always withheld whole, even where other changes pass. The reasons are for agents
+and contain no word of the server. The details for a person are in the changes and findings, with names that
+resemble another server's.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,22 +30,23 @@ _WITHHELD: Final[Mapping[Scan, frozenset[Severity]]] = {
     "warn": frozenset({"refuse"}),
     "block": frozenset({"refuse", "ask"}),
 }
-"""The findings for which a part is withheld wherever it comes from; `refuse` is what no honest text says."""
+"""Severities for which a part is withheld, whatever its origin; no honest text is of `refuse`."""
 _READ: Final = {
     "input": "input schema is",
     "output": "output schema is",
     "annotations": "annotations are",
     "_meta": "`_meta` is",
 }
-"""What texts are looked for in, by the key in a part's content; the others hold no text for a reader."""
+"""Parts of a content that the scan reads, with their names in reasons; the others have no text for a reader.
+"""
 _FIELDS: Final = {"input": "inputSchema", "output": "outputSchema"}
 
 
 class Judge:
-    """Judges servers that stand beside others, whose names of tools it knows."""
+    """Judges a server among others, whose names of tools it knows."""
 
     def __init__(self, names: Mapping[str, Collection[str]], *, scan: PoisonScan | None = None) -> None:
-        """`names` are the raw names of the tools of each server; `scan` is the usual one unless given."""
+        """`names` are the raw names of the tools of each server; `scan` replaces the default one."""
         self._names = names
         self._scan = scan or PoisonScan(names)
 
@@ -53,66 +54,76 @@ class Judge:
         """Judge all that a server publishes.
 
         Raises:
-            AdmissionError: Its texts cannot be looked through, since the installation is damaged.
+            AdmissionError: The scan cannot run, since the installation is damaged.
         """
-        tools = (ToolKey(server=other, name=name) for other in self._names for name in self._names[other])
+        tools = (
+            ToolKey(server=other_server, name=name)
+            for other_server in self._names
+            for name in self._names[other_server]
+        )
         shadowed = shadowed_by_name(tools, but=server)
         parts = live.parts if rules.scan != "off" else ()
-        scanned = {part: list(self._scanned(server, part, live)) for part in parts}
-        doubted = {part for part in scanned if _grades(scanned[part]) & _WITHHELD["block"]}
-        worse = {part for part in doubted if self._is_worse(server, part, live, memory.approved)}
-        held = {part for part in scanned if _grades(scanned[part]) & _WITHHELD[rules.scan]} | worse
-        poisoned = {part for part in held if not _is_vouched(memory.vouched, live, part)}
+        findings_by_part = {part: list(self._findings_of(server, part, live)) for part in parts}
+        doubtful = {part for part in findings_by_part if _grades(findings_by_part[part]) & _WITHHELD["block"]}
+        worse = {part for part in doubtful if self._is_worse(server, part, live, memory.approved)}
+        suspicious = {
+            part for part in findings_by_part if _grades(findings_by_part[part]) & _WITHHELD[rules.scan]
+        } | worse
+        poisoned = {part for part in suspicious if not _is_vouched(memory.vouched, live, part)}
         pinning = "quarantine" if memory.refused or worse & poisoned else rules.pinning
-        found = assess(memory.approved, live, pinning=pinning, shadowed=shadowed)
-        withheld = found.withheld | poisoned
-        why = {p: _why(p, memory, changed=p in found.withheld, poisoned=p in poisoned) for p in withheld}
-        findings = [finding for those in scanned.values() for finding in those]
-        return Judgement(withheld=why, changes=found.changes, findings=findings)
+        assessment = assess(memory.approved, live, pinning=pinning, shadowed=shadowed)
+        withheld = assessment.withheld | poisoned
+        why = {p: _why(p, memory, changed=p in assessment.withheld, poisoned=p in poisoned) for p in withheld}
+        findings = [finding for group in findings_by_part.values() for finding in group]
+        return Judgement(withheld=why, changes=assessment.changes, findings=findings)
 
-    def brought(self, server: str, tools: Sequence[RawTool], rules: ApprovalRules) -> Mapping[ToolKey, str]:
-        """Which tools that a result brought are withheld; nobody approves them, so the scan decides."""
+    def judge_result_tools(
+        self, server: str, tools: Sequence[RawTool], rules: ApprovalRules
+    ) -> Mapping[ToolKey, str]:
+        """The withheld tools of a result, with reasons; no person approves these, so the scan decides."""
         if rules.scan == "off":
             return {}
         live = define(tools)
         return {
             ToolKey(server=server, name=part.name): _POISONED
             for part in live.parts
-            if _grades(self._scanned(server, part, live)) & _WITHHELD[rules.scan]
+            if _grades(self._findings_of(server, part, live)) & _WITHHELD[rules.scan]
         }
 
     def _is_worse(self, server: str, part: PartKey, live: Definition, approved: Definition | None) -> bool:
-        """Whether a part came by a change, and breaks a rule that it did not break when it was approved."""
+        """Whether a part changed, and breaks a rule that it did not break when it was approved."""
         if approved is None or approved.digest_of(part) == live.digest_of(part):
             return False
-        return not self._broken(server, part, live) <= self._broken(server, part, approved)
+        return not self._broken_rules(server, part, live) <= self._broken_rules(server, part, approved)
 
-    def _broken(self, server: str, part: PartKey, definition: Definition) -> frozenset[str]:
-        """The rules that a part breaks so that a person should look; none where it is not there."""
+    def _broken_rules(self, server: str, part: PartKey, definition: Definition) -> frozenset[str]:
+        """The broken rules that a person should look at; empty if the part does not exist."""
         if part not in definition.parts:
             return frozenset()
         content = definition.parts[part].content
-        found = self._found(server, _as_sent(part, content))
+        findings = self._scan_part(server, _as_sent(part, content))
         unread = {key for key in _READ if f"{key}_hash" in content}
-        return frozenset({one.rule for one in found if one.severity in _WITHHELD["block"]} | unread)
+        return frozenset(
+            {finding.rule for finding in findings if finding.severity in _WITHHELD["block"]} | unread
+        )
 
-    def _scanned(self, server: str, part: PartKey, live: Definition) -> Iterator[Finding]:
+    def _findings_of(self, server: str, part: PartKey, live: Definition) -> Iterator[Finding]:
         content = live.parts[part].content
-        for found in self._found(server, _as_sent(part, content)):
+        for finding in self._scan_part(server, _as_sent(part, content)):
             yield Finding(
                 layer="poisoning",
-                severity=found.severity,
-                key=f"{part}{f' {found.where}' if found.where else ''}",
-                reason=f"{found.reason}: {found.excerpt!a}" if found.excerpt else found.reason,
-                fix=found.fix,
+                severity=finding.severity,
+                key=f"{part}{f' {finding.where}' if finding.where else ''}",
+                reason=f"{finding.reason}: {finding.excerpt!a}" if finding.excerpt else finding.reason,
+                fix=finding.fix,
             )
-        for key, what in _READ.items():
+        for key, label in _READ.items():
             if f"{key}_hash" in content:
-                reason = f"its {what} too large or too deep to be looked through"
+                reason = f"its {label} too large or too deep to be looked through"
                 yield Finding(layer="poisoning", severity="ask", key=str(part), reason=reason)
 
-    def _found(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
-        """What the scan finds; where it cannot look, nothing is let in."""
+    def _scan_part(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
+        """The findings of the scan; raises if it cannot run, so that nothing passes unchecked."""
         try:
             return self._scan.scan(server, definition)
         except (OSError, ValueError) as error:
@@ -120,26 +131,29 @@ class Judge:
 
 
 class Namesakes:
-    """Finds names that could be taken for those of other servers; making it takes longer than a judgement."""
+    """Finds names that resemble those of other servers; slower to make than a judgement."""
 
     def __init__(self, names: Mapping[str, Collection[str]]) -> None:
         """`names` are the raw names of the tools of each server."""
         self._names = names
-        self._known = KnownTools(names)
+        self._known_tools = KnownTools(names)
 
     def of(self, server: str) -> Sequence[Finding]:
-        """What is to be said of the names of a server and its tools."""
-        others = [other for other in self._names if other != server]
-        found = (*compare_servers(server, others), *self._known.compare(server, self._names.get(server, ())))
+        """Findings about the names of a server and its tools."""
+        other_servers = [name for name in self._names if name != server]
+        findings = (
+            *compare_servers(server, other_servers),
+            *self._known_tools.compare(server, self._names.get(server, ())),
+        )
         return [
             Finding(
                 layer="names",
-                severity=one.severity,
-                key=f"tool {one.tool!a}" if one.tool else "name",
-                reason=one.reason,
-                fix=one.fix,
+                severity=finding.severity,
+                key=f"tool {finding.tool!a}" if finding.tool else "name",
+                reason=finding.reason,
+                fix=finding.fix,
             )
-            for one in found
+            for finding in findings
         ]
 
 
@@ -150,8 +164,8 @@ def _grades(findings: Iterable[Finding]) -> frozenset[Severity]:
 def _why(part: PartKey, memory: ApprovedState, *, changed: bool, poisoned: bool) -> str:
     if memory.refused:
         return _REFUSED
-    known = _CHANGED if memory.approved and part in memory.approved.parts else _NEW
-    reasons = [(_UNSEEN if memory.approved is None else known)] if changed else []
+    reason = _CHANGED if memory.approved and part in memory.approved.parts else _NEW
+    reasons = [(_UNSEEN if memory.approved is None else reason)] if changed else []
     return ", ".join([*reasons, *([_POISONED] if poisoned else []), _ASK])
 
 
@@ -160,7 +174,7 @@ def _is_vouched(vouched: Definition | None, live: Definition, part: PartKey) -> 
 
 
 def _as_sent(part: PartKey, content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part as a server sends it, so that places in it are named as its author knows them."""
+    """A part in the form that the server sent, so that a finding's places have the names its author knows."""
     if part.kind == "instructions":
         return {"title": content.get("title", ""), "instructions": content.get("description", "")}
     return {"name": part.name, **{_FIELDS.get(key, key): value for key, value in content.items()}}

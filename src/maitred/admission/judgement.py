@@ -1,7 +1,6 @@
-"""What a judgement of a server's definition goes by and comes to, as values, and who can make one.
+"""Inputs and result of a judgement of a server's definition, as values, and the protocol of a judge.
 
-They stand apart from `maitred.admission.judge`, whose rules take a while to load and are not needed to
-start.
+They are separate from `maitred.admission.judge`, whose rules load slowly and are not needed at the start.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ Scan = Literal["off", "warn", "block"]
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalRules:
-    """What a change, and a finding, lead to."""
+    """The consequences of a change and of a finding."""
 
     pinning: Pinning
     scan: Scan
@@ -26,9 +25,9 @@ class ApprovalRules:
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovedState:
-    """What was decided about a server: the approved definition, and the one that a person saw and approved.
+    """The decisions about a server: the approved definition, and the one that a person saw and approved.
 
-    `refused` says that a person refused what there is now.
+    `refused` says that a person refused the present definition.
     """
 
     approved: Definition | None = None
@@ -38,7 +37,7 @@ class ApprovedState:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The withheld parts with their reasons, and what a person has to know to decide."""
+    """The withheld parts with their reasons, and the facts that a person needs to decide."""
 
     withheld: Mapping[PartKey, str] = field(default_factory=dict)
     changes: Sequence[DefinitionChange] = ()
@@ -46,20 +45,22 @@ class Judgement:
 
 
 class ServerJudge(Protocol):
-    """Judges servers that stand beside others, whose names of tools it knows."""
+    """Judges a server among others, whose names of tools it knows."""
 
     def judge(self, server: str, live: Definition, memory: ApprovedState, rules: ApprovalRules) -> Judgement:
         """Judge all that a server publishes."""
         ...
 
-    def brought(self, server: str, tools: Sequence[RawTool], rules: ApprovalRules) -> Mapping[ToolKey, str]:
-        """Which of the tools that a result brought are withheld, and why."""
+    def judge_result_tools(
+        self, server: str, tools: Sequence[RawTool], rules: ApprovalRules
+    ) -> Mapping[ToolKey, str]:
+        """The withheld tools among those that a result brought, with reasons."""
         ...
 
 
 class LookalikeFinder(Protocol):
-    """Finds names that could be taken for those of other servers."""
+    """Finds names that resemble those of other servers."""
 
     def of(self, server: str) -> Sequence[Finding]:
-        """What is to be said of the names of a server and its tools."""
+        """Findings about the names of a server and its tools."""
         ...

@@ -1,9 +1,9 @@
-"""Names that are taken for other names: of tools of different servers, and of servers.
+"""Find names that can be mistaken for others: of tools of different servers, and of servers.
 
-A model, and whoever approves, goes by names. A server that calls a tool as another server does, or nearly
-so, gets calls that were meant for the other. Equal names are common and honest (many servers have a
-`search`), and the gateway keeps them apart, so they are only told; a name that looks equal and is not, or
-that bears the name of another server, is for a person to judge.
+Models and approving persons go by names. A server whose tool has a name like another server's gets calls that
+were meant for the other. Equal names are common and honest (many servers have a `search`) and the gateway
+separates them, so they are only reported. A person has to judge a name that only looks equal, or that
+contains the name of another server.
 """
 
 import re
@@ -15,14 +15,17 @@ from maitred.model.approvals import Severity
 from maitred.poisoning.confusables import latin
 
 Likeness = Literal["same", "spelling", "letters", "digits", "typo", "one-off"]
-"""How two names are alike, the closest first: equal; but for case and separators; but for letters that look
-alike; but for digits in place of letters; but for a letter doubled or two swapped; but for one character."""
+"""How two names are alike, the closest first.
+
+They are equal, or equal except for one thing: case and separators, letters that look alike, digits in place
+of letters, a doubled letter or two swapped ones, one character.
+"""
 
 LEAST_FOR_ONE_OFF: Final = 7
-"""Characters that a name must have for one character's difference to be remarked."""
+"""Least length of a name in characters for a finding about one different character."""
 
 _MOST_FOR_ONE_OFF: Final = 128
-"""Characters beyond which nobody sees one character's difference, and looking for it takes too long."""
+"""Greatest such length: a longer name hides the difference anyway, and the search would take too long."""
 _SEPARATORS = re.compile(r"[\W_]+")
 _SWAPS: Final = str.maketrans(
     {"0": "o", "1": "l", "i": "l", "3": "e", "5": "s", "8": "b", "$": "s", "@": "a"}
@@ -57,7 +60,7 @@ _OF_SERVERS: Final[Mapping[Likeness, Severity]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameFinding:
-    """A name of `server` that is like one of `other_server`; for servers there are no tools in it."""
+    """A name of `server` that is like one of `other_server`; about servers themselves, it names no tools."""
 
     rule: Literal["tool-lookalike", "tool-impersonation", "server-lookalike"]
     server: str
@@ -82,22 +85,22 @@ def likeness(name: str, other: str) -> Likeness | None:
 
 
 def compare_servers(server: str, known: Collection[str]) -> Sequence[NameFinding]:
-    """The known servers that the name of a new one is like."""
+    """The known servers whose names are like that of a new one."""
     return [
         NameFinding(
             rule="server-lookalike",
             server=server,
             other_server=other,
-            severity=_OF_SERVERS[found],
-            reason=f"{server!a} {_REASONS[found]} {other!a}",
+            severity=_OF_SERVERS[how],
+            reason=f"{server!a} {_REASONS[how]} {other!a}",
         )
         for other in known
-        if (found := likeness(server, other))
+        if (how := likeness(server, other))
     ]
 
 
 class KnownTools:
-    """The names of the tools of all known servers, against which those of one are held."""
+    """The names of the tools of all known servers, for comparison with those of one."""
 
     def __init__(self, names: Mapping[str, Collection[str]]) -> None:
         """`names` are those of the tools of each server."""
@@ -109,18 +112,18 @@ class KnownTools:
                     self._like.setdefault(key, []).append((server, tool))
 
     def compare(self, server: str, tools: Collection[str]) -> Sequence[NameFinding]:
-        """The tools of a server that are named like a tool of another one, or after another server."""
-        return [one for tool in tools for one in self._of_tool(server, tool)]
+        """The tools of a server whose names are like another server's tool or name."""
+        return [finding for tool in tools for finding in self._of_tool(server, tool)]
 
     def _of_tool(self, server: str, tool: str) -> Iterator[NameFinding]:
-        seen = {(server, tool)}
+        visited = {(server, tool)}
         for key in _keys(_plain(tool)):
             for other in self._like.get(key, ()):
-                if other[0] == server or other in seen:
+                if other[0] == server or other in visited:
                     continue
-                seen.add(other)
-                if found := likeness(tool, other[1]):
-                    yield _found(server, tool, other, found)
+                visited.add(other)
+                if how := likeness(tool, other[1]):
+                    yield _finding(server, tool, other, how)
         own = _plain(server)
         for other_server, plain in self._servers.items():
             if other_server != server and _bears(tool, plain) and plain not in own and own not in plain:
@@ -134,7 +137,7 @@ class KnownTools:
                 )
 
 
-def _found(server: str, tool: str, other: tuple[str, str], how: Likeness) -> NameFinding:
+def _finding(server: str, tool: str, other: tuple[str, str], how: Likeness) -> NameFinding:
     return NameFinding(
         rule="tool-lookalike",
         server=server,
@@ -147,7 +150,7 @@ def _found(server: str, tool: str, other: tuple[str, str], how: Likeness) -> Nam
 
 
 def _bears(tool: str, server: str) -> bool:
-    """Whether a tool's name begins as the published names of a server's tools do."""
+    """Whether a tool's name begins like the published names of a server's tools."""
     if len(server) < _LEAST_PREFIX or "__" not in tool:
         return False
     return _plain(tool.partition("__")[0]) == server
@@ -164,7 +167,7 @@ def _skeleton(plain: str) -> str:
 
 
 def _keys(plain: str) -> Iterator[str]:
-    """What names that are alike have in common: the skeleton, or what is left without one letter."""
+    """Keys that similar names share: the skeleton, and the name without each one of its letters."""
     yield "=" + _skeleton(plain)
     if LEAST_FOR_ONE_OFF - 1 <= len(plain) <= _MOST_FOR_ONE_OFF:
         yield plain
@@ -173,9 +176,9 @@ def _keys(plain: str) -> Iterator[str]:
 
 
 def _one_off(plain: str, other: str) -> Likeness | None:
-    """Whether one character was put in, left out or replaced, or two were swapped.
+    """Whether one character was inserted, removed or replaced, or two were swapped.
 
-    A plural and another number are other names in plain sight (`get_user`, `get_users`; `step1`, `step2`).
+    A plural or another number is an obvious difference (`get_user`, `get_users`; `step1`, `step2`).
     """
     short, long = sorted((plain, other), key=len)
     if len(long) < LEAST_FOR_ONE_OFF or len(long) - len(short) > 1:

@@ -1,16 +1,16 @@
-"""The manifest of a server as a value: its keys, their forms, its one normal form and the hash of that.
+"""The manifest of a server as a value: its keys, their forms, its normal form and the hash of that.
 
-The declaration here is the only one: the reader checks files against it and the published JSON Schema is made
-of it, so that an editor and `maitred register` refuse the same keys. It says which values have a meaning;
-what is allowed is for the policy and the layers. What an approval binds to is the hash of the normal form.
+This is the only declaration: the reader checks files with it, and the published JSON Schema is made from it.
+So an editor and `maitred register` refuse the same keys. It says which values have a meaning; the policy and
+the layers say which are allowed. An approval binds to the hash of the normal form.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, assert_never
 
 from annotated_types import Ge, Gt, Le, Len
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter, WithJsonSchema
@@ -20,29 +20,20 @@ from maitred.config.settings import Limits
 from maitred.config.taxonomy import MOST_TAGS, TAGS, check_tags
 from maitred.model.servers import Cage, Mount, OAuth, ServerSpec, StartChoice, Timeouts
 from maitred.model.tools import canonical
+from maitred.model.transports import (
+    TransportKind,
+    default_kind,
+    manifest_kind,
+    manifest_kinds,
+    transport_kind,
+)
+from maitred.wording import one_of
 
 MIB: Final = 2**20
 VERSION: Final = 1
-"""Raised when the meaning or the default of a key changes, so that older approvals do not bind to it."""
+"""Raise it when the meaning or the default of a key changes, so that older approvals do not bind to it."""
 
-Means = Literal["stdio", "http", "container"]
-REACH: Final[Mapping[Means, str]] = {"stdio": "command", "http": "url", "container": "image"}
-"""How a server is reached by each transport: the key that is needed."""
-
-FITS: Final[Mapping[str, tuple[Means, ...]]] = {
-    "command": ("stdio",),
-    "args": ("stdio", "container"),
-    "cwd": ("stdio",),
-    "env": ("stdio", "container"),
-    "url": ("http",),
-    "headers": ("http",),
-    "auth": ("http",),
-    "image": ("container",),
-    **dict.fromkeys(("memory", "cpu", "cpu_shares", "pids", "output", "filesystem"), ("stdio", "container")),
-}
-"""The keys that do not fit every transport."""
-
-# Characters that do not show, or reorder what is shown; newline and tab may stand in a text.
+# Characters that are invisible, or reorder visible ones; newline and tab may occur in a text.
 _UNSEEN = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e01ef"
@@ -56,7 +47,7 @@ VARIABLE: Final = r"^[A-Za-z_][A-Za-z0-9_.-]*$"
 HEADER: Final = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 PROGRAM: Final = r"^[^\x00-\x1f\x7f;|&<>$`\"'*?(){}]+$"
 PATH: Final = rf"^(?:/{_PART})+/?$"
-URL: Final = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#]+(?:[/?#][^\x00-\x20\x7f\\]*)?$"
+_REST_OF_URL = r"://[^\x00-\x20\x7f\\/?#]+(?:[/?#][^\x00-\x20\x7f\\]*)?$"
 ORIGIN: Final = r"^https?://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[1-9][0-9]{0,4})?$"
 SIZE: Final = r"^[0-9]{1,15}(?:\.[0-9]{1,3})?[ ]?(?:[kKmMgG][iI]?[bB]?|[bB])?$"
 EXEMPTION: Final = r"^[a-z0-9]+(?:[_-][a-z0-9]+)*$"
@@ -66,13 +57,12 @@ FORMS: Final[Mapping[str, tuple[str, str]]] = {
     NAME: ("is no name for a server", "use a-z and 0-9, words joined by one `-` or `_`"),
     VARIABLE: ("is no name of a variable", "use letters, digits and `_`"),
     HEADER: ("is no name of an HTTP header", "use letters, digits and `-`"),
-    PROGRAM: ("is no program", "give the program alone, without a shell; its arguments stand in `args`"),
+    PROGRAM: ("is no program", "give the program alone, without a shell; its arguments belong in `args`"),
     PATH: ("is no absolute path", "begin with `/` and leave out `.`, `..` and empty parts"),
-    URL: ("is no URL", "begin with https:// and a host, without blanks or backslashes"),
     ORIGIN: ("is no origin", "write it like https://example.com, without a path and in lower case"),
     SIZE: ("is no size", "write bytes, or a number with k, m or g such as 512m"),
 }
-"""What each form that is required of a text is called when it is missed, and how to meet it."""
+"""Per required form of a text: the fault's name, and how to correct it."""
 
 
 def _bytes(value: Any) -> Any:
@@ -83,6 +73,42 @@ def _bytes(value: Any) -> Any:
     digits = text.rstrip(" kKmMgGiIbB")
     unit = text[len(digits) :].strip().lower()[:1]
     return int(float(digits) * {"k": 2**10, "m": 2**20, "g": 2**30}.get(unit, 1))
+
+
+def fits() -> Mapping[str, tuple[str, ...]]:
+    """The keys that do not fit every transport, each with the transports that it fits."""
+    kinds = manifest_kinds()
+    keys = (one.name for one in fields(Manifest) if any(one.name in kind.manifest_keys for kind in kinds))
+    return {key: tuple(kind.name for kind in kinds if key in kind.manifest_keys) for key in keys}
+
+
+def _transport(value: str) -> str:
+    """The name of a transport that a manifest may ask for."""
+    if manifest_kind(value) is None:
+        raise ValueError(
+            f"must be {one_of([kind.name for kind in manifest_kinds()], repr)}; choose one of them"
+        )
+    return value
+
+
+def _url_pattern(schemes: Iterable[str]) -> str:
+    """The form of a URL with one of these schemes, in letters of either case."""
+    either_case = (
+        "".join(f"[{c.upper()}{c}]" if c.isalpha() else re.escape(c) for c in one) for one in schemes
+    )
+    return f"^(?:{'|'.join(either_case)}){_REST_OF_URL}"
+
+
+def _schemes() -> Sequence[str]:
+    """The schemes that some transport of a manifest has."""
+    return list(dict.fromkeys(scheme for kind in manifest_kinds() for scheme in kind.url_schemes))
+
+
+def _url(value: str) -> str:
+    """A URL that some transport takes; whether it is the manifest's, the layer `schema` judges."""
+    if not re.fullmatch(_url_pattern(_schemes())[1:-1], value):
+        raise ValueError("is no URL; begin with https:// and a host, without blanks or backslashes")
+    return value
 
 
 def _tag(value: str) -> str:
@@ -107,7 +133,7 @@ Header = Annotated[str, StringConstraints(max_length=128, pattern=HEADER)]
 
 @dataclass(frozen=True, kw_only=True)
 class FilesystemGrant:
-    """A folder or file of this machine that the server may use; `at` is its place there, if another."""
+    """A folder or file of this machine that the server may use; `at` is its path for the server."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -118,7 +144,7 @@ class FilesystemGrant:
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """Seconds that the server may take; what is left out is as in the operator's `limits`."""
+    """Time limits of the server in seconds; a missing one is that of the operator's `limits`."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -129,16 +155,16 @@ class Patience:
 
 
 def _key(text: str, **more: Any) -> Any:
-    """The description of a key, as the JSON Schema shows it."""
+    """The description of a key for the JSON Schema."""
     return Field(description=text, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """One server as its author asks for it; references such as `${TOKEN}` are not resolved.
+    """A server as its author describes it; references such as `${TOKEN}` are not resolved.
 
-    `visibility` and `overrides` are kept as they were written: they mean what `servers.<name>.visibility` and
-    one server's part of a file of overrides mean.
+    `visibility` and `overrides` stay as written. They mean the same as `servers.<name>.visibility` and as one
+    server's part of a file of overrides.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
@@ -146,7 +172,9 @@ class Manifest:
     name: Annotated[
         str, StringConstraints(max_length=40, pattern=NAME), _key("What the server is called here.")
     ]
-    transport: Annotated[Means, _key("Told by `command`, `url` or `image` if it is left out.")]
+    transport: Annotated[
+        str, AfterValidator(_transport), _key("Taken from `command`, `url` or `image` if it is left out.")
+    ]
     title: Annotated[Words, Len(0, 100), _key("What people read as its name.")] = ""
     description: Annotated[Words, _key("What it is for.")] = ""
     command: Annotated[
@@ -158,7 +186,7 @@ class Manifest:
         Mapping[Variable, Text], Len(0, 100), _key("Its environment; credentials by reference only.")
     ] = field(default_factory=dict)
     url: Annotated[
-        str, StringConstraints(max_length=2048, pattern=URL), _key("Where a running server is.")
+        str, StringConstraints(max_length=2048), AfterValidator(_url), _key("Where a running server is.")
     ] = ""
     headers: Annotated[
         Mapping[Header, Text], Len(0, 50), _key("Sent with each request; credentials by reference only.")
@@ -219,16 +247,19 @@ class Manifest:
 
     @cached_property
     def normal(self) -> Mapping[str, Any]:
-        """The one form that all spellings of the same manifest share: a manifest again, without defaults."""
-        written = asdict(self) | {"transport": self.transport, "timeouts": _given(asdict(self.timeouts))}
-        written["image"] = _normal_image(self.image)
+        """The one form that all spellings of the same manifest share: a manifest without defaults."""
+        values = asdict(self) | {
+            "transport": self.transport,
+            "timeouts": _without_none(asdict(self.timeouts)),
+        }
+        values["image"] = _normal_image(self.image)
         grants = [_grant(grant) for grant in self.filesystem]
-        written["filesystem"] = sorted(grants, key=canonical)
-        written |= {key: sorted(set(written[key])) for key in ("tags", "allowed_origins")}
-        written |= {"args": list(self.args), "cwd": self.cwd.rstrip("/")}
-        defaults = {one.name: one.default for one in fields(self)}
-        kept = {k: v for k, v in written.items() if v not in ("", [], {}, None) and v != defaults[k]}
-        return {"name": self.name, "transport": self.transport, **kept}
+        values["filesystem"] = sorted(grants, key=canonical)
+        values |= {key: sorted(set(values[key])) for key in ("tags", "allowed_origins")}
+        values |= {"args": list(self.args), "cwd": self.cwd.rstrip("/")}
+        defaults = {declared_field.name: declared_field.default for declared_field in fields(self)}
+        own_values = {k: v for k, v in values.items() if v not in ("", [], {}, None) and v != defaults[k]}
+        return {"name": self.name, "transport": self.transport, **own_values}
 
     @cached_property
     def hash(self) -> str:
@@ -236,7 +267,7 @@ class Manifest:
         return hashlib.sha256(canonical({"manifest": VERSION, **self.normal})).hexdigest()
 
 
-def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_none(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -253,7 +284,7 @@ def _grant(grant: FilesystemGrant) -> Mapping[str, Any]:
 def _normal_image(image: str) -> str:
     try:
         return str(parse_image(image)) if image else ""
-    except ValueError:  # its fault is told by the layer that judges images
+    except ValueError:  # the layer that checks images reports its fault
         return image
 
 
@@ -263,23 +294,35 @@ ADAPTER: Final = TypeAdapter(Manifest)
 def manifest_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a manifest, for editors and for the authors of servers."""
     schema = ADAPTER.json_schema()
+    kinds, fit = manifest_kinds(), fits()
     schema["required"] = ["name"]
+    schema["properties"]["transport"]["enum"] = [kind.name for kind in kinds]
+    schema["properties"]["url"]["pattern"] = _url_pattern(_schemes())
     for own in schema["properties"].values():
         if own.get("default") == "":
             del own["default"]
         if "patternProperties" in own:
             own["additionalProperties"] = False
-    unfit = {means: {key: False for key, fits in FITS.items() if means not in fits} for means in REACH}
-    ways = [
-        {"required": [REACH[means]], "properties": {"transport": {"const": means}, **unfit[means]}}
-        for means in REACH
-    ]
+    ways = []
+    for kind in kinds:
+        unfit = {key: False for key, names in fit.items() if kind.name not in names}
+        only: dict[str, Any] = {"transport": {"const": kind.name}, **unfit}
+        if len(kind.url_schemes) < len(_schemes()) and kind.key == "url":
+            only["url"] = {"pattern": _url_pattern(kind.url_schemes)}
+        ways.append({"required": [kind.key, *_needed_name(kind)], "properties": only})
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A server for maitred"}
     return {**schema, **head, "oneOf": ways}
 
 
+def _needed_name(kind: TransportKind) -> Sequence[str]:
+    """`transport`, where another kind is meant if a manifest with the same keys leaves it out."""
+    urls = [f"{scheme}://" for scheme in kind.url_schemes] or [""]
+    is_default = all(default_kind(manifest_kinds(), kind.key, url) == kind for url in urls)
+    return () if is_default else ("transport",)
+
+
 def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = ()) -> ServerSpec:
-    """The specification of a server, which backends understand; `exempted` as there."""
+    """The specification of a server for the backends; `exempted` as in `ServerSpec`."""
     own = manifest.timeouts
     return ServerSpec(
         name=manifest.name,
@@ -298,7 +341,7 @@ def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = (
         allowed_origins=manifest.allowed_origins,
         registered=True,
         exempted=exempted,
-        cage=_cage(manifest) if manifest.transport != "http" else None,
+        cage=_cage(manifest),
         start=manifest.start,
         timeouts=Timeouts(
             start_s=own.start_s or limits.start_timeout_s,
@@ -309,8 +352,18 @@ def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = (
     )
 
 
-def _cage(manifest: Manifest) -> Cage:
-    """What a server may use; a network that is no exemption never gets this far."""
+def _cage(manifest: Manifest) -> Cage | None:
+    """What a server's processes may use; `None` where they are on another machine.
+
+    A network that is no exemption never gets this far.
+    """
+    match transport_kind(manifest.transport).reach:
+        case "network" | "internal":
+            return None
+        case "program" | "image":
+            pass
+        case unknown:
+            assert_never(unknown)
     return Cage(
         memory=manifest.memory,
         nano_cpus=manifest.nano_cpus,
@@ -319,7 +372,7 @@ def _cage(manifest: Manifest) -> Cage:
         output=manifest.output,
         network=manifest.network != "none",
         mounts=tuple(
-            Mount(path=one.path, at=one.at or one.path, writable=one.mode == "write")
-            for one in manifest.filesystem
+            Mount(path=grant.path, at=grant.at or grant.path, writable=grant.mode == "write")
+            for grant in manifest.filesystem
         ),
     )

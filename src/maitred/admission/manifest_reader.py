@@ -1,8 +1,8 @@
-"""Read one YAML or JSON file into a manifest, and tell every fault with its line, key, reason and fix.
+"""Read one YAML or JSON file into a manifest; every fault has its line, key, reason and fix.
 
-What can be read is read even if other keys are faulty, so that the layers can look at the rest. Size, depth
-and the number of values are bounded before anything is built of them: a file of a few hundred bytes can
-stand for billions of values. Nothing here judges; the layers do.
+Faulty keys do not stop the reading of the others, so that the layers can check the rest. Size, depth and the
+number of values are limited first: a file of a few hundred bytes can mean billions of values. Nothing here
+judges; the layers do.
 """
 
 import re
@@ -17,16 +17,17 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from maitred.admission.checks.base import ManifestReading
 from maitred.admission.findings import Finding
-from maitred.admission.manifest import ADAPTER, FORMS, NAME, REACH, SHOWN, Manifest
+from maitred.admission.manifest import ADAPTER, FORMS, NAME, SHOWN, Manifest
 from maitred.config.document import ConfigDocument, read_document
 from maitred.errors import ConfigError
+from maitred.model.transports import default_kind, manifest_kinds
 from maitred.wording import as_code, did_you_mean
 
 MAX_CHARS = 32 * 1024
-"""How long a manifest may be."""
+"""Largest length of a manifest in characters."""
 
 MAX_DEPTH = 24
-_MAX_OPEN = 100  # brackets without their counterpart, wherever they stand: more cost seconds to parse
+_MAX_OPEN = 100  # open brackets anywhere in the text: more take seconds to parse
 _OPENING = re.compile(r"[\[{\]}]|(?:[-?:][ \t]+){2,}")
 MAX_VALUES = 5_000
 LAYER = "schema"
@@ -57,7 +58,7 @@ _SAID: Mapping[str, tuple[str, str]] = {
 
 
 def load_manifest(path: Path) -> ManifestReading:
-    """Read a file; one that cannot be opened, is too large or is no text has that as its only finding."""
+    """Read a file; if it cannot be opened, is too large or is no text, that is the only finding."""
     try:
         with path.open("rb") as file:
             data = file.read(4 * MAX_CHARS + 1)
@@ -71,9 +72,9 @@ def load_manifest(path: Path) -> ManifestReading:
 
 
 def read_manifest(path: Path, text: str) -> ManifestReading:
-    """Read the text of a manifest; `path` tells JSON from YAML and names the file in what is found.
+    """Read the text of a manifest; the suffix of `path` says JSON or YAML, and findings name it.
 
-    The longest text takes about two seconds of processor time, so a server reads it in a thread.
+    The longest text takes about two seconds of processor time, so a server calls it in a thread.
     """
     if len(text) > MAX_CHARS:
         return _nothing(
@@ -84,25 +85,25 @@ def read_manifest(path: Path, text: str) -> ManifestReading:
     try:
         document = read_document(path, text)
     except ConfigError as error:
-        line, reason = _located(error.faults[0])
+        line, reason = _split_line(error.faults[0])
         reason = reason.replace("with `servers` or `mcpServers`", "of keys to values, such as `name: time`")
-        return _nothing(path, line, reason, "mend the YAML")
+        return _nothing(path, line, reason, "correct the YAML")
     if fault := _too_much(document.root):
         return _nothing(path, 1, *fault)
     reader = _ManifestReader(path, document)
     manifest = reader.manifest()
-    found = sorted(reader.findings, key=lambda finding: finding.line)
-    return ManifestReading(file=str(path), manifest=manifest, findings=tuple(found), lines=reader.lines)
+    findings = sorted(reader.findings, key=lambda finding: finding.line)
+    return ManifestReading(file=str(path), manifest=manifest, findings=tuple(findings), lines=reader.lines)
 
 
 def _most_open(text: str) -> int:
-    """How many brackets are open at once at most, or how many items begin on one line."""
-    depth = most = 0
+    """The greatest number of brackets open at once, or of items that begin on one line."""
+    depth = highest = 0
     for match in _OPENING.finditer(text):
         sign = match[0]
         depth = max(depth + (1 if sign in "[{" else -1), 0) if len(sign) == 1 else depth
-        most = max(most, depth, len(sign.split()))
-    return most
+        highest = max(highest, depth, len(sign.split()))
+    return highest
 
 
 def _nothing(path: Path, line: int, reason: str, fix: str) -> ManifestReading:
@@ -110,30 +111,30 @@ def _nothing(path: Path, line: int, reason: str, fix: str) -> ManifestReading:
     return ManifestReading(file=str(path), findings=(only,))
 
 
-def _located(fault: str) -> tuple[int, str]:
+def _split_line(fault: str) -> tuple[int, str]:
     match = _LINE.fullmatch(fault)
     return (int(match[1]), match[2]) if match else (0, fault)
 
 
 def _too_much(root: Node | None) -> tuple[str, str] | None:
-    """Count values as they would be after every alias is written out; one that holds itself has no end."""
-    left, stack = MAX_VALUES, [(root, 1)]
+    """Count values with every alias written out; a value that contains itself has no end."""
+    budget, stack = MAX_VALUES, [(root, 1)]
     while stack:
         node, depth = stack.pop()
-        left -= 1
+        budget -= 1
         if depth > MAX_DEPTH:
             return f"is nested deeper than {MAX_DEPTH} levels", "write it flatter"
-        if left < 0:
-            return f"stands for more than {MAX_VALUES:,} values", "write less, and without aliases"
+        if budget < 0:
+            return f"has more than {MAX_VALUES:,} values", "write less, and without aliases"
         if isinstance(node, MappingNode):
-            stack += [(one, depth + 1) for pair in node.value for one in pair]
+            stack += [(part, depth + 1) for pair in node.value for part in pair]
         elif isinstance(node, SequenceNode):
             stack += [(item, depth + 1) for item in node.value]
     return None
 
 
 class _ManifestReader:
-    """Turns a document of bounded size into a manifest and keeps what is wrong with it."""
+    """Turns a document of limited size into a manifest and collects its faults."""
 
     def __init__(self, path: Path, document: ConfigDocument) -> None:
         self._file = str(path)
@@ -147,31 +148,34 @@ class _ManifestReader:
             self._refuse(at[-1] if at else "", message.partition(": ")[2] if twice else message, fix, line)
 
     def manifest(self) -> Manifest | None:
-        """The manifest as far as it has no faults, each faulty key left at its default."""
-        given = {**self._reach(), **self._tree}
+        """The manifest, with each faulty key at its default; `None` if a needed key is faulty."""
+        values = {**self._reach(), **self._tree}
         for key in [key for key, value in self._tree.items() if value is None and key in _KEYS]:
             self._refuse(key, "has no value", "give it one or leave it out")
-            del given[key]
+            del values[key]
         try:
-            return ADAPTER.validate_python(given)
+            return ADAPTER.validate_python(values)
         except ValidationError as error:
             faulty = set()
             for fault in error.errors(include_url=False):
                 faulty.add(fault["loc"][0])
-                self._explain(fault, known="name" in self._tree)
-        rest = {key: value for key, value in given.items() if key not in faulty}
-        whole = {"name": _UNNAMED, **self._reach(guess="stdio"), **rest}
+                self._explain(fault, has_name="name" in self._tree)
+        rest = {key: value for key, value in values.items() if key not in faulty}
+        guess = next(kind.name for kind in manifest_kinds())
+        whole = {"name": _UNNAMED, **self._reach(guess=guess), **rest}
         return replace(ADAPTER.validate_python(whole), name=rest.get("name", ""))
 
     def _reach(self, guess: str = "") -> Mapping[str, Any]:
-        """The transport, where the key that says how to reach the server gives it away."""
-        told = [means for means, key in REACH.items() if key in self._tree]
-        if not told and not guess and "transport" not in self._tree:
-            keys = ", ".join(f"`{key}`" for key in REACH.values())
-            self._refuse("transport", "nothing says how to reach the server", f"add one of {keys}")
-        return {"transport": told[0] if told else guess or "stdio"}
+        """The transport, if the key that says how to reach the server reveals it."""
+        kinds, tree = manifest_kinds(), self._tree
+        keys = list(dict.fromkeys(kind.key for kind in kinds))
+        given = [default_kind(kinds, key, str(tree.get("url"))) for key in keys if key in tree]
+        if not given and not guess and "transport" not in tree:
+            fix = f"add one of {', '.join(map(as_code, keys))}"
+            self._refuse("transport", "nothing says how to reach the server", fix)
+        return {"transport": given[0].name if given and given[0] else guess or kinds[0].name}
 
-    def _explain(self, fault: Any, *, known: bool) -> None:
+    def _explain(self, fault: Any, *, has_name: bool) -> None:
         key = _path([part for part in fault["loc"] if part != "[key]"])
         kind, context = fault["type"], fault.get("ctx", {})
         if kind == "unexpected_keyword_argument":
@@ -179,7 +183,7 @@ class _ManifestReader:
             fix = did_you_mean(key, names, quoted=as_code, otherwise=f"there are {', '.join(names)}")
             self._refuse(key, "is not a known key", fix)
         elif kind == "string_pattern_mismatch":
-            self._refuse(key, *_missed(context["pattern"], str(fault["input"])))
+            self._refuse(key, *_form_fault(context["pattern"], str(fault["input"])))
         elif kind == "value_error":
             reason, _, fix = str(context["error"]).partition("; ")
             self._refuse(key, reason, fix)
@@ -198,21 +202,21 @@ class _ManifestReader:
 
 
 def _names_at(loc: Sequence[Any]) -> Sequence[str]:
-    """The keys that may stand where an unknown one stands."""
+    """The keys that are allowed in the place of an unknown one."""
     kinds = {"filesystem": ("path", "mode", "at"), "timeouts": ("start_s", "list_s", "call_s", "idle_stop_s")}
     return kinds.get(str(loc[0]), ()) if len(loc) > 1 else _KEYS
 
 
-def _missed(pattern: str, text: str) -> tuple[str, str]:
-    """Why a text has not the form it needs; of the text itself, only a character that deceives is told."""
+def _form_fault(pattern: str, text: str) -> tuple[str, str]:
+    """Why a text does not have its form, and the fix; it shows only a deceptive character of the text."""
     reason, fix = FORMS.get(pattern, ("has not the form it needs", ""))
     odd = ""
     if pattern == SHOWN:
         odd = next((c for c in text if not re.match(SHOWN, c)), "")
     elif pattern == NAME:
         odd = next((c for c in text if not c.isascii()), "")
-    told = f"U+{ord(odd):04X} {unicodedata.name(odd, '')}".strip() if odd else ""
-    return (f"{reason}: {told}" if told else reason), fix
+    character = f"U+{ord(odd):04X} {unicodedata.name(odd, '')}".strip() if odd else ""
+    return (f"{reason}: {character}" if character else reason), fix
 
 
 def _path(parts: Sequence[Any]) -> str:
@@ -220,7 +224,7 @@ def _path(parts: Sequence[Any]) -> str:
 
 
 def _lines(node: Node | None, key: str) -> Iterator[tuple[str, int]]:
-    """Every key of a document of bounded size with its line."""
+    """Every key of a document of limited size, with its line."""
     if isinstance(node, MappingNode):
         for name, value in node.value:
             last = str(name.value) if isinstance(name, ScalarNode) else ""  # other keys are faults already

@@ -1,4 +1,4 @@
-"""The section `admission` of the settings as the policy that the layers go by."""
+"""Turn the section `admission` of the settings into the policy of the layers."""
 
 from dataclasses import asdict
 from typing import Final
@@ -20,10 +20,10 @@ _PATTERNS: Final = (
 
 
 def policy_of(section: Admission) -> Policy:
-    """The operator's policy as the layers want it.
+    """The operator's policy.
 
     Raises:
-        ValueError: A pattern or a network is none; all are named.
+        ValueError: A pattern or a network is invalid; the text names all.
     """
     return Policy(
         **{name: getattr(section, name) for name in _PATTERNS},

@@ -1,9 +1,9 @@
-"""Keeps what was registered, the log of approvals, and the definitions that were decided on.
+"""Store registrations, the log of approvals, and the definitions that decisions are about.
 
-One call is one transaction: events, the registration that they make or end, and the definition that they are
-about are written together or not at all, so a process that is killed leaves no half of them. Events are
-written only as the turns they were planned for; whoever lost the race reads the log again. What a log means
-is not known here (see `maitred.admission.approval`). It is read at every start, and so with `sqlite3` alone.
+One call is one transaction: events, the registration that they start or end, and their definition are written
+together or not at all. Events are written only at their planned position in the log; a process that loses the
+race reads the log again. `maitred.admission.approval` knows what a log means. Every start reads this, so it
+uses `sqlite3` alone.
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ from maitred.storage.database import within
 
 T = TypeVar("T")
 
-_BUSY_S: Final = 60.0  # discoveries write much of the catalog, and whoever waits is not served in turn
+_BUSY_S: Final = 60.0  # discoveries write much, and waiting processes have no queue
 _EVENT: Final = "kind, manifest, image, definition, who, why, at"
 _REGISTRATION: Final = ", ".join(one.name for one in fields(Registration))
 _ADD_EVENT: Final = (
@@ -29,15 +29,15 @@ _ADD_EVENT: Final = (
 )
 _DROP: Final = "DELETE FROM definitions WHERE hash NOT IN (SELECT definition FROM approvals)"
 _DECISIONS: Final = frozenset({"approved", "rejected", "suspended", "resumed", "withdrawn"})
-"""What somebody decided; all else is noticed of servers, and noticed again where it was not kept."""
+"""Events that are decisions; the others are observations, and observed again if they are lost."""
 _KEEP: Final = "INSERT OR IGNORE INTO definitions (hash, body) VALUES (?, ?)"
 
 
 class Registry:
-    """The registry in the SQLite file `path`, whose tables the store has made.
+    """The registry in the SQLite file `path`, whose tables exist already.
 
-    Every method raises `StoreError` when the file cannot be read or written; one that is not there is not
-    made. An event that was appended is in the file when the call returns, whatever becomes of the process.
+    Every method raises `StoreError` if the file cannot be read or written; a missing file is not created. An
+    event is safe in the file when `append` returns, even if the process is killed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,12 +57,20 @@ class Registry:
     ) -> bool:
         """Write the events that follow the first `after` events of a server's log.
 
-        `registration` replaces the one that is kept, and `withdrawn` ends it; `definition` is a hash, and
-        what has it. With `instead` they take the place of one event that comes after those, and definitions
-        that no event names any more are dropped. False, and nothing is written, when the log is longer or
-        shorter by now, or does not end with the event `last`.
+        If a substitute in memory replaces the file, it takes observations, but no decisions.
 
-        Where the file is stood in for in memory, what servers publish is noted there, and no decision is.
+        Args:
+            server: The server.
+            events: The new events.
+            after: How many events of the log come before them.
+            last: The event that must be the last one of the log.
+            instead: The new events replace the one event that follows those; definitions that no event names
+                any more are deleted.
+            registration: Replaces the stored one; an event `withdrawn` ends it.
+            definition: A hash and the definition with that hash.
+
+        Returns:
+            False, with nothing written, if the log has another length by now, or does not end with `last`.
         """
         lasting = registration is not None or any(event.kind in _DECISIONS for event in events)
 
@@ -88,19 +96,19 @@ class Registry:
             connection.execute("COMMIT")
             return True
 
-        async with self._writing:  # else each waits for the file against all others
-            return await self._within(write, lasting=lasting)
+        async with self._writing:  # tasks would otherwise compete for the file
+            return await self._execute(write, lasting=lasting)
 
     async def turns(self) -> int:
-        """How many events there are of all servers; whoever waits for others' decisions looks at it."""
-        return await self._within(
+        """How many events all servers have; a change means that there are new decisions."""
+        return await self._execute(
             lambda connection: int(connection.execute("SELECT count(*) FROM approvals").fetchone()[0])
         )
 
     async def log(self, server: str) -> Sequence[Event]:
-        """All that happened to a server, in order; empty if it was never registered."""
+        """All events of a server, in order; empty if it was never registered."""
         query = f"SELECT {_EVENT} FROM approvals WHERE server = ? ORDER BY turn"  # noqa: S608  # our own names
-        return await self._within(
+        return await self._execute(
             lambda connection: [_event(row) for row in connection.execute(query, (server,))]
         )
 
@@ -108,7 +116,7 @@ class Registry:
         """The logs of all servers, also of withdrawn ones, and the servers that are registered now."""
         logs_query = f"SELECT server, {_EVENT} FROM approvals ORDER BY server, turn"  # noqa: S608  # our own names
         query = f"SELECT {_REGISTRATION} FROM registrations ORDER BY server"  # noqa: S608  # our own names
-        names = [one.name for one in fields(Registration)]
+        names = [entry.name for entry in fields(Registration)]
 
         def read(
             connection: sqlite3.Connection,
@@ -117,18 +125,20 @@ class Registry:
             logs: dict[str, list[Event]] = defaultdict(list)
             for server, *row in connection.execute(logs_query):
                 logs[server].append(_event(row))
-            made = [Registration(**dict(zip(names, row, strict=True))) for row in connection.execute(query)]
-            return dict(logs), {one.server: one for one in made}
+            registrations = [
+                Registration(**dict(zip(names, row, strict=True))) for row in connection.execute(query)
+            ]
+            return dict(logs), {entry.server: entry for entry in registrations}
 
-        return await self._within(read)
+        return await self._execute(read)
 
     async def definition(self, digest: str) -> bytes | None:
-        """What was kept under a hash; `None` if nothing is."""
+        """The definition with a hash; `None` if it is not stored."""
         query = "SELECT body FROM definitions WHERE hash = ?"
-        row = await self._within(lambda connection: connection.execute(query, (digest,)).fetchone())
+        row = await self._execute(lambda connection: connection.execute(query, (digest,)).fetchone())
         return bytes(row[0]) if row else None
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
+    async def _execute(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
         return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
 
 

@@ -1,8 +1,8 @@
-"""What two JSON Schemas differ in, parameter by parameter, in words and by whether they ask for more.
+"""Compare two JSON Schemas, parameter by parameter, in words and by whether they ask for more.
 
-A schema is laid out flat, each place in it with its type, its text and its remaining keywords; two layouts
-are then compared place by place. References are not followed but compared as they are written, and
-definitions are places like others, so a schema that contains itself takes no longer than its text.
+A schema is flattened: each place in it has its type, its text and its remaining keywords. Two such layouts
+are then compared place by place. References are compared as text and not followed, and definitions are places
+like others. So a schema that contains itself takes no longer than its text.
 """
 
 import json
@@ -27,7 +27,7 @@ _AROUND: Final = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchemaDifference:
-    """One difference: a stable word for its kind, and a clause that goes on after the name of a tool."""
+    """A difference: a stable word for its kind, and a clause to follow the tool's name."""
 
     kind: str
     weight: Weight
@@ -36,7 +36,7 @@ class SchemaDifference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Spot:
-    """One place of a schema. No `types` is any type."""
+    """One place of a schema. Empty `types` mean any type."""
 
     types: frozenset[str] = frozenset()
     required: bool = False
@@ -45,21 +45,21 @@ class _Spot:
 
 
 def differences(before: Any, after: Any) -> Iterator[SchemaDifference]:
-    """How the input schema `after` differs from `before`; each is any JSON value, or `None` for none."""
+    """Differences from the input schema `before` to `after`; each is any JSON value, or `None` for none."""
     old, new = _layout(before), _layout(after)
     for place, spot in new.items():
         if place not in old:
-            if place and place[:-2] in old:  # what is inside something new needs no mention of its own
-                yield _added(place, spot)
+            if place and place[:-2] in old:  # the content of a new place is not reported separately
+                yield _added_difference(place, spot)
         elif spot != old[place]:
-            yield from _changed(place, old[place], spot)
+            yield from _place_differences(place, old[place], spot)
     for place in old:
         if place not in new and place[:-2] in new:
             yield SchemaDifference(kind="parameter_gone", weight="less", text=f"{_name(place)} is gone")
 
 
 def _layout(schema: Any) -> dict[Place, _Spot]:
-    """Every place of a schema; a step to one is two words, the keyword and the name or number in it."""
+    """Every place of a schema; each step to it is two words, the keyword and the name or number in it."""
     spots: dict[Place, _Spot] = {}
     stack: list[tuple[Place, Any, bool]] = [((), schema, False)]
     while stack:
@@ -70,8 +70,8 @@ def _layout(schema: Any) -> dict[Place, _Spot]:
         inner = list(_inside(value))
         keywords = {keyword for keyword, _, _, _ in inner}
         types, told_by = _types(value)
-        told = keywords | _NOT_REST | {told_by}
-        rest = {k: v for k, v in value.items() if k not in told}
+        covered = keywords | _NOT_REST | {told_by}
+        rest = {k: v for k, v in value.items() if k not in covered}
         if isinstance(rest.get("required"), list):
             del rest["required"]
         text = "\n".join(str(value[key]) for key in _TEXTS if key in value)
@@ -84,23 +84,25 @@ _NOT_REST: Final = frozenset({"type", "$ref", *_TEXTS})
 
 
 def _inside(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, bool]]:
-    """The schemas right inside one: keyword, name, schema, and whether it is a required property."""
-    listed = schema.get("required")
-    required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-    named = schema.get("properties")
+    """The direct subschemas: keyword, name, schema, and whether it is a required property."""
+    raw_required = schema.get("required")
+    required = (
+        [name for name in raw_required if isinstance(name, str)] if isinstance(raw_required, list) else []
+    )
+    properties = schema.get("properties")
     for name in required:
-        if not isinstance(named, Mapping) or name not in named:
+        if not isinstance(properties, Mapping) or name not in properties:
             yield "properties", name, {}, True
     for keyword, value in schema.items():
         if keyword in _MAPS and isinstance(value, Mapping):
             need = frozenset(required if keyword == "properties" else ())
             yield from ((keyword, name, part, name in need) for name, part in value.items())
         elif keyword in _LISTS and isinstance(value, list):
-            told = _types(schema)[1] == keyword  # an alternative that is only a type is told by that
+            is_covered = _types(schema)[1] == keyword  # a type alone is reported with the types
             yield from (
                 (keyword, str(n), part, False)
                 for n, part in enumerate(value, start=1)
-                if not (told and _is_type(part))
+                if not (is_covered and _is_type(part))
             )
         elif keyword in _SINGLE and isinstance(value, Mapping):
             yield keyword, "", value, False
@@ -111,21 +113,21 @@ def _is_type(schema: Any) -> bool:
 
 
 def _types(schema: Mapping[str, Any]) -> tuple[frozenset[str], str]:
-    """The types and references that a schema takes, and the keyword of the alternatives that name them."""
+    """The types and references that a schema accepts, and the keyword of the alternatives that name them."""
     reference, kinds = schema.get("$ref"), schema.get("type")
     if reference is not None or kinds is not None:
-        named = [*(kinds if isinstance(kinds, list) else [kinds]), reference]
-        return frozenset(str(name) for name in named if name is not None), ""
+        names = [*(kinds if isinstance(kinds, list) else [kinds]), reference]
+        return frozenset(str(name) for name in names if name is not None), ""
     for keyword in ("anyOf", "oneOf"):
         options = schema.get(keyword)
         if isinstance(options, list) and options and all(isinstance(o, Mapping) for o in options):
-            each = [_types({k: o.get(k) for k in ("type", "$ref")})[0] for o in options]
-            if all(each):
-                return frozenset().union(*each), keyword
+            types_of_options = [_types({k: o.get(k) for k in ("type", "$ref")})[0] for o in options]
+            if all(types_of_options):
+                return frozenset().union(*types_of_options), keyword
     return frozenset(), ""
 
 
-def _added(place: Place, spot: _Spot) -> SchemaDifference:
+def _added_difference(place: Place, spot: _Spot) -> SchemaDifference:
     kind = f"{_name(place)} ({_type_text(spot.types)})"
     if spot.required:
         return SchemaDifference(
@@ -134,7 +136,7 @@ def _added(place: Place, spot: _Spot) -> SchemaDifference:
     return SchemaDifference(kind="parameter_added", weight="wording", text=f"{kind} was added")
 
 
-def _changed(place: Place, old: _Spot, new: _Spot) -> Iterator[SchemaDifference]:
+def _place_differences(place: Place, old: _Spot, new: _Spot) -> Iterator[SchemaDifference]:
     name = _name(place)
     if new.required and not old.required:
         yield SchemaDifference(kind="parameter_required", weight="power", text=f"{name} has become required")
@@ -151,9 +153,9 @@ def _changed(place: Place, old: _Spot, new: _Spot) -> Iterator[SchemaDifference]
         keys = sorted({k for k in (*old.rest, *new.rest) if old.rest.get(k) != new.rest.get(k)})
         for key in keys:
             was, now = _value(old.rest, key), _value(new.rest, key)
-            what = f"{key!r} of {name}" if key else name
+            subject = f"{key!r} of {name}" if key else name
             yield SchemaDifference(
-                kind="parameter_limits", weight="wording", text=f"{what} {_became(was, now)}"
+                kind="parameter_limits", weight="wording", text=f"{subject} {_became(was, now)}"
             )
 
 
@@ -171,7 +173,7 @@ def _type_text(types: Iterable[str]) -> str:
 
 
 def _name(place: Place) -> str:
-    """A place as a person would point to it."""
+    """A place in words for a person."""
     if not place:
         return "the schema"
     steps = list(zip(place[::2], place[1::2], strict=True))
@@ -194,14 +196,14 @@ def _became(was: str | None, now: str | None) -> str:
 
 
 def reworded(name: str, old: str, new: str) -> str:
-    """A clause on a text that changed, with as much of both versions as shows the difference."""
+    """A clause about a text that changed, with enough of both versions to show the difference."""
     if not old:
         return f"{name} got a text: {short(new)!r}"
     return f"{name} lost its text, {short(old)!r}" if not new else f"{name} was reworded {_from_to(old, new)}"
 
 
 def _from_to(old: str, new: str) -> str:
-    """The stretches of two texts in which they differ, each with a little of what is around it."""
+    """The parts of two texts that differ, each with a little context."""
     same = next(
         (n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
     )
@@ -215,5 +217,5 @@ def _from_to(old: str, new: str) -> str:
 
 
 def short(text: str, *, more: bool = False) -> str:
-    """At most so much of a text that it can be shown in a line; an ellipsis marks a cut."""
+    """The start of a text that fits in a line; an ellipsis marks a cut."""
     return text[:_EXCERPT] + "…" if more or len(text) > _EXCERPT else text

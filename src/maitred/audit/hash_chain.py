@@ -1,9 +1,9 @@
-"""The audit trail as rows of an SQLite file: lines added to the chain, checked, read and pruned.
+"""The audit trail as a hash chain in SQLite: append, verify, read and prune.
 
-Each line holds the hash of the one before it, and its own hash is kept beside it. Two marks stand apart: the
-`anchor` is the line before the first that is kept, the `head` the last one, so lines that are missing at
-either end are noticed too. With a key the hashes are HMACs, and whoever has only the file cannot forge them.
-These are plain functions on a connection; `maitred.audit.log` calls them in worker threads.
+Each line contains the hash of the line before it. Two marks are stored separately: `anchor` is the line
+before the first, `head` is the last line. So a check also notices lines that are missing at either end. With
+a key the hashes are HMACs, and access to the file alone is not enough to forge them. The functions are
+synchronous and take a connection; `maitred.audit.log` calls them.
 """
 
 import hashlib
@@ -26,25 +26,25 @@ _DIGEST_AT_END: Final = re.compile(r',"digest":"([0-9a-f]{64})"\}\Z')
 _CHANGED: Final = re.compile(r"line \d+ was changed")
 
 Row = tuple[int, str, str, str]
-"""A line as it is kept: `seq, at, body, digest`."""
+"""A stored line: `seq, at, body, digest`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A place in the chain: the number of a line, from 1, and its hash; 0 is before the first."""
+    """A position in the chain: the number of a line, from 1, and its hash; 0 is before the first line."""
 
     seq: int = 0
     digest: str = ""
 
     @property
     def text(self) -> str:
-        """As it is written down: `NUMBER:DIGEST`."""
+        """The mark as text: `NUMBER:DIGEST`."""
         return f"{self.seq}:{self.digest}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What checking the trail found: how many lines, between which marks, and every fault as a sentence."""
+    """Result of a check: the number of lines, the two marks, and every fault as a sentence."""
 
     lines: int
     anchor: Mark
@@ -54,7 +54,7 @@ class Verification:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditFilter:
-    """Which lines are looked for: from a time on (ISO, UTC), of one principal, of one tool or server."""
+    """Which lines to return: not older than `since` (ISO 8601, UTC), of a principal, of a tool or server."""
 
     since: str = ""
     who: str = ""
@@ -63,26 +63,26 @@ class AuditFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditLines:
-    """Some lines, the newest first; there may be more `before` this number, and none if it is 0."""
+    """Some lines, the newest first. Pass `before` to get older ones; 0 means that there are no more."""
 
     lines: Sequence[Mapping[str, Any]]
     before: int = 0
 
 
 def digest_of(body: str, key: bytes) -> str:
-    """The hash of a line, in hex: SHA-256, or an HMAC of it where there is a key."""
+    """The hash of a line in hex: an HMAC-SHA-256 if there is a key, else SHA-256."""
     data = body.encode("utf-8", "surrogatepass")
     return hmac.digest(key, data, "sha256").hex() if key else hashlib.sha256(data).hexdigest()
 
 
 def mark(connection: sqlite3.Connection, name: str) -> Mark:
-    """The mark `anchor` or `head`."""
+    """The mark `anchor` or `head`; its number is -1 if it is missing."""
     row = connection.execute("SELECT seq, digest FROM audit_ends WHERE name = ?", (name,)).fetchone()
     return Mark(seq=row[0], digest=row[1]) if row else Mark(seq=-1)
 
 
 def append(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]], key: bytes) -> int:
-    """Add lines at the end of the chain in one transaction; each needs the key `at`. The first's number."""
+    """Append lines in one transaction; each needs the key `at`. Returns the number of the first."""
     connection.execute("BEGIN IMMEDIATE")
     first = _append(connection, lines, key)
     connection.execute("COMMIT")
@@ -103,24 +103,24 @@ def _append(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]], 
 
 
 def prune(connection: sqlite3.Connection, before: str, note: Mapping[str, Any], key: bytes) -> int:
-    """Drop the lines up to the last of those older than a time, and add `note` with their number; how many.
+    """Delete old lines and append `note` with their number; returns how many were deleted.
 
-    The last line of the trail is never dropped.
+    All lines up to the last one older than `before` go. The last line of the trail always stays.
     """
     connection.execute("BEGIN IMMEDIATE")
     last, head = _last_before(connection, before), mark(connection, "head")
     if last is None or last.seq >= head.seq:
         connection.execute("COMMIT")
         return 0
-    gone = connection.execute("DELETE FROM audit WHERE seq <= ?", (last.seq,)).rowcount
+    count = connection.execute("DELETE FROM audit WHERE seq <= ?", (last.seq,)).rowcount
     connection.execute(_MOVE, (last.seq, last.digest, "anchor"))
-    _append(connection, [{**note, "detail": f"dropped {counted(gone, 'line')} up to {last.seq}"}], key)
+    _append(connection, [{**note, "detail": f"dropped {counted(count, 'line')} up to {last.seq}"}], key)
     connection.execute("COMMIT")
-    return gone
+    return count
 
 
 def _last_before(connection: sqlite3.Connection, before: str) -> Mark | None:
-    """The line before the first that is as young as a time: clocks go back, the order of lines does not."""
+    """The line before the first one that is not older than a time: clocks go back, line numbers do not."""
     row = connection.execute(
         "SELECT seq, digest FROM audit WHERE seq <"
         " coalesce((SELECT min(seq) FROM audit WHERE at >= ?), (SELECT max(seq) FROM audit))"
@@ -131,34 +131,34 @@ def _last_before(connection: sqlite3.Connection, before: str) -> Mark | None:
 
 
 def pages(connection: sqlite3.Connection, after: int) -> Iterator[Sequence[Row]]:
-    """The rows `seq, at, body, digest` after a line, some at a time."""
+    """The rows `seq, at, body, digest` after a line, in pages."""
     query = "SELECT seq, at, body, digest FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
     while rows := connection.execute(query, (after, _PAGE)).fetchall():
         yield rows
         after = rows[-1][0]
 
 
-def latest(connection: sqlite3.Connection, wanted: AuditFilter, before: int, limit: int) -> AuditLines:
-    """The newest lines that are wanted, the newest first, of those before a number (0: of all).
+def latest(connection: sqlite3.Connection, criteria: AuditFilter, before: int, limit: int) -> AuditLines:
+    """The newest matching lines, the newest first, of those before a number (0: of all).
 
-    A line that says that something has begun is left out where another line says how it ended.
+    A line with the outcome `begun` is left out if another line has the final outcome.
     """
-    found: list[Mapping[str, Any]] = []
-    ended: set[int] = set()
+    matches: list[Mapping[str, Any]] = []
+    ended_lines: set[int] = set()
     query = "SELECT seq, at, body FROM audit WHERE seq < ? AND at >= ? ORDER BY seq DESC LIMIT ?"
     at = before or _NEWEST
-    while rows := connection.execute(query, (at, wanted.since, _PAGE)).fetchall():
+    while rows := connection.execute(query, (at, criteria.since, _PAGE)).fetchall():
         for seq, when, body in rows:
             at = seq
-            line = _read(seq, when, body)
-            ended.add(line.get("begun", 0))
-            if seq in ended or not _is_wanted(line, wanted):
+            line = _parse_line(seq, when, body)
+            ended_lines.add(line.get("begun", 0))
+            if seq in ended_lines or not _matches(line, criteria):
                 continue
             if line.get("outcome") != "begun" or not before or not _has_ended(connection, seq):
-                found.append(line)
-                if len(found) == limit:
-                    return AuditLines(lines=found, before=at)
-    return AuditLines(lines=found)
+                matches.append(line)
+                if len(matches) == limit:
+                    return AuditLines(lines=matches, before=at)
+    return AuditLines(lines=matches)
 
 
 def _has_ended(connection: sqlite3.Connection, seq: int) -> bool:
@@ -168,7 +168,7 @@ def _has_ended(connection: sqlite3.Connection, seq: int) -> bool:
     return connection.execute(query, (seq, seq)).fetchone() is not None
 
 
-def _read(seq: int, at: str, body: str) -> Mapping[str, Any]:
+def _parse_line(seq: int, at: str, body: str) -> Mapping[str, Any]:
     try:
         line = json.loads(body)
     except ValueError:
@@ -176,40 +176,39 @@ def _read(seq: int, at: str, body: str) -> Mapping[str, Any]:
     return line if isinstance(line, dict) else {"seq": seq, "at": at, "outcome": "cannot be read"}
 
 
-def _is_wanted(line: Mapping[str, Any], wanted: AuditFilter) -> bool:
-    named = (line.get("tool"), line.get("published"), line.get("server"))
-    return wanted.who in ("", line.get("who")) and (not wanted.tool or wanted.tool in named)
-
-
-# --- verifying --------------------------------------------------------------------------------------------
+def _matches(line: Mapping[str, Any], criteria: AuditFilter) -> bool:
+    names = (line.get("tool"), line.get("published"), line.get("server"))
+    return criteria.who in ("", line.get("who")) and (not criteria.tool or criteria.tool in names)
 
 
 class _ChainWalk:
-    """Goes over rows in their order, from the mark before the first, and keeps what is wrong with them."""
+    """Walks over rows in order, from the mark before the first, and collects faults."""
 
     def __init__(self, anchor: Mark, known: Mark | None, key: bytes) -> None:
         self.anchor = anchor
         self.lines = 0
         self.faults: list[str] = []
         self.before = anchor
-        self._known = known
-        self._noted = known is None or known.seq <= anchor.seq
+        self._known_mark = known
+        self._has_known = known is None or known.seq <= anchor.seq
         self._key = key
 
     def step(self, row: Row) -> None:
-        """Look at the next row."""
+        """Check the next row."""
         self.lines += 1
         if len(self.faults) < _MAX_FAULTS:
             self.faults += _line_faults(self.before, row, self._key)
         self.before = Mark(seq=row[0], digest=row[3])
-        self._noted = self._noted or self.before == self._known
+        self._has_known = self._has_known or self.before == self._known_mark
 
-    def found(self) -> Verification:
-        """What was found, up to the last line that was seen."""
-        known = self._known
-        if known is not None and (not self._noted or (known.seq == self.anchor.seq and known != self.anchor)):
+    def result(self) -> Verification:
+        """The result up to the last row."""
+        known = self._known_mark
+        if known is not None and (
+            not self._has_known or (known.seq == self.anchor.seq and known != self.anchor)
+        ):
             self.faults.append(
-                f"line {known.seq} is not the one that was noted elsewhere; the trail was written anew"
+                f"line {known.seq} is not the one that was noted elsewhere; the trail was rewritten"
             )
         if len(self.faults) >= min(self.lines, _MAX_FAULTS) > 0 and _CHANGED.match(self.faults[0]):
             self.faults.append("no line fits; was the trail written with another key, or with none?")
@@ -217,7 +216,7 @@ class _ChainWalk:
 
 
 def verify(connection: sqlite3.Connection, key: bytes, known: Mark | None) -> Verification:
-    """Check every line in one reading transaction; `known` is a mark that was noted elsewhere before."""
+    """Check every line in one read transaction; `known` is a mark that the operator saved elsewhere."""
     connection.execute("BEGIN")
     anchor, head = mark(connection, "anchor"), mark(connection, "head")
     walk = _ChainWalk(anchor, known, key)
@@ -234,49 +233,49 @@ def verify(connection: sqlite3.Connection, key: bytes, known: Mark | None) -> Ve
             f"the trail ends with line {walk.before.seq}, which is not the one noted as its head"
         )
     connection.execute("COMMIT")
-    return replace(walk.found(), head=head)
+    return replace(walk.result(), head=head)
 
 
 def exported(body: str, digest: str) -> str:
-    """A line for an export: the body with its digest as the last field."""
+    """A line for an export: the body, with its digest as the last field."""
     return f'{body[:-1]},"digest":"{digest}"}}'
 
 
 def verify_export(lines: Iterable[str], key: bytes, known: Mark | None) -> Verification:
-    """Check exported lines by themselves; where they begin is taken from the first.
+    """Check exported lines without the database; the first line says where they begin.
 
-    That lines are missing at the end is noticed by `known` alone.
+    Only `known` reveals that lines are missing at the end.
     """
     walk: _ChainWalk | None = None
     unread: list[str] = []
     for number, text in enumerate(lines, 1):
-        row = _imported(text.rstrip("\r\n"))
+        row = _parse_export(text.rstrip("\r\n"))
         if row is None:
             unread.append(f"line {number} of the file cannot be read")
             continue
         if walk is None:
             walk = _ChainWalk(Mark(seq=row[0] - 1, digest=json.loads(row[2]).get("prev", "")), known, key)
         walk.step(row)
-    found = walk.found() if walk else Verification(lines=0, anchor=Mark(), head=Mark())
-    return replace(found, faults=(*unread[:_MAX_FAULTS], *found.faults))
+    result = walk.result() if walk else Verification(lines=0, anchor=Mark(), head=Mark())
+    return replace(result, faults=(*unread[:_MAX_FAULTS], *result.faults))
 
 
-def _imported(text: str) -> Row | None:
-    """The row that an exported line tells of; its body is the text itself, without the digest."""
+def _parse_export(text: str) -> Row | None:
+    """The row of an exported line; its body is the text without the digest. `None` if it is no such line."""
     if not (end := _DIGEST_AT_END.search(text)):
         return None
     body = text[: end.start()] + "}"
     try:
-        said = json.loads(body)
+        line = json.loads(body)
     except ValueError:
         return None
-    if not isinstance(said, dict) or not isinstance(said.get("seq"), int):
+    if not isinstance(line, dict) or not isinstance(line.get("seq"), int):
         return None
-    return said["seq"], str(said.get("at")), body, end[1]
+    return line["seq"], str(line.get("at")), body, end[1]
 
 
 def _line_faults(before: Mark, row: Row, key: bytes) -> Iterator[str]:
-    """What is wrong with one line, by the line before it as it is."""
+    """Faults of one line, compared with the line before it."""
     seq, at, body, digest = row
     if seq != before.seq + 1:
         gap = (
@@ -289,12 +288,12 @@ def _line_faults(before: Mark, row: Row, key: bytes) -> Iterator[str]:
         yield f"line {seq} was changed"
         return
     try:
-        said = json.loads(body)
-        told = (said["seq"], said["at"], said["prev"])
+        line = json.loads(body)
+        claims = (line["seq"], line["at"], line["prev"])
     except (ValueError, TypeError, KeyError):
         yield f"line {seq} cannot be read"
         return
-    if told[:2] != (seq, at):
-        yield f"line {seq} was moved: it says of itself that it is line {told[0]} of {told[1]}"
-    elif seq == before.seq + 1 and told[2] != before.digest:
+    if claims[:2] != (seq, at):
+        yield f"line {seq} was moved: it says of itself that it is line {claims[0]} of {claims[1]}"
+    elif seq == before.seq + 1 and claims[2] != before.digest:
         yield f"line {seq} does not follow the line before it"

@@ -1,16 +1,9 @@
-"""Remembers who did what: an append-only trail in the catalog's file whose lines are chained by hashes.
+"""Write the audit trail: append-only lines in the catalog's file, chained by hashes.
 
-`record` returns when the line is on its way to survive anything that happens to this process; it is for what
-changes something, before its answer leaves. `note` costs next to nothing and is written soon after; it is for
-reads. Both keep the order in which they were called, and lines that wait share a transaction. Arguments are
-kept as a hash, or in full with their secrets masked. Nothing is opened before there is something to write.
-
-Writes to the audit trail through one connection that stays open: at once if that is quick, or in a thread.
-
-A line of a call is written before its answer leaves. What the file system takes for that is a fraction of
-what going through a thread takes, so lines are appended on the event loop while nobody else is writing and
-the disk is quick; anything else is left to a thread. Nothing but appending is ever done on the event loop:
-moving the log into the file, which waits for the disk, is done by a thread every few hundred lines.
+`record` returns when the line survives the end of this process; changes use it before their answer leaves.
+`note` costs almost nothing and is written soon after; reads use it. Both keep the order of calls, and waiting
+lines share a transaction. Appending to a fast disk is quicker than a switch to a thread, so it happens
+on the event loop while no other process writes. Everything else, such as a checkpoint, runs in a thread.
 """
 
 import hashlib
@@ -48,7 +41,7 @@ _BUSY_CODE: Final = 0xFF
 
 
 class Appender:
-    """Writes to the SQLite file `path`, one caller at a time; `key` is that of the trail."""
+    """Writes to the SQLite file `path` through one connection, one at a time; `key` signs the chain."""
 
     def __init__(self, path: Path, key: bytes) -> None:
         self._path = path
@@ -56,27 +49,27 @@ class Appender:
         self._writer: sqlite3.Connection | None = None
         self._file = (0, 0)
         self._slow_until = 0.0
-        self._appended = 0
+        self._since_checkpoint = 0
 
     async def append(self, lines: Sequence[Mapping[str, Any]]) -> int:
-        """Add lines at the end of the chain; the number of the first.
+        """Append lines to the chain; returns the number of the first.
 
         Raises:
-            StoreError: They cannot be written now.
+            StoreError: The lines cannot be written now.
         """
-        self._appended += len(lines)
+        self._since_checkpoint += len(lines)
         if self._is_quick() and len(lines) <= _MOST_AT_ONCE:
-            first = self._appended_at_once(lines)
+            first = self._append_at_once(lines)
             if first:
                 return first
         return await self.run(lambda connection: self._append(connection, lines))
 
     def _is_quick(self) -> bool:
-        is_due = self._appended >= _BETWEEN_CHECKPOINTS
+        is_due = self._since_checkpoint >= _BETWEEN_CHECKPOINTS
         return self._writer is not None and not is_due and time.monotonic() >= self._slow_until
 
-    def _appended_at_once(self, lines: Sequence[Mapping[str, Any]]) -> int:
-        """The number of the first line; 0 where it is for a thread to write them, or to tell why not."""
+    def _append_at_once(self, lines: Sequence[Mapping[str, Any]]) -> int:
+        """Append on the event loop; returns the number of the first line, or 0 if a thread has to do it."""
         started = time.monotonic()
         try:
             connection = self._open()
@@ -84,7 +77,7 @@ class Appender:
             first = hash_chain.append(connection, lines, self._key)
         except (sqlite3.Error, OSError) as error:
             if not _is_busy(error):
-                self.close()  # which ends what was begun; where others write, nothing was
+                self.close()  # ends the transaction; while another process writes, there is none
             return 0
         if time.monotonic() - started > _QUICK_S:
             self._slow_until = time.monotonic() + _PATIENCE_S
@@ -92,30 +85,30 @@ class Appender:
 
     def _append(self, connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]]) -> int:
         first = hash_chain.append(connection, lines, self._key)
-        if self._appended >= _BETWEEN_CHECKPOINTS:
-            self._appended = 0
+        if self._since_checkpoint >= _BETWEEN_CHECKPOINTS:
+            self._since_checkpoint = 0
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
         return first
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something with the connection in a thread, waiting for others who write.
+        """Call a function with the connection in a thread, after other writers.
 
         Raises:
-            StoreError: It failed; nothing of it was written.
+            StoreError: It failed, and nothing of it was written.
         """
 
-        def done() -> T:
+        def work() -> T:
             try:
                 connection = self._open()
                 connection.execute(f"PRAGMA busy_timeout={_BUSY_S * 1_000:.0f}")
                 return function(connection)
             except BaseException as error:
-                self.close()  # which ends what was begun
+                self.close()  # ends the transaction
                 if isinstance(error, sqlite3.Error | OSError):
                     raise store_error(self._path, error) from error
                 raise
 
-        return await anyio.to_thread.run_sync(done)
+        return await anyio.to_thread.run_sync(work)
 
     def close(self) -> None:
         """Close the connection; the next write opens another."""
@@ -124,9 +117,9 @@ class Appender:
             writer.close()
 
     def _open(self) -> sqlite3.Connection:
-        """The open connection, made anew where another file stands at the path by now.
+        """The open connection; a new one if the path now leads to another file.
 
-        The last connection to a file that is closed writes all of it to the disk: too slow for every line.
+        It stays open, since closing the last connection writes the whole log to the disk, which is slow.
         """
         if (standby := standby_of(self._path)) is not None:
             raise standby.why
@@ -140,7 +133,7 @@ class Appender:
 
 
 def _is_busy(error: Exception) -> bool:
-    """Whether somebody else is writing, so that nothing was begun."""
+    """Whether another writer has the file, so that no transaction was begun."""
     return getattr(error, "sqlite_errorcode", 0) & _BUSY_CODE == sqlite3.SQLITE_BUSY
 
 
@@ -159,14 +152,17 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditEntry:
-    """One thing that somebody did. `tool` is the name that the tool, prompt or resource has on its server.
+    """One act of a principal. `tool` is the name that the tool, prompt or resource has on its server.
 
-    `token` names the token by which it was allowed, `client` what the client calls itself, a claim.
-
-    `published` is the name it was asked for by, where that is another; `action` a stable word (`call`,
-    `approve`, ...), `outcome` what came of it (`ok`, `begun`, or the code of what went wrong), `detail` more
-    of that in words. `arguments` is any JSON value. `begun` is the number of the line that said that this had
-    begun; of what had no such line, 0.
+    Args:
+        token: The id of the token that allowed it.
+        client: What the client calls itself, unverified.
+        published: The name in the request, if it is not `tool`.
+        action: A stable word, such as `call` or `approve`.
+        outcome: `ok`, `begun`, or an error code.
+        detail: More about the outcome, in words.
+        arguments: Any JSON value.
+        begun: The number of the line that recorded the start of this act; 0 if there is none.
     """
 
     who: str
@@ -187,23 +183,23 @@ class AuditEntry:
     begun: int = 0
 
 
-_TOLD: Final = tuple(field.name for field in fields(AuditEntry) if field.name != "arguments")
+_LINE_FIELDS: Final = tuple(field.name for field in fields(AuditEntry) if field.name != "arguments")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Waiting:
-    """A line on its way; `seq` is its number once it is written."""
+    """A line that is not written yet; `seq` is its number afterwards."""
 
     line: Mapping[str, Any]
     seq: int = 0
 
 
 class AuditLog:
-    """The audit trail in the SQLite file `path`, whose tables the store has made.
+    """The audit trail in the SQLite file `path`, whose tables exist already.
 
-    With `key`, hashes of lines and arguments are HMACs: then nobody can forge a line, or guess arguments,
-    with the file alone. `flush_every_s` is how long a note may wait. For one event loop; several processes
-    may write to the same file.
+    With `key`, the hashes of lines and arguments are HMACs: the file alone is then not enough to forge lines
+    or guess arguments. `flush_every_s` is how many seconds a note may wait. For one event loop; several
+    processes may write to the same file.
     """
 
     def __init__(
@@ -221,7 +217,7 @@ class AuditLog:
         self._clock = clock
         self._pause_s = flush_every_s
         self._waiting: list[_Waiting] = []
-        self._lost = 0
+        self._lost_count = 0
         self._fresh = anyio.Event()
         self._lock = anyio.Lock()
         self._failing = False
@@ -231,7 +227,7 @@ class AuditLog:
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._tasks.start_soon(self._flush_what_comes)
+        self._tasks.start_soon(self._flush_repeatedly)
         return self
 
     async def __aexit__(
@@ -246,51 +242,48 @@ class AuditLog:
             await anyio.to_thread.run_sync(self._appender.close)
         return await tasks.__aexit__(kind, error, trace)
 
-    # --- writing ------------------------------------------------------------------------------------------
-
     def note(self, act: AuditEntry) -> None:
-        """Have an act written soon. Never raises; where too many wait, the oldest are counted instead."""
+        """Write an act soon. Never raises; if too many acts wait, the oldest are dropped and counted."""
         self._add(act)
         self._fresh.set()
 
     async def record(self, act: AuditEntry, *, keep: bool = True) -> int:
-        """Write an act, and all that were noted before it; the number of its line.
+        """Write an act after all acts that wait; returns the number of its line.
 
         Raises:
-            StoreError: It cannot be written now. It is tried again with what comes next, unless told not to
-                `keep` it.
+            StoreError: The act cannot be written now. It waits for the next attempt, unless `keep` is false.
         """
-        one = self._add(act)
+        waiting = self._add(act)
         try:
-            await self._flush(one)
+            await self._flush(waiting)
         except BaseException:
-            if not keep and one in self._waiting:
-                self._waiting.remove(one)
-            self._fresh.set()  # given up or failed: the background tries again
+            if not keep and waiting in self._waiting:
+                self._waiting.remove(waiting)
+            self._fresh.set()  # cancelled or failed: the background task tries again
             raise
-        return one.seq
+        return waiting.seq
 
     def _add(self, act: AuditEntry) -> _Waiting:
-        one = _Waiting(line=self._line(act))
-        self._waiting.append(one)
-        self._drop_what_is_too_much()
-        return one
+        waiting = _Waiting(line=self._line(act))
+        self._waiting.append(waiting)
+        self._drop_excess()
+        return waiting
 
-    def _drop_what_is_too_much(self) -> None:
-        if (more := len(self._waiting) - _MAX_WAITING) > 0:
-            del self._waiting[:more]
-            self._lost += more
+    def _drop_excess(self) -> None:
+        if (excess := len(self._waiting) - _MAX_WAITING) > 0:
+            del self._waiting[:excess]
+            self._lost_count += excess
 
     def _line(self, act: AuditEntry) -> Mapping[str, Any]:
-        kept = {name: value for name in _TOLD if (value := getattr(act, name))}
-        return {"at": self._time(), **kept, **self._kept_arguments(act.arguments)}
+        values = {name: value for name in _LINE_FIELDS if (value := getattr(act, name))}
+        return {"at": self._time(), **values, **self._kept_arguments(act.arguments)}
 
     def _kept_arguments(self, arguments: Any) -> dict[str, Any]:
         if arguments is None or self.arguments == "none":
             return {}
         try:
             data = canonical(arguments)
-        except RecursionError:  # what was refused may be anything
+        except RecursionError:  # refused arguments may be of any depth
             return {"arguments_hash": "nested too deep"}
         digest = (
             hmac.digest(self._key, data, "sha256").hex() if self._key else hashlib.sha256(data).hexdigest()
@@ -302,7 +295,7 @@ class AuditLog:
     def _time(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
 
-    async def _flush_what_comes(self) -> None:
+    async def _flush_repeatedly(self) -> None:
         while True:
             await self._fresh.wait()
             await anyio.sleep(self._pause_s)
@@ -320,71 +313,72 @@ class AuditLog:
                 log.warning("the audit trail cannot be written; it is kept in memory", reason=error.reason)
             self._failing = True
 
-    async def _flush(self, wanted: _Waiting | None = None) -> None:
-        """Write what waits, unless the line that is wanted was written by somebody else meanwhile."""
+    async def _flush(self, target: _Waiting | None = None) -> None:
+        """Write all acts that wait, unless another task has already written the wanted one."""
         async with self._lock:
-            if (wanted.seq > 0) if wanted else not self._waiting:
+            if (target.seq > 0) if target else not self._waiting:
                 return
-            acts, self._waiting, lost = self._waiting, [], self._lost
-            lines = [*self._told_lost(lost), *(one.line for one in acts)]
+            acts, self._waiting, lost_count = self._waiting, [], self._lost_count
+            lines = [*self._lost_line(lost_count), *(waiting.line for waiting in acts)]
             first = 0
             try:
-                with anyio.CancelScope(shield=True):  # whether it was written has to be known
+                with anyio.CancelScope(shield=True):  # a cancelled write would leave the outcome unknown
                     first = await self._appender.append(lines)
             finally:
                 if first:
-                    self._lost -= lost
-                    for number, one in enumerate(acts, first + len(lines) - len(acts)):
-                        one.seq = number
+                    self._lost_count -= lost_count
+                    for number, waiting in enumerate(acts, first + len(lines) - len(acts)):
+                        waiting.seq = number
                 else:
                     self._waiting[:0] = acts
-                    self._drop_what_is_too_much()
-        if wanted and not wanted.seq:
+                    self._drop_excess()
+        if target and not target.seq:
             raise StoreError(str(self._path), "too much waits to be written")
 
-    def _told_lost(self, lost: int) -> Sequence[Mapping[str, Any]]:
-        told = f"lost {counted(lost, 'act')}: the file could not be written for too long"
-        return [{"at": self._time(), "who": "maitred", "action": "lose", "detail": told}] if lost else []
-
-    # --- retention, reading -------------------------------------------------------------------------------
+    def _lost_line(self, count: int) -> Sequence[Mapping[str, Any]]:
+        detail = f"lost {counted(count, 'act')}: the file could not be written for too long"
+        return [{"at": self._time(), "who": "maitred", "action": "lose", "detail": detail}] if count else []
 
     async def prune(self, older_than_days: int, *, who: str) -> int:
-        """Drop lines older than so many days, and write that down; how many. What is left can be verified."""
+        """Delete lines older than so many days and record that; returns how many. The rest stays valid."""
         before = (self._clock() - timedelta(days=older_than_days)).astimezone(UTC)
         note = {"at": self._time(), "who": who, "action": "prune", "outcome": "ok"}
         at = before.isoformat(timespec="milliseconds")
         async with self._lock:
             with anyio.CancelScope(shield=True):
-                gone = await self._appender.run(
+                count = await self._appender.run(
                     lambda connection: hash_chain.prune(connection, at, note, self._key)
                 )
-        return gone
+        return count
 
     async def head(self) -> Mark:
-        """The last line. Noted elsewhere, it lets `verify` notice that the whole file was written anew."""
-        return await self._within(lambda connection: hash_chain.mark(connection, "head"))
+        """The last line of the trail.
+
+        An operator who saves it elsewhere can prove later with `verify` that the file was not rewritten.
+        """
+        return await self._query(lambda connection: hash_chain.mark(connection, "head"))
 
     async def verify(self, *, known: Mark | None = None) -> Verification:
-        """Check that no line was changed, removed, moved or cut off; `known` is a head noted before."""
-        return await self._within(lambda connection: hash_chain.verify(connection, self._key, known))
+        """Check that no line was changed, removed, moved or cut off; `known` is a head saved before."""
+        return await self._query(lambda connection: hash_chain.verify(connection, self._key, known))
 
     async def lines(self, *, after: int = 0) -> AsyncIterator[str]:
         """The lines after a number as JSON objects, oldest first, each with its `digest` at the end.
 
-        Without `,"digest":"..."` a line is the text that the digest is of.
+        The digest is that of the line without `,"digest":"..."`.
         """
         while True:
             start = after
-            page = await self._within(lambda connection: next(hash_chain.pages(connection, start), ()))  # noqa: B023  # called at once
+            page = await self._query(lambda connection: next(hash_chain.pages(connection, start), ()))  # noqa: B023  # called at once
             if not page:
                 return
             for seq, _, body, digest in page:
                 after = seq
                 yield hash_chain.exported(body, digest)
 
-    async def latest(self, wanted: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
-        """The newest lines that are wanted, the newest first, of those before a number (0: of all)."""
-        return await self._within(lambda connection: hash_chain.latest(connection, wanted, before, limit))
+    async def latest(self, criteria: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
+        """The newest matching lines, the newest first, of those before a number (0: of all)."""
+        return await self._query(lambda connection: hash_chain.latest(connection, criteria, before, limit))
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
+    async def _query(self, function: Callable[[sqlite3.Connection], T]) -> T:
         return await within(self._path, function)

@@ -1,8 +1,8 @@
-"""Take secrets out of a JSON value before it is written down: by the name they go by, or by their shape.
+"""Mask secrets in JSON values and texts, by the name of a field or by the shape of a value.
 
-`masked` is for what maitred itself keeps, such as arguments in the audit trail. `mask_text` is for what is
-passed on: it goes by shapes alone, since a name such as `next_token` is no secret. Both find what looks like
-a secret, not every secret: where none may be written, hashes are to be kept instead of values.
+`masked` is for what maitred stores, such as arguments in the audit trail. `mask_text` is for what it passes
+on: it goes by shapes alone, since a name such as `next_token` is no secret. Neither finds every secret. Where
+no secret may be stored, store hashes instead of values.
 """
 
 import re
@@ -53,14 +53,14 @@ _SHAPES: Final = tuple(
         ("://", "://", r"[^/\s:@]{0,200}:[^/\s@]{1,200}(?=@)"),
     )
 )
-"""What a text has to hold before it is worth looking for a form, what stays in front of it, and the form."""
+"""Per shape: a text that must occur before the search begins, the part that stays, and the pattern."""
 _END: Final = r"""(?=[,;:.)\]}>]{0,4}(?:[\s"'`]|\Z)|[,;&|][A-Za-z_]\w*=)"""
-"""What follows a value without quotes: the end of the word, whatever closes there, or another assignment."""
+"""What follows a value without quotes: the end of the word, a closing character, or another assignment."""
 _NO_VALUE: Final = (
     r"""[$<=*"'`]|[A-Za-z_][\w.]*[(\[]|process\.env\b"""
     rf"|(?:[xX]{{3,}}|\.{{2,}}|…|(?i:true|false|null|none|nil|undefined|required|optional)){_END}"
 )
-"""A reference, a placeholder, a comparison, an expression of a program, or a flag."""
+"""Start of a value that is no secret: a reference, a placeholder, a comparison, an expression, or a flag."""
 _ASSIGNED = re.compile(
     r"(?P<kept>(?<![A-Za-z0-9_])[A-Z0-9_]*"
     r"(?:PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_KEY|SECRET_KEY|PRIVATE_KEY)=)"
@@ -81,9 +81,9 @@ def mask_text(text: str) -> str:
 
 
 def masked(value: Any, depth: int = 0) -> Any:
-    """A JSON value with every secret in it replaced by `***`; what is nested too deep is replaced whole.
+    """A JSON value with `***` for every secret; a value that is nested too deep is masked whole.
 
-    Texts of more than `MAX_TEXT` characters are cut, so that nobody can make the search in them slow.
+    Texts are cut after `MAX_TEXT` characters, so that no caller can make the search slow.
     """
     if depth > _MAX_DEPTH:
         return MASK
@@ -98,5 +98,5 @@ def masked(value: Any, depth: int = 0) -> Any:
 
 
 def _holds(item: Any) -> bool:
-    """Whether something stands there at all; a flag tells no secret."""
+    """Whether the field has a value that may be a secret; a flag is none."""
     return item is not None and not isinstance(item, bool) and item != ""

@@ -1,8 +1,8 @@
-"""Has written down who asked for what and what came of it: calls, chains, resources, prompts, decisions.
+"""Decide what the audit trail says of calls, chains, resources, prompts and decisions.
 
-What may change something has a line saying that it has begun before its server hears of it, and another with
-its outcome before the answer leaves; if the first cannot be written, it is not done. What only reads is
-written soon after. How lines are kept is the business of `maitred.audit.log`; here stands what they say.
+An act that may change something gets two lines: `begun` before its server receives it, and the outcome before
+the answer leaves. If the first cannot be written, the gateway does not do it. Acts that only read are written
+soon afterwards. `maitred.audit.log` writes the lines.
 """
 
 import re
@@ -28,9 +28,9 @@ from maitred.wording import counted
 log = structlog.get_logger(__name__)
 
 REQUEST_KEY: Final = "maitred/request"
-"""Where the `_meta` of a request or an answer has the id by which the audit trail knows it."""
+"""Key in the `_meta` of a request or an answer: the id of the request in the audit trail."""
 SOURCE_KEY: Final = "maitred/source"
-"""Where the `_meta` of an answer says whose data it is, and that it is not to be trusted."""
+"""Key in the `_meta` of an answer: which server's data it is, and that it is not trusted."""
 UNWRITTEN: Final = "maitred: the call was made, but its outcome could not be written into the audit trail."
 _ID = re.compile(r"[A-Za-z0-9._:/=+@-]{1,128}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -46,7 +46,7 @@ _DAY_S: Final = 24 * 3_600.0
 
 @dataclass(frozen=True, kw_only=True)
 class RequestContext:
-    """What is known of a request: who sent it, under which id, and from within which chain."""
+    """What is known of a request: its sender, its id, and the chain that sent it."""
 
     viewer: Viewer
     request_id: str
@@ -54,7 +54,7 @@ class RequestContext:
 
 
 class AuditService:
-    """Writes to an audit trail, if the settings say so, and answers questions about it."""
+    """Writes to an audit trail, if the settings say so, and reads it."""
 
     def __init__(self, trail: AuditLog, settings: Audit) -> None:
         self.trail = trail
@@ -63,61 +63,55 @@ class AuditService:
 
     @property
     def enabled(self) -> bool:
-        """Whether anything is written down."""
+        """Whether the settings turn the trail on."""
         return self._settings.enabled
 
     def use(self, settings: Audit) -> None:
-        """Take over new settings; that writing stops is the last thing that is written."""
+        """Apply new settings; turning the trail off is its last line."""
         before, self._settings = self._settings, settings
         self.trail.arguments = settings.arguments
         if before.enabled != settings.enabled:
-            said = "on" if settings.enabled else "off"
+            state = "on" if settings.enabled else "off"
             self.trail.note(
-                AuditEntry(who=_ITSELF, action="audit", detail=f"turned {said} in the configuration")
+                AuditEntry(who=_ITSELF, action="audit", detail=f"turned {state} in the configuration")
             )
 
-    # --- who may do something -----------------------------------------------------------------------------
-
     def require(self, viewer: Viewer, ability: Ability, *, server: str | None = None) -> None:
-        """Refuse what a viewer may not do, in general or to a server, and write the refusal down.
+        """Refuse an act that a viewer may not do, in general or to a server, and record the refusal.
 
         Raises:
-            NotAllowedError: The text says why not.
+            NotAllowedError: The viewer lacks the ability; the text says why.
         """
         if why := refusal(viewer.grant, ability, server=server):
             self.note(viewer, ability, server=server or "", outcome=NotAllowedError.code)
             raise NotAllowedError(why)
 
-    # --- acts of persons ----------------------------------------------------------------------------------
+    def note(self, viewer: Viewer, action: str, **details: Any) -> None:
+        """Write an act of a principal soon; takes the arguments of `record`. Never raises."""
+        self.note_act(_act(viewer, action, **details))
 
-    def note(self, viewer: Viewer, action: str, **said: Any) -> None:
-        """Have an act written soon; see `record`. Never raises."""
-        self.note_act(_act(viewer, action, **said))
-
-    async def record(self, viewer: Viewer, action: str, **said: Any) -> None:
-        """Write down that somebody did something, before it is answered.
+    async def record(self, viewer: Viewer, action: str, **details: Any) -> None:
+        """Write an act of a principal before its answer leaves.
 
         Args:
-            viewer: Who.
+            viewer: The principal.
             action: A stable word, such as `approve`, `token.create` or `mediation.accept`.
-            said: More of it by the fields of `AuditEntry`: `server`, `tool` (its name there),
-                `arguments` (any JSON value, kept as a hash or masked), `outcome` (`ok` unless given), `detail`, `request_id`.
+            details: More fields of `AuditEntry`: `server`, `tool` (its name there), `arguments` (any JSON
+                value, stored as a hash or masked), `outcome` (`ok` unless given), `detail`, `request_id`.
 
         Raises:
-            StoreError: It cannot be written now; it is tried again with what comes next.
+            StoreError: The act cannot be written now. It waits for the next attempt.
         """
         if self.enabled:
-            await self.trail.record(_act(viewer, action, **said))
+            await self.trail.record(_act(viewer, action, **details))
 
     def note_act(self, act: AuditEntry) -> None:
-        """Have an act written soon."""
+        """Write an act soon. Never raises."""
         if self.enabled:
             self.trail.note(act)
 
-    # --- requests -----------------------------------------------------------------------------------------
-
     def call(self, call: ToolCall, viewer: Viewer, chain_id: str = "") -> "Entry":
-        """The entry of a call of a tool; to be entered when it comes in, and left with its answer."""
+        """The entry of a tool call; enter it when the call arrives, and exit it with the answer."""
         about = RequestContext(
             viewer=viewer, request_id=known_id(call.request_id, call.meta), chain_id=chain_id
         )
@@ -131,7 +125,7 @@ class AuditService:
         also: Mapping[str, Any] | None = None,
         arguments: Any = None,
     ) -> "Entry":
-        """The entry of another request, such as for a resource; `also` may have its `_meta`."""
+        """The entry of another request, such as for a resource; `also` may contain its `_meta`."""
         about = RequestContext(viewer=viewer, request_id=known_id("", (also or {}).get("_meta")))
         return self.entry(about, action, name, arguments)
 
@@ -149,13 +143,11 @@ class AuditService:
         ms: float = 0.0,
         name: str = "",
     ) -> None:
-        """Note that a chain has ended; every call in it has lines of its own, with the chain's id."""
+        """Record the end of a chain; each of its calls has its own lines with the chain's id."""
         self.note(
             about.viewer, "chain", tool=name, arguments={"code": code}, outcome=outcome, ms=round(ms, 1),
             detail=counted(calls, "call"), request_id=about.request_id, chain_id=about.chain_id,
         )  # fmt: skip
-
-    # --- the trail itself ---------------------------------------------------------------------------------
 
     async def latest(
         self,
@@ -169,19 +161,19 @@ class AuditService:
     ) -> AuditLines:
         """The newest lines, the newest first, of those before a number (0: of all).
 
-        `since` is a time as `moment_of` writes it, `who` a principal, `tool` a tool by either name, or a
-        server; what is empty says nothing.
+        `since` is a time in the form of `moment_of`, `who` a principal, `tool` a server or either name of a
+        tool. An empty filter matches every line.
 
         Raises:
             NotAllowedError: The viewer may not audit.
             StoreError: The trail cannot be read.
         """
         self.require(viewer, "audit")
-        wanted = AuditFilter(since=since, who=who, tool=tool)
-        return await self.trail.latest(wanted, before=before, limit=limit)
+        criteria = AuditFilter(since=since, who=who, tool=tool)
+        return await self.trail.latest(criteria, before=before, limit=limit)
 
     async def verify(self, viewer: Viewer, known: Mark | None = None) -> Verification:
-        """Whether the trail is as it was written; `known` is a head that was noted elsewhere.
+        """Check the whole trail; `known` is a head that was saved elsewhere.
 
         Raises:
             NotAllowedError: The viewer may not audit.
@@ -210,7 +202,7 @@ class AuditService:
         return await self.trail.head()
 
     async def prune(self, viewer: Viewer) -> int:
-        """Drop the lines older than the settings say; how many. That it was done is a line as well.
+        """Delete lines older than the settings allow and record that; returns how many.
 
         Raises:
             NotAllowedError: The viewer may not configure.
@@ -224,7 +216,7 @@ class AuditService:
         return await self.trail.prune(days, who=who) if days else 0
 
     async def keep_up(self) -> None:
-        """Drop what is too old, soon after the start and then every day; never returns."""
+        """Prune soon after the start and then once a day; never returns."""
         await anyio.sleep(_FIRST_PRUNE_S)
         while True:
             try:
@@ -235,24 +227,24 @@ class AuditService:
 
 
 class Entry:
-    """A request to a server, from when it came in to when its answer leaves.
+    """A request to a server, from its arrival until its answer leaves.
 
-    `means` tells what it turned out to be for, `begin` comes before a server is asked to do something, and
-    `ended` after it did. What ends with an error is written down when the entry is left.
+    `means` sets the server's name for it, `begin` comes before the server receives it, and `ended` after the
+    server has answered. A request that fails is recorded when the entry exits.
     """
 
     def __init__(
-        self, auditing: AuditService, about: RequestContext, action: str, asked: str, arguments: Any
+        self, auditing: AuditService, about: RequestContext, action: str, name: str, arguments: Any
     ) -> None:
         self._auditing = auditing
         self._about = about
         self._action = action
-        self._asked = asked[:_NAME_CHARS]
+        self._requested_name = name[:_NAME_CHARS]
         self._arguments = arguments
         self._server = self._name = ""
-        self._begun = 0
+        self._begun_line = 0
         self._over = self._unwritten = False
-        self._started = time.perf_counter()
+        self._started_at = time.perf_counter()
 
     async def __aenter__(self) -> Self:
         return self
@@ -264,60 +256,60 @@ class Entry:
             return
         if isinstance(error, MaitredError):
             await self._end(error.code)
-            error.request_id = self.request_id  # last: others may have waited for the same error
+            error.request_id = self.request_id  # last, since several requests may share this error
         elif isinstance(error, Exception):
             await self._end("internal")
         else:
-            self._auditing.note_act(self._act("cancelled"))  # nobody waits for it any more
+            self._auditing.note_act(self._act("cancelled"))  # the caller no longer waits
 
     @property
     def request_id(self) -> str:
-        """The id of the request, as it came in or as it was made here."""
+        """The id of the request: the caller's own, or a new one."""
         return self._about.request_id
 
+    @property
+    def server(self) -> str:
+        """The server of what was asked for; empty until that is known."""
+        return self._server
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether the outcome of a change could not be written down; the caller must hear of it."""
+        return self._unwritten
+
     def means(self, server: str, name: str) -> None:
-        """What was asked for has this name on this server."""
+        """Set the server and the name that the tool, resource or prompt has there."""
         self._server, self._name = server, name
 
     async def begin(self) -> None:
-        """Write down that something that may change something begins.
+        """Record that an act begins which may change something.
 
         Raises:
-            AuditError: It cannot be written, so it must not begin.
+            AuditError: It cannot be recorded, so it must not begin.
         """
         if not self._auditing.enabled:
             return
         try:
-            self._begun = await self._auditing.trail.record(self._act("begun"), keep=False)
+            self._begun_line = await self._auditing.trail.record(self._act("begun"), keep=False)
         except StoreError as error:
             raise AuditError(error.reason, advice=error.advice) from error
 
     async def ended(self, answer: Mapping[str, Any], *, cached: bool = False) -> None:
-        """Write down what came of it."""
+        """Record the outcome."""
         asks = answer.get("resultType") == "input_required"
         outcome = "tool_error" if answer.get("isError") else "input_required" if asks else "ok"
         await self._end(outcome, cached=cached)
 
-    def told(self, answer: dict[str, Any], *, marked: bool) -> dict[str, Any]:
-        """The answer as it leaves; `marked` with the id of the request, and whose data it is."""
-        if self._unwritten:
-            content = answer.get("content")
-            block = {"type": "text", "text": UNWRITTEN}
-            answer = answer | {"content": [*(content if isinstance(content, list) else ()), block]}
-        if not marked:
-            return answer
-        return with_marks(answer, self.request_id, {"server": self._server})
-
     async def _end(self, outcome: str, *, cached: bool = False) -> None:
         self._over = True
         act = self._act(outcome, cached=cached)
-        if not self._begun:
+        if not self._begun_line:
             self._auditing.note_act(act)
             return
         try:
             await self._auditing.trail.record(act)
         except StoreError:
-            self._unwritten = True  # it is kept for the next try; the log says why
+            self._unwritten = True  # the line waits for the next attempt; the log has the reason
 
     def _act(self, outcome: str, *, cached: bool = False) -> AuditEntry:
         about = self._about
@@ -330,28 +322,28 @@ class Entry:
             action=self._action,
             server=self._server,
             tool=self._name,
-            published="" if self._asked == self._name else self._asked,
+            published="" if self._requested_name == self._name else self._requested_name,
             arguments=self._arguments,
             outcome=outcome,
             cached=cached,
-            ms=0.0 if outcome == "begun" else round((time.perf_counter() - self._started) * 1_000, 1),
+            ms=0.0 if outcome == "begun" else round((time.perf_counter() - self._started_at) * 1_000, 1),
             request_id=about.request_id,
             chain_id=about.chain_id,
-            begun=self._begun,
+            begun=self._begun_line,
         )
 
 
-def known_id(given: str = "", meta: Any = None) -> str:
-    """The id that came with a request, if it is one that can be written down; else a new one."""
-    found = given or (meta.get(REQUEST_KEY) if isinstance(meta, Mapping) else None)
-    return found if isinstance(found, str) and _ID.fullmatch(found) else secrets.token_hex(8)
+def known_id(own: str = "", meta: Any = None) -> str:
+    """The id that came with a request, if it is a valid one; else a new id."""
+    request_id = own or (meta.get(REQUEST_KEY) if isinstance(meta, Mapping) else None)
+    return request_id if isinstance(request_id, str) and _ID.fullmatch(request_id) else secrets.token_hex(8)
 
 
 def mark_of(text: str) -> Mark:
-    """The mark that was written down as `NUMBER:DIGEST`.
+    """Parse a mark that was written as `NUMBER:DIGEST`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no mark.
     """
     number, colon, digest = text.partition(":")
     if not colon or not number.isdecimal() or not _DIGEST.fullmatch(digest):
@@ -360,33 +352,31 @@ def mark_of(text: str) -> Mark:
 
 
 def moment_of(time: datetime) -> str:
-    """A time as lines have it; one without a zone is local."""
+    """A time in the form that lines use; one without a zone is local."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def moment_ago(span: str) -> str:
-    """The time that lies `90m`, `24h`, `7d` or `2w` before now, as lines have it; else empty."""
-    found = _SPAN.fullmatch(span)
-    if found is None:
+    """The time `90m`, `24h`, `7d` or `2w` before now, in the form that lines use; else empty."""
+    match = _SPAN.fullmatch(span)
+    if match is None:
         return ""
     now = datetime.now(UTC)
-    back = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    back = timedelta(**{_UNITS[match[2]]: int(match[1])})
     return moment_of(now - back if back < now - _FIRST else _FIRST)
 
 
-def with_marks(answer: dict[str, Any], request: str, source: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer that says in `_meta` which request it answers, and that it is data of somebody else."""
-    meta = answer.get("_meta")
-    marks = {REQUEST_KEY: request, SOURCE_KEY: {**source, "trusted": False}}
-    return answer | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), **marks}}
+def origin_marks(request_id: str, source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the `_meta` of an answer says of its origin: the request, and that it is data of others."""
+    return {REQUEST_KEY: request_id, SOURCE_KEY: {**source, "trusted": False}}
 
 
-def _act(viewer: Viewer, action: str, **said: Any) -> AuditEntry:
-    who = AuditEntry(
+def _act(viewer: Viewer, action: str, **details: Any) -> AuditEntry:
+    act = AuditEntry(
         who=viewer.principal,
         token=viewer.grant.id,
         client=viewer.client,
         surface=viewer.surface,
         action=action,
     )
-    return replace(who, **said)
+    return replace(act, **details)

@@ -5,6 +5,7 @@ Connections are entered and left in the same task (the SDK's sessions require it
 each backend one owner task; calls may come from any task.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -218,11 +219,18 @@ class ConnectOptions:
     on_notice: Callable[[Notice], None]
 
 
-class Backend(Protocol):
-    """How one server is reached. Constructing it has no side effects."""
+class Backend(ABC):
+    """How one server is reached. Constructing it has no side effects.
+
+    A backend has to define `connect`, and the rest where it starts a process or knows why that ended.
+    """
+
+    cage: str = ""
+    """What its processes run in: `jail`, `container`, or nothing (empty), or it runs elsewhere."""
 
     spec: ServerSpec
 
+    @abstractmethod
     def connect(self, options: ConnectOptions) -> AbstractAsyncContextManager[Connection]:
         """Open a session; leaving the context ends it and everything it started.
 
@@ -233,21 +241,16 @@ class Backend(Protocol):
 
     def last_output(self) -> Sequence[str]:
         """The last lines the server wrote to its standard error (at most 200), oldest first."""
-        ...
+        return ()
 
     @property
     def pid(self) -> int | None:
         """The process of the open session, if there is one on this machine."""
-        ...
-
-    @property
-    def cage(self) -> str:
-        """What its processes run in: `jail`, `container`, or nothing (empty), or it runs elsewhere."""
-        ...
+        return None
 
     def ending(self, reason: str) -> Ending:
         """How the last connection ended, for the reason that it gave; asked when its context was left."""
-        ...
+        return Ending(kind="lost", reason=reason)
 
 
 BackendFactory = Callable[[ServerSpec], Backend]

@@ -5,7 +5,7 @@ go through a transport that is given; where a person has logged in, requests car
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol, cast
 from urllib.parse import quote
@@ -18,10 +18,10 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic_core import from_json
 
 from maitred.backends.base import (
+    Backend,
     ConnectError,
     Connection,
     ConnectOptions,
-    Ending,
     LoginNeededError,
     Resolve,
     find,
@@ -34,6 +34,7 @@ from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits
 from maitred.model.servers import ServerSpec
+from maitred.model.transports import transport_kind
 
 MakeTransport = Callable[[], httpx2.AsyncBaseTransport]
 """Makes a transport that looks at where it connects to."""
@@ -68,11 +69,8 @@ class TokenSource(Protocol):
         ...
 
 
-class HttpBackend:
+class HttpBackend(Backend):
     """Opens a session with a server at a URL; the references in its headers are resolved each time."""
-
-    pid = None
-    cage = ""
 
     def __init__(
         self,
@@ -88,14 +86,6 @@ class HttpBackend:
         self._limits = limits
         self._make_transport = make_transport
         self._tokens = tokens
-
-    def last_output(self) -> Sequence[str]:
-        """A remote server's output is not ours to see."""
-        return ()
-
-    def ending(self, reason: str) -> Ending:
-        """Nothing more is known of it than the reason."""
-        return Ending(kind="lost", reason=reason)
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
@@ -155,7 +145,7 @@ class HttpBackend:
                 event_hooks={"response": [watch]},
             )
 
-        if self.spec.transport == "sse":
+        if transport_kind(self.spec.transport).opened_by == "GET":
             return await stack.enter_async_context(
                 sse_client(url, headers=headers, httpx_client_factory=client, auth=auth)
             )
@@ -223,7 +213,7 @@ class _Refusals:
     def note(self, response: httpx2.Response) -> None:
         """Look at an answer; the last one tells why a session cannot be opened."""
         request, status = response.request, response.status_code
-        if request.method == "POST" or self._spec.transport == "sse":
+        if request.method == "POST" or transport_kind(self._spec.transport).opened_by == "GET":
             self._look(response)
         if request.method != "POST":
             return

@@ -1,37 +1,26 @@
 """A server in this process: for tests, demonstrations, and programs that embed maitred."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp.client._memory import InMemoryTransport
 from mcp.server import Server
 
-from maitred.backends.base import Connection, ConnectOptions, Ending
+from maitred.backends.base import Backend, Connection, ConnectOptions
 from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.session import open_session
 from maitred.config.settings import Limits
 from maitred.model.servers import ServerSpec
 
 
-class MemoryBackend:
+class MemoryBackend(Backend):
     """Speaks with an SDK `Server` object over streams in memory."""
-
-    pid = None
-    cage = ""
 
     def __init__(self, spec: ServerSpec, server: Server[Any], *, limits: Limits | None = None) -> None:
         self.spec = spec
         self._server = server
         self._limits = limits or Limits()
-
-    def last_output(self) -> Sequence[str]:
-        """It writes to no stream of its own."""
-        return ()
-
-    def ending(self, reason: str) -> Ending:
-        """Nothing more is known of it than the reason."""
-        return Ending(kind="lost", reason=reason)
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:

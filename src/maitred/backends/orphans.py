@@ -11,7 +11,7 @@ Marks: by them what a gateway started is known, also when that gateway and its w
 A mark is `CATALOG-PID-START-RANDOM`: 8 hexadecimal digits of the catalog's path, the gateway's process with
 the time it started at, so that a number that was given away again is told apart, and a part that no two have.
 All that a server starts inherits it with its environment. Whoever serves the same catalog next ends what
-carries the mark of a gateway that is gone, which is for `claims` to say, since other catalogs may have the
+carries the mark of a gateway that is gone, which is for the claims to say, since other catalogs may have the
 same path. Without /proc nothing is found, and nothing is ended.
 """
 

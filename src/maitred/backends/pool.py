@@ -1,8 +1,8 @@
-"""Holds every live backend, and brings about what should run: one owner each, never two of one server.
+"""Holds every live backend, and brings about what should run: one `ServerTask` for each server.
 
 The pool knows nothing of tools or catalogs: when a server starts, fares differently, is started again or says
-that something changed, it tells its listener. What should run (`reconcile`) and what does are compared when
-the configuration changes and whenever a server ends; owners do the rest.
+that something changed, it tells its listener. What should run (`difference`) and what does are compared when
+the configuration changes and whenever a server ends; the tasks do the rest.
 
 What should run, compared with what there is: pure values, on which the pool acts.
 
@@ -206,7 +206,7 @@ class BackendPool:
     # --- what there is ------------------------------------------------------------------------------------
 
     def owner(self, server: str) -> ServerTask:
-        """The owner of a server's backend.
+        """The task of a server's backend.
 
         Raises:
             ServerUnavailableError: No such server is configured.

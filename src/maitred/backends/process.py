@@ -74,7 +74,7 @@ class Tail:
 class Warden:
     """Our end of the pipe to `warden.py`, which ends the servers if this process is killed.
 
-    `catalog` is that of the gateway, as `marks.catalog_of` tells it. With its `path` it is claimed there that
+    `catalog` is that of the gateway, as `orphans.catalog_of` has it. With its `path` it is claimed there that
     this gateway lives, as soon as something is to be started; without, nobody ever finds what it leaves.
     """
 

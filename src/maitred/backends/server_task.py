@@ -1,6 +1,6 @@
-"""The owner of one backend: the task in which its session is opened, watched and closed, and what befell it.
+"""The task of one backend, in which its session is opened, watched and closed, and what befell it.
 
-Sessions are opened and closed in one task, callers only borrow the open connection. The owner starts its
+Sessions are opened and closed in one task, callers only borrow the open connection. The task starts its
 server when it is first needed, or when the pool says that it should run, asks it now and then whether it
 answers, stops it when it is idle, and does what `supervision` says when it fails.
 
@@ -8,7 +8,7 @@ Health checks of one open connection: asked now and then, as `supervision` says,
 
 Words and notices of one backend on their way to others: why it failed, and what its server says of itself.
 
-It keeps nothing and decides nothing; `owner` does.
+It keeps nothing and decides nothing; `ServerTask` does.
 """
 
 import time
@@ -166,7 +166,7 @@ class PoolServices(Protocol):
 
 
 class ServerTask:
-    """One backend: its owner task, its connection while it is open, and its record of failures."""
+    """One backend: its task, its connection while it is open, and its record of failures."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class ServerTask:
 
     async def _connected(self, *, patient: bool) -> Connection:
         if self.connection is not None and not self.connection.alive:
-            self._stop.set()  # its end is known, but not yet to the owner task
+            self._stop.set()  # its end is known, but not yet to the task
         if self.connection is None or self._stop.is_set():
             await self._start(patient=patient)
         if self.connection is None:
@@ -321,7 +321,7 @@ class ServerTask:
             self._scope.cancel()
         await self._done.wait()
 
-    # --- the owner task -----------------------------------------------------------------------------------
+    # --- the task -----------------------------------------------------------------------------------------
 
     async def _run(self, slots: anyio.Semaphore, delay_s: float) -> None:
         """One connection from start to end; whatever goes wrong in that, the pool goes on."""

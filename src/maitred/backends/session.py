@@ -57,6 +57,7 @@ from maitred.jsonrpc import ChannelClosedError, CredentialsRefusedError, Request
 from maitred.model.resources import Offer
 from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
 from maitred.model.tools import ToolCall
+from maitred.model.transports import transport_kind
 
 
 async def negotiate(session: ClientSession, era: EraChoice) -> None:
@@ -307,7 +308,7 @@ class SessionConnection:
             return
         await self.request("resources/subscribe", {"uri": uri}, timeout_s=limit_s)
         try:
-            yield _SessionSubscription(self, pulse=self._spec.transport == "http")
+            yield _SessionSubscription(self, pulse=transport_kind(self._spec.transport).loses_silently)
         finally:
             if self.alive:
                 with anyio.move_on_after(_LEAVE_S, shield=True), suppress(ServerError):

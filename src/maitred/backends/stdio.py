@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
+from maitred.backends.base import Backend, ConnectError, Connection, ConnectOptions, Ending, Resolve
 from maitred.backends.isolation.jail import ProgramJail
 from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Tail, Warden, environment, start
@@ -15,7 +15,7 @@ from maitred.jsonrpc import LineChannel
 from maitred.model.servers import ServerSpec
 
 
-class StdioBackend:
+class StdioBackend(Backend):
     """Starts the program for each session, in a `jail` if there is one, and ends it with all it started."""
 
     def __init__(

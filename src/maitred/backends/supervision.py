@@ -1,7 +1,7 @@
 """When a server that failed is tried again, when it is given up, and when it counts as hanging.
 
 Values and arithmetic alone: times come in as numbers by a clock that never goes back, and nothing here
-waits, starts or ends anything. `owner` acts on it.
+waits, starts or ends anything. `server_task` acts on it.
 
 A failure to start, or a fault within half a minute of one, makes the next start wait, twice as long each
 time; after three in a row the circuit breaker is open, which answers calls at once until that time is over.

@@ -16,6 +16,9 @@ import structlog
 from pydantic_core import to_json
 
 from maitred.calls.schema_work import SchemaWork
+from maitred.catalog.snapshot import Snapshot
+from maitred.errors import ArgumentsError, ToolWithheldError
+from maitred.model.tools import Tool
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +43,27 @@ class ArgumentChecker:
 
     def __init__(self) -> None:
         self._compiled: OrderedDict[str, _Compiled | None] = OrderedDict()
+
+    def check(
+        self, snapshot: Snapshot, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False
+    ) -> None:
+        """Whether a tool may be called with these arguments, by what the catalog knows of it.
+
+        Args:
+            snapshot: The catalog that `tool` comes from.
+            tool: What would be called.
+            arguments: What it would be called with.
+            read_only: Whether a tool is refused that its server does not call read-only.
+
+        Raises:
+            ToolWithheldError: The tool is not read-only, though the caller wants that.
+            ArgumentsError: The arguments do not fit the tool's schema.
+        """
+        if read_only and not tool.read_only:
+            reason = "its server does not mark it read-only; use `call_tool` if changing something is meant"
+            raise ToolWithheldError(tool.name, reason)
+        if faults := self.faults(tool.input_hash, snapshot.schema, arguments, tool=tool.name):
+            raise ArgumentsError(tool.name, faults)
 
     def faults(
         self, digest: str, schema_of: Callable[[str], Any], arguments: Mapping[str, Any], *, tool: str = ""

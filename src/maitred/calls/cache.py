@@ -17,6 +17,7 @@ import anyio
 from pydantic_core import from_json, to_json
 
 from maitred.backends.listing import TOOLS_KEY
+from maitred.calls.answer import Answer, text_block
 from maitred.model.tools import Tool, canonical, content_hash
 
 CACHED = "maitred/cached"
@@ -55,16 +56,9 @@ def cacheable(tool: Tool) -> bool:
     return tool.read_only or tool.annotations.get("idempotentHint") is True
 
 
-def unmarked(result: dict[str, Any]) -> dict[str, Any]:
-    """An answer as a server gave it, without marks that are ours alone to set, such as that of a kept one."""
-    meta = result.get("_meta")
-    if not isinstance(meta, Mapping) or not any(map(_is_mark, meta)):
-        return result
-    return {**result, "_meta": {key: value for key, value in meta.items() if not _is_mark(key)}}
-
-
-def _is_mark(key: Any) -> bool:
-    return isinstance(key, str) and key.startswith(_OURS) and key != TOOLS_KEY  # which is looked at elsewhere
+def is_own_mark(key: str) -> bool:
+    """Whether a key of `_meta` is ours alone to set; what `TakeResultTools` looks at does not count."""
+    return key.startswith(_OURS) and key != TOOLS_KEY
 
 
 def mark_cached(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,18 +67,11 @@ def mark_cached(result: Mapping[str, Any]) -> dict[str, Any]:
     The texts that were there stay as they are. Mark a result after it was shortened: the added block would
     hide that its texts repeat its structured content.
     """
-    meta = result.get("_meta")
-    meta = meta if isinstance(meta, Mapping) else {}
-    if meta.get(CACHED) is True:
-        return dict(result)
-    content = result.get("content")
-    blocks = content if isinstance(content, list) else [content] if content else []
-    told = {
-        "type": "text",
-        "text": "[cached]",
-        "annotations": {"audience": ["assistant"], "priority": 0.1},
-    }
-    return {**result, "content": [*blocks, told], "_meta": {**meta, CACHED: True}}
+    answer = Answer(wire=dict(result))
+    if answer.meta.get(CACHED) is True:
+        return answer.wire
+    block = text_block("[cached]", annotations={"audience": ["assistant"], "priority": 0.1})
+    return answer.with_last(block).with_meta({CACHED: True}).wire
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from maitred.calls.answer import Answer, blocks_of, text_block
 from maitred.calls.outline import MOST_CHARS_PER_TOKEN, Estimate, break_at, clip, compact, cut, outline
 from maitred.errors import ResultNotFoundError
 from maitred.wording import counted
@@ -175,9 +176,8 @@ class Shortener:
             return result
         kept = self._kept_blocks(blocks)
         text = self._summary(principal, result, chars, kept)
-        block = {"type": "text", "text": text, "annotations": {"audience": ["assistant"], "priority": 0.3}}
-        others = {key: value for key, value in result.items() if key != "structuredContent"}
-        return {**others, "content": [block, *kept]}
+        block = text_block(text, annotations={"audience": ["assistant"], "priority": 0.3})
+        return Answer(wire=result).without_field("structuredContent").with_content([block, *kept]).wire
 
     def _kept_blocks(self, blocks: Sequence[Any]) -> list[Any]:
         """Pictures and sounds, and the first links while they stay within a quarter of the limit."""
@@ -264,8 +264,7 @@ def _begins_at(data: bytes, place: int) -> bool:
 
 
 def _blocks(result: Mapping[str, Any]) -> list[Any]:
-    content = result.get("content")
-    return content if isinstance(content, list) else [content] if content else []
+    return blocks_of(result.get("content"))
 
 
 def _type(block: Any) -> str:

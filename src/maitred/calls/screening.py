@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from anyio import to_thread
 from pydantic_core import from_json
 
+from maitred.calls.answer import Answer, blocks_of, text_block
 from maitred.calls.outline import compact
 from maitred.calls.results import ResultPage, ResultStore
 from maitred.errors import ProtocolError
@@ -105,11 +106,10 @@ class AnswerScreen:
         seen = look() if short else await to_thread.run_sync(look, abandon_on_cancel=True)
         if not seen.orders and not seen.secrets:
             return answer
-        meta = answer.get("_meta")
-        marked = {**(meta if isinstance(meta, Mapping) else {}), FINDINGS_KEY: seen.findings}
+        marked = Answer(wire=answer).with_meta({FINDINGS_KEY: seen.findings})
         if seen.orders and mode == "block":
-            return {**self._withheld(answer, server, seen, kind), "_meta": marked}
-        out = {**answer, **seen.values, "_meta": marked}
+            return {**self._withheld(answer, server, seen, kind), "_meta": marked.meta}
+        out = marked.with_fields(seen.values).wire
         return _led(out, _warning(server, mode), kind) if seen.orders else out
 
     @asynccontextmanager
@@ -122,13 +122,20 @@ class AnswerScreen:
         try:
             yield
         except ProtocolError as error:
-            said = {"message": error.message, "data": error.data}
-            told = await self.screened(said, error.server, kind="error", to_person=to_person)
-            if told is said:
+            screened = await self.screened_error(error, to_person=to_person)
+            if screened is error:
                 raise
-            if "data" not in told:
-                raise ProtocolError(error.server, _INTERNAL_ERROR, told["message"]) from error
-            raise ProtocolError(error.server, error.rpc_code, told["message"], told["data"]) from error
+            raise screened from error
+
+    async def screened_error(self, error: ProtocolError, *, to_person: bool = False) -> ProtocolError:
+        """An error as a model may see it; itself if nothing was found in it."""
+        said = {"message": error.message, "data": error.data}
+        seen = await self.screened(said, error.server, kind="error", to_person=to_person)
+        if seen is said:
+            return error
+        if "data" not in seen:
+            return ProtocolError(error.server, _INTERNAL_ERROR, seen["message"])
+        return ProtocolError(error.server, error.rpc_code, seen["message"], seen["data"])
 
     def withheld(self, result_id: str, cursor: str = "") -> ResultPage:
         """A page of an answer that was withheld, for a person.
@@ -181,7 +188,7 @@ class AnswerScreen:
         uri = _uri(answer)
         if kind == "contents":
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
-        block = {"type": "text", "text": text}
+        block = text_block(text)
         if kind == "messages":
             return {"messages": [{"role": "user", "content": block}]}
         return {"content": [block], "isError": True}
@@ -245,29 +252,25 @@ def _led(answer: dict[str, Any], text: str, kind: Kind) -> dict[str, Any]:
         return answer | {"completion": _uncut(answer["completion"])}
     if kind == "contents":
         first: dict[str, Any] = {"uri": _uri(answer), "mimeType": "text/plain", "text": text}
-        return answer | {"contents": [first, *_listed(answer.get("contents"))]}
-    block = {"type": "text", "text": text}
+        return answer | {"contents": [first, *blocks_of(answer.get("contents"))]}
+    block = text_block(text)
     if kind == "messages":
-        return answer | {"messages": [{"role": "user", "content": block}, *_listed(answer.get("messages"))]}
-    return answer | {"content": [block, *_listed(answer.get("content"))]}
+        return answer | {"messages": [{"role": "user", "content": block}, *blocks_of(answer.get("messages"))]}
+    return Answer(wire=answer).with_first(block).wire
 
 
 def _uncut(completion: Any) -> Any:
     """Completions without those of which something was left out."""
     if not isinstance(completion, Mapping):
         return completion
-    values = _listed(completion.get("values"))
+    values = blocks_of(completion.get("values"))
     return {**completion, "values": [value for value in values if CUT not in str(value)]}
 
 
 def _uri(answer: Mapping[str, Any]) -> str:
-    first = next(iter(_listed(answer.get("contents"))), None)
+    first = next(iter(blocks_of(answer.get("contents"))), None)
     uri = first.get("uri") if isinstance(first, Mapping) else None
     return uri if isinstance(uri, str) else "maitred://withheld"
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else [value] if value else []
 
 
 def _is_kept(key: str, holder: Mapping[str, Any]) -> bool:

@@ -40,6 +40,7 @@ from maitred.catalog.verified import Comparison, VerifiedConnections
 from maitred.errors import MaitredError, ServerUnavailableError, StoreError
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import RawTool, ToolKey, canonical
+from maitred.model.transports import is_judged
 
 MOST_TOOLS: Final = 200
 MOST_BYTES: Final = 1_000_000
@@ -197,7 +198,7 @@ class Discoverer:
                 (record := records.get(name)) is None
                 or record.fingerprint != spec.fingerprint
                 or not record.facts.era
-                or (not record.judged_by and spec.transport != "chain")
+                or (not record.judged_by and is_judged(spec.transport))
             )
         ]
 

@@ -5,8 +5,8 @@ written together with the tools that it is about, so that no reader ever sees a 
 
 Keep every tool mended: when a server is discovered, and when rules or a person's overrides change.
 
-The mediator is implemented above (`maitred.mediation`) and comes in as a `ToolMediator`. Tools are
-mediated in the same write that adds them, so that no reader sees the raw text; the server's own text is kept beside it.
+The mediator is implemented above (`maitred.mediation`) and comes in as a `ToolMediator`. Tools are mediated
+in the same write that adds them, so that no reader sees the raw text; the server's own text is kept as well.
 Withheld tools are not mediated: their text may be an attack on a model, and a mediator may be a model.
 
 Keep every tool in its category: when a server is discovered, and when rules or a person's choices change.
@@ -99,7 +99,7 @@ def rejudged(
     `instructions` and `title` are those of the server, cleaned, for where they are not withheld any more.
     `of` names the tools that were judged: what else is withheld stays so. It is `None` where the catalog has
     not what was judged but what the server published another time: then all stays withheld, and it has to be
-    listed again. Tools are not mended: whose mark was lifted has to be afterwards (`Keeper.remend`).
+    listed again. Tools are not mended: whose mark was lifted has to be afterwards (`Discoverer.remend`).
     """
     record = snapshot.servers.get(server)
     if record is None:

@@ -25,7 +25,7 @@ _MAX_SCHEMA_BYTES = 2_000_000
 class DiscoveredServer:
     """What one discovery of a server found; `withheld` says which tools nobody may use, and why.
 
-    `judged_by` is that of `maitred.catalog.stages.Withheld`.
+    `judged_by` is that of `maitred.catalog.stages.WithheldParts`.
     """
 
     spec: ServerSpec

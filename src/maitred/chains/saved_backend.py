@@ -5,7 +5,7 @@ names, hashes and files. Only a call takes another way, since a chain runs for s
 A file is read when it is needed, and checked against its hash each time: what changed is not shown, nor run.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from maitred.backends.base import Connection, ConnectOptions, Ending, Listing, Progress, ServerOffers
+from maitred.backends.base import Backend, Connection, ConnectOptions, Listing, Progress, ServerOffers
 from maitred.chains.saved import SavedChain, parse_saved
 from maitred.config.sections import SavedFile, files_of
 from maitred.errors import ConfigError, ServerUnavailableError, ToolWithheldError
@@ -70,22 +70,11 @@ def _parsed(name: str, text: str) -> SavedChain | ConfigError:
         return error
 
 
-class SavedBackend:
+class SavedBackend(Backend):
     """Offers saved chains as the tools of a server; nothing is started."""
-
-    pid = None
-    cage = ""
 
     def __init__(self, spec: ServerSpec) -> None:
         self.spec = spec
-
-    def last_output(self) -> Sequence[str]:
-        """It writes to no stream of its own."""
-        return ()
-
-    def ending(self, reason: str) -> Ending:
-        """Nothing more is known of it than the reason."""
-        return Ending(kind="lost", reason=reason)
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:

@@ -1,6 +1,6 @@
-"""Where MCP clients keep their servers: the files of each, and how the servers stand in them.
+"""The files in which MCP clients keep their servers, and the form of the servers in each.
 
-Nothing is written here, and nothing is understood of a server itself: `maitred.config.clients` does that.
+This module writes nothing and does not interpret a server: `maitred.config.clients` does that.
 """
 
 import json
@@ -22,7 +22,7 @@ class UserMachine(NamedTuple):
     platform: str
 
     def folder(self, variable: str, *default: str) -> Path:
-        """The folder that a variable names, or else one below the user's home."""
+        """Return the folder that a variable names, or else one below the user's home."""
         return Path(self.environ.get(variable) or self.home.joinpath(*default))
 
 
@@ -50,7 +50,7 @@ class UnusableError(Exception):
 
 
 def sources(at: UserMachine) -> Iterator[Source]:
-    """Every file that is looked at; of two servers with one name, the one found first keeps it."""
+    """Yield every file to read; of two servers with one name, the first one keeps it."""
     home, cwd = at.home, at.cwd
     mcp_servers, codex_servers, zed_servers = map(_under, ("mcpServers", "mcp_servers", "context_servers"))
     config = zed = at.folder("XDG_CONFIG_HOME", ".config")
@@ -85,10 +85,10 @@ def sources(at: UserMachine) -> Iterator[Source]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The object in a JSON or TOML file; empty if there is no file.
+    """Read the object in a JSON or TOML file; empty if there is no file.
 
     Raises:
-        UnusableError: It cannot be read, or holds something else.
+        UnusableError: The file cannot be read, or is not an object.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -105,10 +105,10 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def as_object(value: Any, what: str) -> dict[str, Any]:
-    """The value if it is an object; nothing counts as an empty one.
+    """Return the value if it is an object; `None` counts as an empty one.
 
     Raises:
-        UnusableError: It is something else.
+        UnusableError: The value is something else.
     """
     if not isinstance(value, dict | None):
         raise UnusableError(f"{what} must be an object")
@@ -116,7 +116,7 @@ def as_object(value: Any, what: str) -> dict[str, Any]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """The value if it is a list; anything else counts as an empty one."""
+    """Return the value if it is a list; anything else counts as an empty one."""
     return value if isinstance(value, list) else []
 
 

@@ -1,8 +1,8 @@
 """Find the MCP servers that a user already has in Claude, Cursor, VS Code, Codex and other clients.
 
-It reads, and never writes, the files in which the clients keep their servers, and turns each server into an
-entry of `maitred.yaml`. What a client calls a variable becomes a reference of maitred; a dollar sign that the
-client would pass on stays one. What has no counterpart here is named in a note, never dropped in silence.
+It only reads the files of the clients, and turns each server into an entry of `maitred.yaml`. A client's
+variable becomes a reference of maitred; a literal dollar sign stays one. A note names everything that has no
+counterpart here.
 """
 
 import contextlib
@@ -26,13 +26,14 @@ from maitred.config.client_files import (
     sources,
 )
 from maitred.config.interpolate import ReferenceTranslation, escape
-from maitred.config.load import entry_faults
+from maitred.config.load import entry_faults, server_kinds
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
+from maitred.model.transports import default_kind, named_kind
 from maitred.wording import did_you_mean, either
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "windsurf", "zed")
-_HARMLESS = re.compile(  # keys that concern the client's window and its own permissions only
+_HARMLESS = re.compile(  # keys about the client's window and its own permissions
     "alwaysAllow|alwaysLoad|autoApprove|default_tools_approval_mode|deferTools|description|dev|gallery|name|remote|required|settings"
     "|source|supports_parallel_tool_calls|trust|version"
 )
@@ -46,7 +47,7 @@ _LIMITS: Mapping[str, Mapping[str, tuple[str, int]]] = {
     "gemini": {"timeout": ("call_timeout_s", 1_000)},
     "zed": {"timeout": ("call_timeout_s", 1)},
 }
-"""The limits of time of clients: which setting each is here, and how many of its units make a second."""
+"""The time limits of clients: our setting for each, and how many of its units make a second."""
 _LONGEST = 1e9
 _NOT_REACH = ("enabled", "start_timeout_s", "call_timeout_s")
 _LAUNCHERS = ("bash", "cmd", "env", "pipx", "poetry", "sh", "uv", "uvx", "wsl")
@@ -55,7 +56,7 @@ _UNWRITABLE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
 @dataclass(frozen=True, kw_only=True)
 class ClientServer:
-    """A server of one or several clients; `is_shared` if only a project's files, open to others, name it."""
+    """A server of one or several clients; `is_shared` if only files of a project name it."""
 
     client: str
     path: Path
@@ -82,7 +83,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedServers:
-    """All that was found; `looked_at` names every file that might hold servers, missing ones too."""
+    """All servers and problems; `looked_at` names every file that may have servers, missing ones too."""
 
     found: tuple[ClientServer, ...]
     problems: tuple[Problem, ...]
@@ -92,24 +93,24 @@ class ImportedServers:
 def discover(
     *, home: Path, cwd: Path, environ: Mapping[str, str], platform: str, clients: Collection[str] = CLIENTS
 ) -> ImportedServers:
-    """Look through the files of `clients`; the result depends on those files and the arguments only.
+    """Read the files of `clients`; the result depends only on those files and the arguments.
 
     Raises:
         ConfigError: One of `clients` is unknown.
     """
-    for unknown in [client for client in clients if client not in CLIENTS]:
-        hint = did_you_mean(unknown, CLIENTS, otherwise=f"use {either(CLIENTS)}")
-        raise ConfigError("--client", [f"{unknown!r} is not a client that is known; {hint}"])
+    for unknown_client in [client for client in clients if client not in CLIENTS]:
+        hint = did_you_mean(unknown_client, CLIENTS, otherwise=f"use {either(CLIENTS)}")
+        raise ConfigError("--client", [f"{unknown_client!r} is not a known client; {hint}"])
     machine = UserMachine(home, cwd, environ, platform)
-    chosen: dict[Path, Source] = {}
+    by_path: dict[Path, Source] = {}
     for source in sources(machine):
         if source.client in clients:
-            chosen.setdefault(source.path, source)
-    outcome = [item for source in chosen.values() for item in _servers(machine, source)]
+            by_path.setdefault(source.path, source)
+    outcome = [item for source in by_path.values() for item in _servers(machine, source)]
     return ImportedServers(
         found=_fold([item for item in outcome if isinstance(item, ClientServer)]),
         problems=tuple(item for item in outcome if isinstance(item, Problem)),
-        looked_at=tuple(chosen),
+        looked_at=tuple(by_path),
     )
 
 
@@ -122,33 +123,33 @@ def _servers(at: UserMachine, source: Source) -> Iterator[ClientServer | Problem
     for group in groups:
         for name, raw in group.servers.items():
             try:
-                yield _Conversion(at, source, group, name, raw).found()
+                yield _Conversion(at, source, group, name, raw).convert()
             except UnusableError as error:
                 yield Problem(client=source.client, path=source.path, reason=str(error), name=name)
 
 
-def _fold(found: list[ClientServer]) -> tuple[ClientServer, ...]:
-    """Join what is the same, and give every server a name of its own."""
+def _fold(servers: list[ClientServer]) -> tuple[ClientServer, ...]:
+    """Join equal servers, and give every server a name of its own."""
     result: dict[str, ClientServer] = {}
-    given: dict[str, list[str]] = {one.name: [] for one in found}
-    for one in found:
-        names = given[one.name]
+    names_in_use: dict[str, list[str]] = {one.name: [] for one in servers}
+    for one in servers:
+        names = names_in_use[one.name]
         twin = next((name for name in names if _reach(result[name]) == _reach(one)), None)
         if twin is not None:
             first = result[twin]
             result[twin] = replace(
                 first,
                 client=", ".join(dict.fromkeys((*first.clients, one.client))),
-                entry=_joined(first.entry, one.entry),
+                entry=_merge_entries(first.entry, one.entry),
                 notes=tuple(dict.fromkeys((*first.notes, *one.notes))),
                 is_shared=first.is_shared and one.is_shared,
             )
             continue
         name, notes = one.name, one.notes
         if names:
-            numbered = (f"{one.name}-{number}" for number in range(2, len(found) + 2))
-            candidates = (f"{one.name}-{one.client}", *numbered)
-            name = next(name for name in candidates if name not in result and name not in given)
+            numbered_names = (f"{one.name}-{number}" for number in range(2, len(servers) + 2))
+            candidates = (f"{one.name}-{one.client}", *numbered_names)
+            name = next(name for name in candidates if name not in result and name not in names_in_use)
             notes = (f"renamed: {result[one.name].client} has another server {one.name!r}", *notes)
         names.append(name)
         result[name] = replace(one, name=name, notes=notes)
@@ -159,8 +160,8 @@ def _reach(one: ClientServer) -> dict[str, Any]:
     return {key: value for key, value in one.entry.items() if key not in _NOT_REACH}
 
 
-def _joined(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """One entry of two for the same server: switched off if both are, with the limits of either."""
+def _merge_entries(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two entries for the same server: disabled if both are, with the limits of either."""
     entry = {**other, **first}
     if not ("enabled" in first and "enabled" in other):
         entry.pop("enabled", None)
@@ -168,7 +169,7 @@ def _joined(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
 
 
 class _Conversion:
-    """Turns one server of a client into an entry, and notes what cannot be taken over as it is."""
+    """Turns one server of a client into an entry, and notes what it cannot take over unchanged."""
 
     def __init__(self, at: UserMachine, source: Source, group: ServerGroup, name: str, raw: Any) -> None:
         self._at = at
@@ -190,36 +191,37 @@ class _Conversion:
             on_unknown=lambda text: self._note(f"{text} means nothing to maitred; write its value instead"),
             on_unset=self._unset,
         )
-        self._own: frozenset[str] = frozenset()
+        self._own_variables: frozenset[str] = frozenset()
         self._notes: dict[str, None] = {}
 
-    def found(self) -> ClientServer:
+    def convert(self) -> ClientServer:
         raw = self._raw
         if isinstance(raw.get("command"), dict):  # Zed before 2025-09
             command = raw.pop("command")
             raw.update(command=command.get("path"), args=command.get("args"), env=command.get("env"))
         kind = str(raw.pop("type", None) or raw.pop("transport", None) or "")
-        entry = self._local() if raw.get("command") and kind not in ("http", "sse") else self._remote(kind)
+        by_url = (meant := named_kind(server_kinds(), kind)) is not None and meant.key == "url"
+        entry = self._local() if raw.get("command") and not by_url else self._remote(kind)
         entry |= self._limits()
         switches = raw.pop("enabled", True) is False, raw.pop("disabled", False) is True
         if any(switches) or self._name in as_list(self._group.disabled):
             entry["enabled"] = False
             self._note(f"switched off in {self._source.client}, and so here")
-        left = [f"`{key}`" for key in raw if _says_something(raw[key]) and not _HARMLESS.fullmatch(key)]
-        if left:
-            self._note(f"not taken over: {', '.join(left)}")
-        dumped = json.dumps([self._name, entry], ensure_ascii=False)
+        unused = [f"`{key}`" for key in raw if _says_something(raw[key]) and not _HARMLESS.fullmatch(key)]
+        if unused:
+            self._note(f"not taken over: {', '.join(unused)}")
+        text = json.dumps([self._name, entry], ensure_ascii=False)
         faults = [fault.removeprefix(f"servers.{self._name}") for fault in entry_faults(self._name, entry)]
         if _is_maitred(entry):
             faults = ["this is maitred itself"]
-        elif _UNWRITABLE.search(dumped):
+        elif _UNWRITABLE.search(text):
             faults = ["holds NUL or half of a surrogate pair, which cannot be passed on"]
         if faults:
             raise UnusableError("; ".join(fault.strip(":. ") for fault in faults))
         is_shared = self._source.folder is not None
         if is_shared:
             self._note(
-                "stands in a file of this project, which others may have written; check what it starts"
+                "is defined in a file of this project, which others may have written; check what it starts"
             )
         notes = tuple(self._notes)
         client, path = self._source.client, self._source.path
@@ -233,7 +235,7 @@ class _Conversion:
         if not isinstance(args, list):
             raise UnusableError("`args` must be a list")
         variables = as_object(raw.pop("env", None), "`env`")
-        self._own = frozenset(variables)
+        self._own_variables = frozenset(variables)
         env = {key: self._text(value, key) for key, value in variables.items() if value is not None}
         for item in as_list(raw.pop("env_vars", None)):
             name = item.get("name") if isinstance(item, dict) else item
@@ -253,14 +255,15 @@ class _Conversion:
             raise UnusableError("has neither a command nor a URL; it may come from an extension")
         entry: dict[str, Any] = {"url": self._text(http or url)}
         is_sse = not http and not kind and self._source.client == "gemini"
-        if is_sse or kind == "sse" or re.search(r"/sse/?(\?|$)", entry["url"]):
+        meant = named_kind(server_kinds(), kind)
+        if is_sse or re.search(r"/sse/?(\?|$)", entry["url"]):
             entry["transport"] = "sse"
-        elif not re.fullmatch("(streamable[-_]?)?http|remote|", kind, re.IGNORECASE):
-            entry["transport"] = kind
+        elif kind and (meant is None or meant != default_kind(server_kinds(), "url", entry["url"])):
+            entry["transport"] = meant.name if meant else kind
         headers: dict[str, str] = {}
         for key in ("headers", "http_headers"):
-            given = as_object(raw.pop(key, None), f"`{key}`")
-            headers |= {name: self._text(value) for name, value in given.items() if value is not None}
+            values = as_object(raw.pop(key, None), f"`{key}`")
+            headers |= {name: self._text(value) for name, value in values.items() if value is not None}
         for name, variable in as_object(raw.pop("env_http_headers", None), "`env_http_headers`").items():
             headers[name] = f"${{{variable}}}"
         if variable := raw.pop("bearer_token_env_var", None):
@@ -268,11 +271,11 @@ class _Conversion:
         return {**entry, "headers": headers} if headers else entry
 
     def _text(self, value: Any, key: str = "") -> str:
-        """The value with the client's references turned into ours; `key` is the variable that it is for."""
+        """Translate the client's references in a value into ours; `key` is the variable for the value."""
         if not isinstance(value, str | int | float):
-            raise UnusableError("a value that must be text is none")
+            raise UnusableError("a value that must be text is not text")
         value = str(value).lower() if isinstance(value, bool) else value
-        return self._translate(str(value), self._own - {key})
+        return self._translate(str(value), self._own_variables - {key})
 
     def _input(self, name: str) -> str:
         variable = re.sub(r"[^A-Z0-9_]|^(?=[0-9])", "_", name.upper())
@@ -284,21 +287,21 @@ class _Conversion:
         return f"${{{variable}}}"
 
     def _unset(self, variable: str, instead: str) -> None:
-        what = f"passes on {instead} as it stands" if instead else "puts nothing in its place"
+        what = f"passes on {instead} unchanged" if instead else "puts nothing in its place"
         self._note(f"{variable} is not set now; {self._source.client} {what}, and so does maitred")
 
     def _limits(self) -> dict[str, float]:
-        """The limits of time, in seconds; one that the client itself would not take is left where it is."""
-        client, found = self._source.client, dict[str, float]()
+        """Return the time limits, in seconds; a limit that the client would not accept stays in place."""
+        client, limits = self._source.client, dict[str, float]()
         least = 1_000 if client == "claude-code" else 0
         for key, (setting, in_second) in _LIMITS.get(client, {}).items():
             value = self._raw.get(key)
             if not isinstance(value, int | float) or isinstance(value, bool):
                 continue
-            if max(least, 0.001) <= value <= _LONGEST and setting not in found:
+            if max(least, 0.001) <= value <= _LONGEST and setting not in limits:
                 seconds = self._raw.pop(key) / in_second
-                found[setting] = int(seconds) if seconds.is_integer() else seconds
-        return found
+                limits[setting] = int(seconds) if seconds.is_integer() else seconds
+        return limits
 
     def _note(self, text: str) -> None:
         self._notes[text] = None
@@ -309,7 +312,7 @@ def _says_something(value: Any) -> bool:
 
 
 def _is_relative(text: str, folder: Path) -> bool:
-    """Whether a command or an argument means a file of the project."""
+    """Return whether a command or an argument means a file of the project."""
     if text in (".", "..") or text.startswith(("./", "../", ".\\", "..\\")):
         return True
     with contextlib.suppress(OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Remember which servers of other clients a person does not want, so that an import leaves them out.
+"""Remember which servers of other clients a person declined, so that an import leaves them out.
 
-The memory is a file in the state folder, one for each configuration file. It holds names, and for each a
-hash of what the server starts or reaches, by which it is known under another name. No value is kept.
+The memory is a file in the state folder, one for each configuration file. It has names, each with a hash of
+what the server starts or reaches, which identifies it under another name. It stores no values.
 """
 
 import json
@@ -23,24 +23,24 @@ _REACH = ("command", "args", "env", "cwd", "url", "headers")
 
 @dataclass(frozen=True, kw_only=True)
 class Declined:
-    """Servers that are not wanted: their names, each with the hash of what it reached."""
+    """Declined servers: their names, each with the hash of what it reaches."""
 
     hashes: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, name: str, entry: Entry) -> bool:
-        """Whether a server is one of them, by its name or by what it reaches."""
+        """Return whether a server is one of them, by its name or by what it reaches."""
         return name in self.hashes or _hash(entry) in self.hashes.values()
 
 
 def read_declined(source: Path) -> Declined:
-    """What is remembered for a configuration file.
+    """Read the declined servers of a configuration file.
 
     Raises:
         ConfigError: The memory cannot be read.
     """
     path = state_file(source, _SUFFIX)
     try:
-        return Declined(hashes=_parsed(path, path.read_text(encoding="utf-8")))
+        return Declined(hashes=_parse(path, path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return Declined()
     except (OSError, UnicodeError) as error:
@@ -48,23 +48,23 @@ def read_declined(source: Path) -> Declined:
 
 
 def decline(source: Path, entries: Mapping[str, Entry]) -> None:
-    """Remember servers that are not wanted.
+    """Add servers to the memory.
 
     Raises:
-        ConfigError: The memory cannot be read or written; it is then as it was.
+        ConfigError: The memory cannot be read or written; it is then unchanged.
     """
     if hashes := {name: _hash(entry) for name, entry in entries.items()}:
         _change(source, lambda known: {**known, **hashes})
 
 
 def accept(source: Path, entries: Mapping[str, Entry]) -> None:
-    """Forget servers that are wanted after all, under whatever name.
+    """Remove servers from the memory, under any name.
 
     Raises:
-        ConfigError: The memory cannot be read or written; it is then as it was.
+        ConfigError: The memory cannot be read or written; it is then unchanged.
     """
-    known = read_declined(source)
-    if any(known.covers(name, entry) for name, entry in entries.items()):
+    declined = read_declined(source)
+    if any(declined.covers(name, entry) for name, entry in entries.items()):
         hashes = {_hash(entry) for entry in entries.values()}
         _change(source, lambda old: {n: h for n, h in old.items() if n not in entries and h not in hashes})
 
@@ -73,16 +73,16 @@ def _change(source: Path, change: Callable[[dict[str, str]], Mapping[str, str]])
     path = state_file(source, _SUFFIX)
 
     def edit(text: str) -> str:
-        known = _parsed(path, text) if text.strip() else {}
-        return json.dumps({"declined": change(known)}, ensure_ascii=False, indent=2) + "\n"
+        hashes = _parse(path, text) if text.strip() else {}
+        return json.dumps({"declined": change(hashes)}, ensure_ascii=False, indent=2) + "\n"
 
     rewrite(path, edit, create=True)
 
 
-def _parsed(path: Path, text: str) -> dict[str, str]:
+def _parse(path: Path, text: str) -> dict[str, str]:
     try:
-        found = json.loads(text)["declined"]
-        return {str(name): str(digest) for name, digest in found.items()}
+        hashes = json.loads(text)["declined"]
+        return {str(name): str(digest) for name, digest in hashes.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise _unreadable(path, "it is damaged") from error
 
@@ -93,5 +93,5 @@ def _unreadable(path: Path, reason: str) -> ConfigError:
 
 
 def _hash(entry: Entry) -> str:
-    """A hash of what a server starts or reaches, the same for a client's entry and for ours."""
+    """Hash what a server starts or reaches, equally for a client's entry and for ours."""
     return content_hash(canonical(as_read({key: entry[key] for key in _REACH if entry.get(key)})))[:16]

@@ -1,7 +1,7 @@
 """Read the text of a configuration file into plain values that know their lines.
 
-YAML, or JSON with comments and trailing commas as clients write it. Values stay the text that was written, so
-that `1.10` reaches a server unchanged. Faults that do not stop the reading are collected.
+YAML, or JSON with comments and trailing commas as clients write it. Values stay text as in the file, so that
+`1.10` reaches a server unchanged. The reader collects faults that do not stop it.
 """
 
 import json
@@ -25,7 +25,7 @@ _NOT_JSON = re.compile(rf'"(?:\\.|[^"\\])*"|{_GAP}|,(?=(?>(?:\s|{_GAP})*)[}}\]])
 
 
 def read_text(path: Path) -> str:
-    """The file's text; a missing one raises a `ConfigError` that says how to make it."""
+    """Return the file's text; if there is no file, the `ConfigError` says how to make it."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def read_text(path: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigDocument:
-    """A file as read: plain values, the nodes that tell where they stand, faults that did not stop it."""
+    """The content of a file: plain values, nodes with lines, and faults that did not stop the reader."""
 
     tree: dict[str, Any]
     root: MappingNode | None
@@ -46,27 +46,27 @@ class ConfigDocument:
 
     @property
     def servers_key(self) -> str:
-        """The key under which the servers stand."""
+        """The key of the servers."""
         return "mcpServers" if "mcpServers" in self.tree else "servers"
 
     @property
     def is_foreign(self) -> bool:
-        """Whether this is a client's file; the one of VS Code is known by its list of `inputs`."""
+        """Whether this is a client's file; a list of `inputs` marks the file of VS Code."""
         return self.servers_key == "mcpServers" or isinstance(self.tree.get("inputs"), list)
 
     def line(self, keys: Keys) -> int:
-        """The line of the value that the keys lead to, or of the nearest one around it."""
+        """Return the line of the value under these keys, or of the nearest value around it."""
         node: Node | None = self.root
         line = 1
         for key in keys:
             if isinstance(node, MappingNode):
-                found = [pair for pair in node.value if pair[0].value == key]
+                pairs = [pair for pair in node.value if pair[0].value == key]
             else:
-                found = [(item, item) for item in node.value[key : key + 1]] if node else []
-            if not found:
+                pairs = [(item, item) for item in node.value[key : key + 1]] if node else []
+            if not pairs:
                 break
-            line = found[-1][0].start_mark.line + 1
-            node = found[-1][1]
+            line = pairs[-1][0].start_mark.line + 1
+            node = pairs[-1][1]
         return line
 
 
@@ -91,7 +91,7 @@ def read_document(path: Path, text: str) -> ConfigDocument:
 
 
 def _syntax(error: YAMLError, text: str) -> str:
-    """Say in one line what is wrong with the YAML, without repeating values from it."""
+    """Describe a fault of the YAML on one line, without values from it."""
     if not isinstance(error, MarkedYAMLError):
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         return f"line {line}: holds a control character that YAML does not allow"
@@ -102,7 +102,7 @@ def _syntax(error: YAMLError, text: str) -> str:
 
 
 def strict_json(text: str) -> str:
-    """Replace comments and trailing commas by as many spaces, so that every offset stays what it was."""
+    """Replace comments and trailing commas by as many spaces, so that every offset stays the same."""
     return _NOT_JSON.sub(lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\r\n]", " ", m[0]), text)
 
 
@@ -111,12 +111,12 @@ class _Values:
 
     def __init__(self) -> None:
         self.faults: list[tuple[int, str]] = []
-        self._known: dict[int, Any] = {}
+        self._values: dict[int, Any] = {}
 
     def read(self, node: Node) -> Any:
-        if id(node) in self._known:  # an alias; while its anchor is still being read, this is None
-            return self._known[id(node)]
-        value: Any = self._known.setdefault(id(node), None)
+        if id(node) in self._values:  # an alias; the value is None until its anchor is complete
+            return self._values[id(node)]
+        value: Any = self._values.setdefault(id(node), None)
         if not str(node.tag).startswith(_TAG):
             self._fault(node, f"the tag {node.tag} means nothing here")
         if isinstance(node, MappingNode):
@@ -125,31 +125,31 @@ class _Values:
             value = [self.read(item) for item in node.value]
         elif node.tag != f"{_TAG}null":
             value = self._text(node)
-        self._known[id(node)] = value
+        self._values[id(node)] = value
         return value
 
     def _mapping(self, node: MappingNode) -> dict[str, Any]:
-        own: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
+        own_values: dict[str, Any] = {}
+        merged_values: dict[str, Any] = {}
         lines: dict[str, int] = {}
         for key, item in node.value:
             value = self.read(item)
             if key.tag == f"{_TAG}merge":
                 for source in value if isinstance(value, list) else [value]:
-                    merged = {**source, **merged} if isinstance(source, dict) else merged
+                    merged_values = {**source, **merged_values} if isinstance(source, dict) else merged_values
                 continue
             name = self._text(key)
             if name in lines:
                 self._fault(key, f"{name}: is given twice, first in line {lines[name]}")
             lines.setdefault(name, key.start_mark.line + 1)
-            own[name] = value
-        return {**merged, **own}
+            own_values[name] = value
+        return {**merged_values, **own_values}
 
     def _text(self, node: Node) -> str:
         if not isinstance(node, ScalarNode):
             self._fault(node, "a key must be text")
             return ""
-        try:  # JSON escapes a character beyond U+FFFF as two halves, which YAML leaves apart
+        try:  # JSON escapes a character beyond U+FFFF as two halves, which YAML does not join
             text = str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
             text = "\0"

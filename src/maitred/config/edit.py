@@ -1,10 +1,9 @@
-"""Add and remove servers in a configuration file without touching anything else in it.
+"""Add and remove servers in a configuration file and change nothing else in it.
 
-It works on the text: ruamel says where the servers stand, and only the lines of one server are put in or
-taken out, so that comments, order, quoting and indentation stay as they were, in YAML and in JSON. (To dump
-the whole tree again would move the comments behind the last server, and lose them when it is removed.)
-Whatever the layout, the new text is read before it is written: it must hold the intended servers, all else
-unchanged, and no fault.
+It works on the text: ruamel says where the servers are, and only the lines of one server are inserted or
+deleted. So comments, order, quotes and indentation stay the same, in YAML and in JSON. (A dump of the whole
+tree would move the comments behind the last server, and lose them when it is removed.) Before the write it
+reads the new text, which must have the intended servers, everything else unchanged, and no fault.
 """
 
 import contextlib
@@ -36,7 +35,7 @@ if sys.platform != "win32":
 _LOCK_WAIT_S = 10.0
 _ATTEMPTS = 20
 _INDENT = 2
-_GAP = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)  # what may stand between the parts of JSON
+_GAP = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)  # between the parts of JSON
 _REMARK = re.compile(
     r"(?>[ \t]*(?>//[^\r\n]*|/\*[^\r\n]*?\*/))+[ \t]*(?=[\r\n])"
 )  # comments to the line's end
@@ -49,37 +48,41 @@ def add_server(path: Path, name: str, entry: Mapping[str, Any], *, replace: bool
 
 
 def add_servers(path: Path, entries: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> None:
-    """Put servers into the file, all or none; a missing file is made, with its folders, for its owner only.
+    """Put servers into the file, all or none; a missing file and its folders are made for the owner only.
 
     Raises:
-        ConfigError: A server of the name is there and `replace` is false, the outcome would have faults, or
-            the file cannot be read or written. The file is then as it was.
+        ConfigError: A server of the name exists and `replace` is false, the result would have faults, or the
+            file cannot be read or written. The file is then unchanged.
     """
 
     def edit(text: str) -> str:
-        wanted = {name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()}
+        new_entries = {
+            name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()
+        }
         present = Layout(path, text).names
-        clashes = [name for name in wanted if name in present]
+        clashes = [name for name in new_entries if name in present]
         if clashes and not replace:
             hint = "is there already; remove it first, or add it with --replace"
             raise ConfigError(str(path), [f"servers.{name}: {hint}" for name in clashes])
-        edited = text
-        for name, entry in wanted.items():
-            layout = Layout(path, edited)
-            edited = layout.replaced(name, entry) if name in present else layout.added(name, entry)
-        _verify(path, text, edited, lambda servers: {**servers, **as_read(wanted)})
-        return edited
+        new_text = text
+        for name, entry in new_entries.items():
+            layout = Layout(path, new_text)
+            new_text = (
+                layout.with_replaced_entry(name, entry) if name in present else layout.with_entry(name, entry)
+            )
+        _verify(path, text, new_text, lambda servers: {**servers, **as_read(new_entries)})
+        return new_text
 
     rewrite(path, edit, create=True)
 
 
 def remove_server(path: Path, name: str) -> Mapping[str, Any]:
-    """Take one server out of the file; the entry that it had there.
+    """Take one server out of the file; return its entry.
 
     Raises:
         ConfigError: There is no such server, the file cannot be read or written, or would still have faults.
     """
-    removed: dict[str, Any] = {}
+    entry: dict[str, Any] = {}
 
     def edit(text: str) -> str:
         layout = Layout(path, text)
@@ -87,34 +90,36 @@ def remove_server(path: Path, name: str) -> Mapping[str, Any]:
             hint = did_you_mean(name, layout.names, most=3, otherwise="`maitred list` shows them all")
             raise ConfigError(str(path), [f"there is no server {name!r}; {hint}"])
         before = read_document(path, text)
-        removed.update(before.tree[before.servers_key][name] or {})
-        edited = layout.removed(name)
-        after = read_document(path, edited)
-        chosen = after.tree.get("tools")
-        if not after.is_foreign and isinstance(chosen, dict) and name in chosen:
-            edited = Layout(path, edited, ("tools",)).removed(name)
-        _verify(path, text, edited, lambda held: {k: v for k, v in held.items() if k != name}, "tools")
-        return edited
+        entry.update(before.tree[before.servers_key][name] or {})
+        new_text = layout.without_entry(name)
+        after = read_document(path, new_text)
+        tools = after.tree.get("tools")
+        if not after.is_foreign and isinstance(tools, dict) and name in tools:
+            new_text = Layout(path, new_text, ("tools",)).without_entry(name)
+        _verify(
+            path, text, new_text, lambda entries: {k: v for k, v in entries.items() if k != name}, "tools"
+        )
+        return new_text
 
     rewrite(path, edit, create=False)
-    return removed
+    return entry
 
 
 def _verify(
     path: Path, old: str, new: str, change: Callable[[dict[str, Any]], dict[str, Any]], *also: str
 ) -> None:
-    """Make sure that only the servers and what is under `also` changed, and that it can be loaded."""
+    """Check that only the servers and the sections in `also` changed, and that the file can be loaded."""
     parse(path, new)
     after = read_document(path, new)
     keys = (after.servers_key, *(() if after.is_foreign else also))
     before = dict(read_document(path, old).tree)
-    wanted = before | {key: change(before.get(key) or {}) for key in keys}
-    if {**after.tree, **{key: after.tree.get(key) or {} for key in keys}} != wanted:
+    expected = before | {key: change(before.get(key) or {}) for key in keys}
+    if {**after.tree, **{key: after.tree.get(key) or {} for key in keys}} != expected:
         raise ConfigError(str(path), ["its layout does not allow this change alone; edit it by hand"])
 
 
 def as_read(value: Any) -> Any:
-    """A value as it comes back from a file, in which every scalar is text."""
+    """Return a value as a file would return it, with every scalar as text."""
     if isinstance(value, Mapping):
         return {str(key): as_read(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -128,18 +133,18 @@ def _json(value: Any, indent: str | None = None) -> str:
 
 
 def _yaml(value: Any) -> list[str]:
-    """Block style, lists in one line each, every scalar in one line."""
+    """Write block style, each list and each scalar on one line."""
 
-    def styled(value: Any) -> Any:
+    def with_style(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {styled(str(key)): styled(item) for key, item in value.items()}
+            return {with_style(str(key)): with_style(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            items = CommentedSeq(styled(item) for item in value)
+            items = CommentedSeq(with_style(item) for item in value)
             items.fa.set_flow_style()
             return items
         if not isinstance(value, str):
             return value
-        # an item of a list that begins with `?` is written plain, and read as a key
+        # YAML() writes an item of a list that begins with `?` without quotes, and reads it as a key.
         needs_quotes = value.startswith("?") or _UNPRINTABLE.search(value)
         return DoubleQuotedScalarString(value) if needs_quotes else value
 
@@ -147,12 +152,12 @@ def _yaml(value: Any) -> list[str]:
     yaml.width = sys.maxsize
     yaml.indent(mapping=_INDENT)
     buffer = io.StringIO()
-    yaml.dump(styled(value), buffer)
+    yaml.dump(with_style(value), buffer)
     return buffer.getvalue().split("\n")[:-1]
 
 
 def _end(node: Any) -> int:
-    """The offset behind the last character of a value; comments and empty lines after it do not count."""
+    """Return the offset behind the last character of a value, without the comments and lines after it."""
     if isinstance(node, ScalarNode) or node.flow_style:
         return int(node.end_mark.index)
     parts = [part for pair in node.value for part in pair] if isinstance(node, MappingNode) else node.value
@@ -160,16 +165,16 @@ def _end(node: Any) -> int:
 
 
 def _below(node: Any, keys: Sequence[str]) -> Any:
-    """The mapping that keys lead to from another one."""
+    """Return the mapping under these keys of another one."""
     for key in keys:
         node = next(value for name, value in node.value if name.value == key)
     return node
 
 
 class Layout:
-    """Where the servers stand in a text, and what the text becomes when one of them changes.
+    """The places of the servers in a text, and the text after a change of one of them.
 
-    With `keys`, it is about the mapping that they lead to from the top; all above it must be mappings.
+    With `keys`, it is about the mapping under these keys; everything above it must be a mapping.
     """
 
     def __init__(self, path: Path, text: str, keys: Sequence[str] = ()) -> None:
@@ -190,20 +195,20 @@ class Layout:
 
     @property
     def names(self) -> list[str]:
-        """What stands there, in its order."""
+        """The names in the mapping, in their order."""
         return list(self._spans)
 
-    def added(self, name: str, entry: Any) -> str:
-        """The text with one more, behind the others."""
+    def with_entry(self, name: str, entry: Any) -> str:
+        """Return the text with one more entry, behind the others."""
         text, root, servers = self._text, self._root, self._servers
-        whole = {self._key: {name: entry}}
+        section = {self._key: {name: entry}}
         if root is None and self._is_json:
             gap = self._newline if text.strip() else ""
-            return f"{text}{gap}{_json(whole, ' ' * _INDENT)}\n"
+            return f"{text}{gap}{_json(section, ' ' * _INDENT)}\n"
         if servers is None and root is not None and root.flow_style:
             return self._into_braces(root, self._key, {name: entry})
         if servers is None:
-            return self._lines(len(text), whole, root.start_mark.column if root else 0)
+            return self._lines(len(text), section, root.start_mark.column if root else 0)
         if isinstance(servers, MappingNode) and servers.flow_style and (self._spans or root.flow_style):
             return self._into_braces(servers, name, entry)
         if self._spans:
@@ -211,7 +216,7 @@ class Layout:
         return self._into_nothing(name, entry)
 
     def _into_nothing(self, name: str, entry: Mapping[str, Any]) -> str:
-        """Put the first server where `null`, `{}` or nothing stands."""
+        """Insert the first entry in place of `null`, `{}` or nothing."""
         text, start, end = self._text, self._servers.start_mark.index, self._servers.end_mark.index
         if self._root.flow_style:
             return text[:start] + _json({name: entry}) + text[end:]
@@ -219,8 +224,8 @@ class Layout:
         self._text = head + text[end:]
         return self._lines(self._line_end(len(head)), {name: entry}, self._root.start_mark.column + _INDENT)
 
-    def replaced(self, name: str, entry: Mapping[str, Any]) -> str:
-        """The text with another one in its place."""
+    def with_replaced_entry(self, name: str, entry: Mapping[str, Any]) -> str:
+        """Return the text with another entry of this name."""
         text = self._text
         start, end = self._spans[name]
         if self._servers.flow_style:
@@ -229,8 +234,8 @@ class Layout:
         self._text = text[:start] + text[end:]
         return self._lines(start, {name: entry}, self._servers.start_mark.column)
 
-    def removed(self, name: str) -> str:
-        """The text without one of them."""
+    def without_entry(self, name: str) -> str:
+        """Return the text without an entry."""
         text = self._text
         if self._servers.flow_style:
             return self._out_of_braces(name)
@@ -246,18 +251,18 @@ class Layout:
         return self._text.rfind("\n", 0, at) + 1
 
     def _line_end(self, at: int) -> int:
-        """The start of the next line; behind a block of text, that is where it ends."""
+        """Return the start of the next line, or the end of a block of text."""
         if self._text[at - 1 : at] == "\n":
             return at
         return self._text.find("\n", at) + 1 or len(self._text)
 
     def _own_line(self, at: int) -> str | None:
-        """The white space before the offset, if nothing else stands there in its line."""
+        """Return the white space before the offset, if there is nothing else before it on its line."""
         before = self._text[self._line_start(at) : at]
         return None if before.strip() else before
 
     def _lines(self, at: int, value: Mapping[str, Any], column: int) -> str:
-        """The text with `value` as YAML in lines of its own."""
+        """Insert `value` as YAML on lines of its own."""
         head, tail = self._text[:at], self._text[at:]
         lines = [" " * column + line + self._newline for line in _yaml(value)]
         return "".join([head, "" if head[-1:] in ("", "\n") else self._newline, *lines, tail])
@@ -269,7 +274,7 @@ class Layout:
         )
 
     def _member(self, name: str, value: Any, indent: str | None) -> str:
-        """The entry as JSON, in several lines if it has an indent."""
+        """Write the entry as JSON, on several lines if it has an indent."""
         if indent is None:
             return f"{_json(name)}: {_json(value)}"
         return f"{_json(name)}: {_json(value, self._unit())}".replace("\n", self._newline + indent)
@@ -298,9 +303,9 @@ class Layout:
         if indent is None:
             return f"{text[:at]}{' ' if is_trailing else ', '}{member}{text[at:]}"
         remark = _REMARK.match(text, at) if self._is_json else None
-        rest = remark.end() if remark else at
+        tail_at = remark.end() if remark else at
         before, after = ("", ",") if is_trailing else (",", "")
-        return f"{text[:at]}{before}{text[at:rest]}{self._newline}{indent}{member}{after}{text[rest:]}"
+        return f"{text[:at]}{before}{text[at:tail_at]}{self._newline}{indent}{member}{after}{text[tail_at:]}"
 
     def _out_of_braces(self, name: str) -> str:
         text, index = self._text, self.names.index(name)
@@ -313,27 +318,27 @@ class Layout:
         elif index:
             before = self._after_gap(self._spans[self.names[index - 1]][1])
             head = text[:before] + text[before + 1 : start]
-        first, newline, rest = tail.partition("\n")
+        first, newline, tail_rest = tail.partition("\n")
         if self._own_line(start) is not None and newline and not first.strip():
-            head, tail = head[: head.rfind("\n") + 1], rest
+            head, tail = head[: head.rfind("\n") + 1], tail_rest
         elif is_followed:
             tail = tail.lstrip(" ")
         else:
             head = head.rstrip(" ")
         inside = self._servers.start_mark.index + 1
-        left, _, right = tail.partition("}")
-        if len(self._spans) == 1 and not (head[inside:] + left).strip():
+        inner, _, right = tail.partition("}")
+        if len(self._spans) == 1 and not (head[inside:] + inner).strip():
             return f"{head[:inside]}}}{right}"
         return head + tail
 
 
 def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
-    """Read, edit and write the file; if somebody else changed it meanwhile, start again from their text."""
+    """Read, edit and write the file; if another program changed it meanwhile, start again from its text."""
     try:
         target = path.resolve()
         if create:
             make_folder(target.parent)
-        with _locked(target.parent):
+        with _folder_lock(target.parent):
             for _ in range(_ATTEMPTS):
                 before = target.read_bytes() if target.exists() or not create else None
                 text = (before or b"").decode("utf-8")
@@ -352,7 +357,7 @@ def rewrite(path: Path, edit: Callable[[str], str], *, create: bool) -> None:
 
 
 def _write(target: Path, before: bytes | None, after: bytes) -> bool:
-    """Put the new content in place at once; `False` if the file is no longer what it was."""
+    """Replace the content at once; `False` if another program changed the file meanwhile."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.")
     new = Path(name)
     try:
@@ -375,8 +380,8 @@ def _write(target: Path, before: bytes | None, after: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other maitred processes out of the folder; where it cannot be locked, comparing must be enough."""
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Keep other maitred processes out of the folder; if it cannot be locked, the comparison must suffice."""
     if sys.platform == "win32":
         yield
         return
@@ -393,7 +398,7 @@ def _locked(folder: Path) -> Iterator[None]:
                     ) from None
                 time.sleep(0.02)
                 continue
-            except OSError:  # some network file systems lock no folders
+            except OSError:  # some network file systems cannot lock a folder
                 pass
             break
         yield

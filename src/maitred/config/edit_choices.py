@@ -1,9 +1,7 @@
-"""Write into a configuration file what a person chose for a tool, and take it out again.
+"""Write a person's choice for a tool, or a saved chain, into a configuration file, or take it out again.
 
 It changes only that one value, as `maitred.config.edit` changes servers, so comments and layout stay. A
-client's file cannot hold choices: it is not ours, and other programs read it.
-
-Write into a configuration file which chains are saved, and take one out again; all else stays as it is.
+client's file cannot have choices or chains: other programs own and read it.
 """
 
 import json
@@ -27,60 +25,60 @@ Choice = Literal["category", "mending"]
 
 
 def set_choice(path: Path, tool: ToolKey, choice: Choice, value: str) -> None:
-    """Write `tools: <server>: <raw name>: <choice>: <value>` into the file; all else stays as it is.
+    """Write `tools: <server>: <raw name>: <choice>: <value>` into the file; nothing else changes.
 
     Raises:
-        ConfigError: It is a client's file, the outcome would have faults (such as a category that does not
-            exist), or the file cannot be read or written. The file is then as it was.
+        ConfigError: It is a client's file, the result would have faults (such as an unknown category), or the
+            file cannot be read or written. The file is then unchanged.
     """
     keys = _keys(tool, choice)
 
     def edit(text: str) -> str:
-        document = _own(path, text)
-        wanted = _copied(document.tree)
-        _put(wanted, keys, value)
+        document = _read_own(path, text)
+        expected = _copy(document.tree)
+        _put(expected, keys, value)
         depth = _depth(document, keys)
         if depth == len(keys):
-            edited = _with_value(document, text, keys, value)
+            new_text = _with_value(document, text, keys, value)
         else:
             at = max(depth, 1)
-            edited = Layout(path, text, keys[:at]).added(keys[at], _nested(keys[at + 1 :], value))
-        return _verified(path, edited, wanted)
+            new_text = Layout(path, text, keys[:at]).with_entry(keys[at], _nest(keys[at + 1 :], value))
+        return _verify_choice(path, new_text, expected)
 
     rewrite(path, edit, create=False)
 
 
 def unset_choice(path: Path, tool: ToolKey, choice: Choice) -> bool:
-    """Take a choice out again, with what held nothing else; false when there was none.
+    """Remove a choice, with mappings that become empty; false if there was none.
 
     Raises:
         ConfigError: As for `set_choice`.
     """
     keys = _keys(tool, choice)
-    found = False
+    is_set = False
 
     def edit(text: str) -> str:
-        nonlocal found
-        document = _own(path, text)
-        found = _depth(document, keys) == len(keys)
-        if not found:
+        nonlocal is_set
+        document = _read_own(path, text)
+        is_set = _depth(document, keys) == len(keys)
+        if not is_set:
             return text
-        wanted = _copied(document.tree)
+        expected = _copy(document.tree)
         at = len(keys) - 1
-        while at > 1 and len(_follow(wanted, keys[:at])) == 1:  # would hold nothing then
+        while at > 1 and len(_follow(expected, keys[:at])) == 1:  # the mapping would be empty
             at -= 1
-        del _follow(wanted, keys[:at])[keys[at]]
-        return _verified(path, Layout(path, text, keys[:at]).removed(keys[at]), wanted)
+        del _follow(expected, keys[:at])[keys[at]]
+        return _verify_choice(path, Layout(path, text, keys[:at]).without_entry(keys[at]), expected)
 
     rewrite(path, edit, create=False)
-    return found
+    return is_set
 
 
 def _keys(tool: ToolKey, choice: Choice) -> Sequence[str]:
     return "tools", tool.server, tool.name, choice
 
 
-def _own(path: Path, text: str) -> ConfigDocument:
+def _read_own(path: Path, text: str) -> ConfigDocument:
     document = read_document(path, text)
     if document.is_foreign:
         hint = (
@@ -91,14 +89,14 @@ def _own(path: Path, text: str) -> ConfigDocument:
     return document
 
 
-def _copied(tree: Tree) -> Tree:
-    """A copy in which nothing is shared, as what stands behind an alias is in the tree."""
-    copied: Tree = json.loads(json.dumps(tree))
-    return copied
+def _copy(tree: Tree) -> Tree:
+    """Copy a tree so that no values are shared; aliases share values."""
+    copy: Tree = json.loads(json.dumps(tree))
+    return copy
 
 
 def _depth(document: ConfigDocument, keys: Sequence[str]) -> int:
-    """How many of the keys, from the first, lead to something that stands in the file itself."""
+    """Return how many of the keys, from the first, lead to a value in the file itself."""
     node: Any = document.root
     for depth, key in enumerate(keys):
         node = _child(node, key)
@@ -126,14 +124,14 @@ def _put(tree: Tree, keys: Sequence[str], value: str) -> None:
     tree[keys[-1]] = value
 
 
-def _nested(keys: Sequence[str], value: Any) -> Any:
+def _nest(keys: Sequence[str], value: Any) -> Any:
     for key in reversed(keys):
         value = {key: value}
     return value
 
 
 def _with_value(document: ConfigDocument, text: str, keys: Sequence[str], value: str) -> str:
-    """The text with another value where a single one stands; a remark behind it stays."""
+    """Return the text with another scalar value; a comment behind it stays."""
     node: Any = document.root
     for key in keys:
         node = _child(node, key)
@@ -145,63 +143,65 @@ def _with_value(document: ConfigDocument, text: str, keys: Sequence[str], value:
     return f"{text[:start]}{gap}{quote}{value}{quote}{text[end:]}"
 
 
-def _verified(path: Path, edited: str, wanted: Mapping[str, Any]) -> str:
-    """The new text, if it can be loaded and says what is wanted and nothing else."""
-    parse(path, edited)
-    if read_document(path, edited).tree != wanted:
+def _verify_choice(path: Path, new_text: str, expected: Mapping[str, Any]) -> str:
+    """Return the new text, if it can be loaded and has the expected content and nothing else."""
+    parse(path, new_text)
+    if read_document(path, new_text).tree != expected:
         raise ConfigError(str(path), ["its layout does not allow this change alone; edit it by hand"])
-    return edited
+    return new_text
 
 
 _KEY = "chains"
 
 
 def save_chain(path: Path, name: str, file: Path, digest: str, *, replace: bool = False) -> str:
-    """Write `chains: <name>: {file, hash}`; returns how the file is named there.
+    """Write `chains: <name>: {file, hash}`; return the file's path in that entry.
 
     Raises:
-        ConfigError: One of the name is there and `replace` is false, it is a client's file, the outcome
-            would have faults, or the file cannot be read or written. The file is then as it was.
+        ConfigError: A chain of the name exists and `replace` is false, it is a client's file, the result
+            would have faults, or the file cannot be read or written. The file is then unchanged.
     """
-    entry = {"file": _named(path, file), "hash": digest}
+    entry = {"file": _path_text(path, file), "hash": digest}
 
     def edit(text: str) -> str:
-        wanted = _tree(path, text)
-        chains = wanted.get(_KEY) or {}
+        tree = _tree(path, text)
+        chains = tree.get(_KEY) or {}
         if name in chains and not replace:
             hint = "is there already; review the new one and save it with --replace"
             raise ConfigError(str(path), [f"{_KEY}.{name}: {hint}"])
         layout = Layout(path, text, (_KEY,))
-        edited = layout.replaced(name, entry) if name in chains else layout.added(name, entry)
-        return _verified_saving(path, edited, wanted | {_KEY: {**chains, name: entry}})
+        new_text = (
+            layout.with_replaced_entry(name, entry) if name in chains else layout.with_entry(name, entry)
+        )
+        return _verify_chains(path, new_text, tree | {_KEY: {**chains, name: entry}})
 
     rewrite(path, edit, create=False)
     return entry["file"]
 
 
 def unsave_chain(path: Path, name: str) -> None:
-    """Take a chain out of the configuration; its file stays.
+    """Remove a chain from the configuration; its file stays.
 
     Raises:
         ConfigError: There is none of the name, or as for `save_chain`.
     """
 
     def edit(text: str) -> str:
-        wanted = _tree(path, text)
-        chains = wanted.get(_KEY) or {}
+        tree = _tree(path, text)
+        chains = tree.get(_KEY) or {}
         if name not in chains:
-            known = ", ".join(chains) or "none"
-            raise ConfigError(str(path), [f"no chain is saved as {name!r}; there are: {known}"])
-        rest = {key: value for key, value in chains.items() if key != name}
-        return _verified_saving(path, Layout(path, text, (_KEY,)).removed(name), wanted | {_KEY: rest})
+            names = ", ".join(chains) or "none"
+            raise ConfigError(str(path), [f"no chain is saved as {name!r}; there are: {names}"])
+        others = {key: value for key, value in chains.items() if key != name}
+        return _verify_chains(path, Layout(path, text, (_KEY,)).without_entry(name), tree | {_KEY: others})
 
     rewrite(path, edit, create=False)
 
 
-def _named(path: Path, file: Path) -> str:
-    """The file as seen from the configuration's folder, if it is in there, so that both can move."""
-    folder, whole = path.resolve().parent, file.resolve()
-    return whole.relative_to(folder).as_posix() if whole.is_relative_to(folder) else str(whole)
+def _path_text(path: Path, file: Path) -> str:
+    """Return the path relative to the configuration's folder if it is inside, so that both can move."""
+    folder, absolute = path.resolve().parent, file.resolve()
+    return absolute.relative_to(folder).as_posix() if absolute.is_relative_to(folder) else str(absolute)
 
 
 def _tree(path: Path, text: str) -> dict[str, Any]:
@@ -214,9 +214,9 @@ def _tree(path: Path, text: str) -> dict[str, Any]:
     return tree
 
 
-def _verified_saving(path: Path, edited: str, wanted: dict[str, Any]) -> str:
-    parse(path, edited)
-    tree = read_document(path, edited).tree
-    if tree | {_KEY: tree.get(_KEY) or {}} != wanted:
+def _verify_chains(path: Path, new_text: str, expected: dict[str, Any]) -> str:
+    parse(path, new_text)
+    tree = read_document(path, new_text).tree
+    if tree | {_KEY: tree.get(_KEY) or {}} != expected:
         raise ConfigError(str(path), ["its layout does not allow this change alone; edit it by hand"])
-    return edited
+    return new_text

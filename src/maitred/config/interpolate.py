@@ -1,9 +1,9 @@
-"""Resolve references in configuration values at the moment a server is started, and no earlier.
+"""Resolve references in configuration values when a server starts, and no earlier.
 
-`${VAR}` and `${env:VAR}` read the environment, `${VAR:-default}` falls back when the variable is unset or
-empty, `${file:PATH}` reads a file without its last newline, `$$` is a dollar sign, and a dollar sign before
-anything else is itself. A default may hold references and balanced braces. What references resolve to is
-not read again for further references, never stored and never logged: `maitred.config.redaction` learns it.
+`${VAR}` and `${env:VAR}` read the environment; `${VAR:-default}` has a default for an unset or empty
+variable. `${file:PATH}` reads a file without its last newline, `$$` is a dollar sign, and any other dollar
+sign is itself. A default may have references and balanced braces. The results are not read again for
+references, never stored and never logged: `maitred.config.redaction` learns them.
 """
 
 import re
@@ -23,19 +23,22 @@ _EDITOR = re.compile(
 )
 
 Syntax = Literal["none", "braces", "editor", "shell"]
-"""How a program writes references: not at all; `${VAR}`, which stays if it is unset; `${env:VAR}`, which is
-then empty, while it does not know `${VAR}`; `$VAR` as well, which is then empty."""
+"""How a program writes references, and what an unset variable becomes.
+
+`none`: not at all. `braces`: `${VAR}`, which stays if unset. `editor`: `${env:VAR}`, which becomes empty; it
+does not know `${VAR}`. `shell`: also `$VAR`, which becomes empty.
+"""
 
 
 class UnresolvedReferenceError(Exception):
-    """A reference names a variable or a file that is not there; the text says which and how to mend it."""
+    """A reference names a missing variable or file; the text says which, and what to do."""
 
 
 def resolve(value: str, environ: Mapping[str, str]) -> str:
     """Replace every reference in `value`.
 
     Raises:
-        UnresolvedReferenceError: A variable without default is unset, a file cannot be read, or what stands
+        UnresolvedReferenceError: A variable without default is unset, a file cannot be read, or the text
             between the braces is not a reference that maitred knows.
     """
     parts = []
@@ -46,40 +49,40 @@ def resolve(value: str, environ: Mapping[str, str]) -> str:
             parts.append("$")
             done = match.end()
         else:
-            done = _closing(value, match.end())
+            done = _closing_brace(value, match.end())
             parts.append(_look_up(value[match.end() : done - 1], environ))
     return "".join([*parts, value[done:]])
 
 
 def references(value: str) -> list[str]:
-    """What a value cannot be resolved without: names of variables without default, and `a file`."""
-    found = []
+    """List what a value needs to be resolved: names of variables without default, and `a file`."""
+    names = []
     done = 0
     while match := _DOLLAR.search(value, done):
         done = match.end()
         if match[0] != "$$":
             try:
-                done = _closing(value, match.end())
+                done = _closing_brace(value, match.end())
             except UnresolvedReferenceError:
                 break
             name = value[match.end() : done - 1]
             if ":-" not in name:
-                found.append("a file" if name.startswith("file:") else name.removeprefix("env:"))
-    return found
+                names.append("a file" if name.startswith("file:") else name.removeprefix("env:"))
+    return names
 
 
 def escape(text: str) -> str:
-    """The value that `resolve` turns back into `text`, whatever dollar signs stand in it."""
+    """Return the value that `resolve` turns back into `text`, with any dollar signs."""
     return re.sub(r"\$(?=[${])", "$$", text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceTranslation:
-    """Turns the references of another program into ours, so that they resolve to what it would put there.
+    """Turns the references of another program into ours, with the same results.
 
-    `places` are variables whose value is known now (empty: known to be meaningless); `on_input` gives the
-    text for what the program would ask its user; `on_unknown` is told of references that stay unresolved,
-    and `on_unset` of variables that are not set now, with what the program puts in their place.
+    `places` are variables whose value is known now (empty: known to be meaningless). `on_input` returns the
+    text for a value that the program asks its user for. `on_unknown` receives references that stay
+    unresolved. `on_unset` receives variables that are not set now, with the program's replacement.
     """
 
     syntax: Syntax
@@ -90,7 +93,7 @@ class ReferenceTranslation:
     on_unset: Callable[[str, str], None]
 
     def __call__(self, text: str, own: Collection[str] = ()) -> str:
-        """Translate `text`; `own` are variables that the server itself is started with."""
+        """Translate `text`; `own` are variables of the server itself."""
         if self.syntax == "none":
             return escape(text)
         return _FOREIGN.sub(lambda match: self._reference(match[0], match[1], match[2], own), text)
@@ -99,9 +102,9 @@ class ReferenceTranslation:
         if bare is not None:
             is_meant = self.syntax == "shell" and (bare in self.environ or bare.isupper())
             return self._as_if_unset(whole, bare) if is_meant and bare not in own else whole
-        return "$$" if braced is None else self._braced(whole, braced, own)
+        return "$$" if braced is None else self._reference_in_braces(whole, braced, own)
 
-    def _braced(self, whole: str, braced: str, own: Collection[str]) -> str:
+    def _reference_in_braces(self, whole: str, braced: str, own: Collection[str]) -> str:
         name, has_default, _ = braced.partition(":-")
         if name.startswith("input:"):
             return self.on_input(name.removeprefix("input:"))
@@ -115,7 +118,7 @@ class ReferenceTranslation:
         return whole if has_default or name.startswith("file:") else self._as_if_unset(whole, name)
 
     def _as_if_unset(self, whole: str, name: str) -> str:
-        """The reference with a default: what the program puts there if the variable is not set."""
+        """Return the reference with a default: the program's replacement for an unset variable."""
         variable = name.removeprefix("env:")
         is_known = self.syntax == "shell" or (self.syntax == "editor" and variable != name)
         if not self.environ.get(variable):
@@ -124,12 +127,12 @@ class ReferenceTranslation:
 
 
 def resolver(environ: Mapping[str, str]) -> Callable[[str], str]:
-    """A `resolve` that is bound to one environment."""
+    """Return a `resolve` for one environment."""
     return lambda value: resolve(value, environ)
 
 
-def _closing(value: str, start: int) -> int:
-    """The offset behind the brace that closes the one before `start`."""
+def _closing_brace(value: str, start: int) -> int:
+    """Return the offset behind the brace that closes the one before `start`."""
     depth = 1
     for brace in _BRACE.finditer(value, start):
         depth += 1 if brace[0] == "{" else -1
@@ -139,16 +142,16 @@ def _closing(value: str, start: int) -> int:
 
 
 def _look_up(text: str, environ: Mapping[str, str]) -> str:
-    name, separator, rest = text.partition(":-")
-    default = rest if separator else None
+    name, separator, default_text = text.partition(":-")
+    default = default_text if separator else None
     kind, colon, bare = name.partition(":")
     if colon and kind == "file":
         return _read(bare, default, environ)
     if colon and kind == "env":
         name = bare
-    if found := environ.get(name):
-        SECRETS.learn(found, name)
-        return found
+    if value := environ.get(name):
+        SECRETS.learn(value, name)
+        return value
     if default is not None:
         return resolve(default, environ)
     if name in environ:

@@ -1,12 +1,12 @@
-"""Read a configuration file: `maitred.yaml`, or the `mcpServers` JSON that MCP clients use.
+"""Read a configuration file: `maitred.yaml`, or the `mcpServers` JSON of MCP clients.
 
-All faults of a file are collected before any is raised, each with its line. A `maitred.yaml` may hold only
-keys that exist; in a client's JSON, keys of that client are ignored, since the file is not ours. Values are
-kept as the text that was written, so that `1.10` reaches a server unchanged; pydantic makes the numbers.
+It collects all faults of a file before it raises an error, each with its line. A `maitred.yaml` may have only
+known keys. In a client's JSON it ignores that client's keys, since the file is not ours. Values stay text as
+in the file, so that `1.10` reaches a server unchanged; pydantic makes the numbers.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -40,26 +40,23 @@ from maitred.config.settings import (
 from maitred.config.taxonomy import check_categories, check_tags, merged
 from maitred.errors import ConfigError
 from maitred.model.categories import Category, ToolChoice
-from maitred.model.servers import EraChoice, ServerSpec, StartChoice, Timeouts, Transport
+from maitred.model.servers import EraChoice, ServerSpec, StartChoice, Timeouts
 from maitred.model.tools import ToolKey, content_hash
-from maitred.wording import as_code, did_you_mean
+from maitred.model.transports import (
+    TRANSPORTS,
+    TransportKind,
+    UnknownTransportError,
+    default_kind,
+    named_kind,
+)
+from maitred.wording import as_code, did_you_mean, one_of
 
-_TRANSPORTS: Mapping[str, Transport] = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
-    "remote": "http",
-    "sse": "sse",
-}
 _STRICT: Mapping[str, Any] = {"extra": "forbid"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerEntry:
-    """One server as it stands in `maitred.yaml`; either `command` or `url` is required."""
+    """One server in `maitred.yaml`; either `command` or `url` is required."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]]
 
@@ -108,14 +105,14 @@ _PLAIN: Mapping[str, str] = {
 
 
 def catalog_path(settings: Settings, environ: Mapping[str, str] = os.environ) -> Path:
-    """The catalog's file: as configured, else one for each configuration file, in the user's state folder."""
+    """Return the catalog's file: as configured, or else a file for each configuration in the state folder."""
     if settings.catalog.path:
         return settings.source.parent / Path(settings.catalog.path).expanduser()
     return state_file(settings.source, ".db", environ)
 
 
 def state_file(source: Path, suffix: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """A file of our own for one configuration file, in the user's state folder."""
+    """Return the path of our own file for one configuration file, in the user's state folder."""
     source = source.absolute()
     name = "-".join(part for part in source.with_suffix("").parts[-2:] if part != os.sep)
     digest = content_hash(os.fsencode(source))[:8]
@@ -126,21 +123,21 @@ def load(path: Path) -> Settings:
     """Read and check a configuration file.
 
     Raises:
-        ConfigError: The file is missing, is not YAML or JSON, or has faults; all of them are listed.
+        ConfigError: The file is missing, is not YAML or JSON, or has faults; the error lists all of them.
     """
     return parse(path, read_text(path))
 
 
 def parse(path: Path, text: str) -> Settings:
-    """Check the text of a configuration file; `path` is used in messages and tells JSON from YAML."""
+    """Check the text of a configuration file; `path` is for messages and separates JSON from YAML."""
     document = read_document(path, text)
     check = _SettingsReader(document)
     entries = dict(check.servers())
     categories = {} if document.is_foreign else dict(check.categories())
     choices = {} if document.is_foreign else dict(check.choices())
-    written = document.tree.get(document.servers_key)
+    raw_servers = document.tree.get(document.servers_key)
     chains = {} if document.is_foreign else dict(check.chains(entries))
-    servers = written if isinstance(written, dict) else {}
+    servers = raw_servers if isinstance(raw_servers, dict) else {}
     check.places(categories, choices, {**servers, SAVED: None} if chains else servers)
     sections = {name: check.section(name) for name in _SECTIONS}
     check.strangers()
@@ -155,14 +152,14 @@ def parse(path: Path, text: str) -> Settings:
 
 
 class _SettingsReader:
-    """Checks the values of a document, section by section, and keeps every fault with its line."""
+    """Checks the values of a document, section by section, and collects every fault with its line."""
 
     def __init__(self, document: ConfigDocument) -> None:
         self._document = document
         self.faults = list(document.faults)
 
     def _entries(self, keys: Keys, raw: Any, what: str) -> Iterable[tuple[str, Any]]:
-        """The entries of a mapping, which may be missing."""
+        """Return the entries of a mapping, which may be missing."""
         if isinstance(raw, dict | None):
             return (raw or {}).items()
         self._add(keys, f"must be a mapping of {what}")
@@ -184,12 +181,12 @@ class _SettingsReader:
                     yield ToolKey(server=server, name=name), ToolChoice(**vars(entry))
 
     def chains(self, servers: Mapping[str, Any]) -> Iterator[tuple[str, SavedEntry]]:
-        found = self._entries([SAVED], self._document.tree.get(SAVED), "names to saved chains")
-        for name, raw in found:
+        entries = self._entries([SAVED], self._document.tree.get(SAVED), "names to saved chains")
+        for name, raw in entries:
             entry = self.value(SavedEntry, [SAVED, name], raw)
             if entry is not None:
                 yield name, entry
-        if found and SAVED in servers:
+        if entries and SAVED in servers:
             self._add(["servers", SAVED], "is the server of the saved chains; give this one another name")
 
     def places(
@@ -198,15 +195,18 @@ class _SettingsReader:
         choices: Mapping[ToolKey, ToolChoice],
         servers: Mapping[str, Any],
     ) -> None:
-        """Whether categories hang together, and choices name servers, categories and tags that there are."""
-        known = merged(own)
-        found = check_categories(known)
+        """Check the tree of categories, and that choices name existing servers, categories and tags."""
+        all_categories = merged(own)
+        faults = check_categories(all_categories)
         for name in own:
-            for said in (f"{name}: ", f"{name!r}: "):
-                for fault in [fault for fault in found if fault.startswith(said)]:
-                    self._add(["categories", name], fault.removeprefix(said))
-        written = self._document.tree.get("categories")
-        names = [*(category.name for category in known), *(written if isinstance(written, dict) else ())]
+            for prefix in (f"{name}: ", f"{name!r}: "):
+                for fault in [fault for fault in faults if fault.startswith(prefix)]:
+                    self._add(["categories", name], fault.removeprefix(prefix))
+        raw_categories = self._document.tree.get("categories")
+        names = [
+            *(category.name for category in all_categories),
+            *(raw_categories if isinstance(raw_categories, dict) else ()),
+        ]
         for key, choice in choices.items():
             at = ["tools", key.server, key.name]
             if key.server not in servers:
@@ -229,11 +229,13 @@ class _SettingsReader:
                 yield name, replace(entry, auth=self._auth([key, name, "auth"], entry))
 
     def _auth(self, keys: Keys, entry: ServerEntry) -> AuthEntry | None:
-        """The checked login of a server; `auth: oauth` is short for one without choices."""
+        """Return the checked login of a server; `auth: oauth` is the short form without choices."""
         if entry.auth is None:
             return None
         if isinstance(entry.auth, str) and entry.auth != "oauth":
-            self._add(keys, "must be `oauth`, or a mapping of its keys; other credentials stand in `headers`")
+            self._add(
+                keys, "must be `oauth`, or a mapping of its keys; other credentials belong in `headers`"
+            )
             return None
         auth: AuthEntry | None = self.value(AuthEntry, keys, {} if entry.auth == "oauth" else entry.auth)
         if auth is not None:
@@ -242,37 +244,37 @@ class _SettingsReader:
         return auth
 
     def value(self, kind: type[Any], keys: Keys, raw: Any) -> Any:
-        """The checked value; a section or a key without value counts as not given."""
-        given = {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw
+        """Return the checked value; a section or a key without value counts as missing."""
+        values = {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw
         try:
-            return _ADAPTERS[kind].validate_python({} if given is None else given)
+            return _ADAPTERS[kind].validate_python({} if values is None else values)
         except ValidationError as error:
             for keys_below, fault in _explain(error, kind):
                 self._add([*keys, *keys_below], fault)
             return None
 
     def section(self, name: str) -> Any:
-        """The checked section of this name; `visibility: all` is short for one with that mode."""
+        """Return the checked section of this name; `visibility: all` is the short form for that mode."""
         raw = self._document.tree.get(name)
         if name == "visibility" and isinstance(raw, str):
             raw = {"mode": raw}
-        found = self.value(_SECTIONS[name], [name], raw)
-        if isinstance(found, MediationSettings):
-            for key, fault in mediation_faults(found):
+        section = self.value(_SECTIONS[name], [name], raw)
+        if isinstance(section, MediationSettings):
+            for key, fault in mediation_faults(section):
                 self._add([name, key], fault)
-        if isinstance(found, Http):
-            for keys, fault in http_faults(found):
+        if isinstance(section, Http):
+            for keys, fault in http_faults(section):
                 self._add([name, *keys], fault)
-        return found
+        return section
 
     def strangers(self) -> None:
         tree, key = self._document.tree, self._document.servers_key
         if self._document.is_foreign:
             if key == "mcpServers" and "servers" in tree:
-                self._add(["servers"], "stands beside `mcpServers`; keep one of the two")
+                self._add(["servers"], "is not allowed beside `mcpServers`; keep one of the two")
             return
         for stranger in tree.keys() - {*_MAPPINGS, *_SECTIONS}:
-            self._add([stranger], _unknown(stranger, [*_MAPPINGS, *_SECTIONS]))
+            self._add([stranger], _unknown_key(stranger, [*_MAPPINGS, *_SECTIONS]))
 
     def _add(self, keys: Keys, message: str) -> None:
         where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)[1:]
@@ -280,7 +282,7 @@ class _SettingsReader:
 
 
 def _from_client(raw: Any) -> Any:
-    """Of a client's server, the keys that mean something here; values that are null count as not given."""
+    """Return the keys of a client's server that mean something here; null counts as missing."""
     if not isinstance(raw, dict):
         return raw
     entry = {key: value for key, value in raw.items() if key in ServerEntry.__dataclass_fields__}
@@ -289,28 +291,28 @@ def _from_client(raw: Any) -> Any:
     if "auth" in entry:
         entry["auth"] = auth_of_client(entry["auth"])
     for key in ("env", "headers"):
-        if isinstance(given := entry.get(key), dict):
-            entry[key] = {k: v for k, v in given.items() if v is not None}
+        if isinstance(values := entry.get(key), dict):
+            entry[key] = {k: v for k, v in values.items() if v is not None}
     return entry
 
 
 def _explain(error: ValidationError, kind: type[Any]) -> Iterator[tuple[Keys, str]]:
     for fault in error.errors(include_url=False, include_input=False):
         if fault["type"] == "unexpected_keyword_argument":
-            message = _unknown(str(fault["loc"][-1]), kind.__dataclass_fields__)
+            message = _unknown_key(str(fault["loc"][-1]), kind.__dataclass_fields__)
         else:
             plain = _PLAIN.get(fault["type"].removesuffix("_type").removesuffix("_parsing"))
             message = plain.format_map(fault.get("ctx", {})) if plain else fault["msg"]
         yield fault["loc"], message
 
 
-def _unknown(key: str, known: Iterable[str]) -> str:
-    hint = did_you_mean(key, known, quoted=as_code, otherwise="docs/configuration.md lists them all")
+def _unknown_key(key: str, known_keys: Iterable[str]) -> str:
+    hint = did_you_mean(key, known_keys, quoted=as_code, otherwise="docs/configuration.md lists them all")
     return f"is not a known key; {hint}"
 
 
 def entry_faults(name: str, entry: Mapping[str, Any]) -> list[str]:
-    """What is wrong with one server that does not stand in a file yet; empty if nothing is."""
+    """Return the faults of one server that is not in a file yet; empty if there are none."""
     check = _SettingsReader(ConfigDocument(tree={"servers": {name: entry}}, root=None))
     list(check.servers())
     return [fault for _, fault in check.faults]
@@ -321,27 +323,51 @@ def _entry_faults(name: str, entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
         yield [], "a server needs a name"
     if bool(entry.command) == bool(entry.url):
         yield [], "needs either `command` (a program to start) or `url` (a server to reach), and not both"
-    kind = entry.transport or entry.type
-    at = ["transport" if entry.transport else "type"]
-    if kind and kind not in _TRANSPORTS:
-        yield at, f"{kind!r} is not a transport; use stdio, http or sse"
-    elif (
-        kind
-        and bool(entry.command) != bool(entry.url)
-        and bool(entry.command) != (_TRANSPORTS[kind] == "stdio")
-    ):
-        yield at, f"{kind} does not fit; a server with `command` is stdio, one with `url` is http or sse"
-    if entry.url and not entry.url.startswith(("http://", "https://", "${")):
-        yield ["url"], "must start with http:// or https://"
+    yield from _transport_faults(entry)
     for variable in entry.env:
         if not variable or "=" in variable:
             yield ["env", variable], "is not a name that an environment variable can have"
 
 
+def _transport_faults(entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
+    """What is wrong with the transport of a server, and with its URL by that transport."""
+    name, kinds = entry.transport or entry.type, server_kinds()
+    at = ["transport" if entry.transport else "type"]
+    by_key = {key: [kind.name for kind in kinds if kind.key == key] for key in ("command", "url")}
+    kind = _kind_of(entry)
+    if kind is None:
+        yield at, f"{name!r} is not a transport; use {one_of([kind.name for kind in kinds])}"
+    elif name and bool(entry.command) != bool(entry.url) and not getattr(entry, kind.key):
+        command, url = one_of(by_key["command"]), one_of(by_key["url"])
+        yield at, f"{name} does not fit; a server with `command` is {command}, one with `url` is {url}"
+    fitting = [kind] if kind and name and kind.key == "url" else [one for one in kinds if one.key == "url"]
+    if entry.url and not any(one.takes(entry.url) for one in fitting):
+        schemes = dict.fromkeys(f"{scheme}://" for one in fitting for scheme in one.url_schemes)
+        yield ["url"], f"must start with {one_of(list(schemes))}"
+
+
+def server_kinds() -> Sequence[TransportKind]:
+    """The transports that a server of a configuration file may have: those whose key is a key of it."""
+    return [kind for kind in TRANSPORTS.values() if kind.key in ServerEntry.__dataclass_fields__]
+
+
+def _kind_of(entry: ServerEntry) -> TransportKind | None:
+    """The transport of a server, by its name or alias, else by the key that says where it is."""
+    name, kinds = entry.transport or entry.type, server_kinds()
+    if name:
+        return named_kind(kinds, name)
+    return default_kind(kinds, "url" if entry.url else "command", entry.url)
+
+
 def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
-    """Turn a checked entry into a specification, its missing time limits taken from `limits`."""
-    kind = entry.transport or entry.type
-    transport = _TRANSPORTS[kind] if kind else ("http" if entry.url else "stdio")
+    """Turn a checked entry into a specification, its missing time limits taken from `limits`.
+
+    Raises:
+        UnknownTransportError: Its transport is not in the table.
+    """
+    kind = _kind_of(entry)
+    if kind is None:
+        raise UnknownTransportError(entry.transport or entry.type)
     timeouts = Timeouts(
         start_s=entry.start_timeout_s or limits.start_timeout_s,
         list_s=entry.list_timeout_s or limits.list_timeout_s,
@@ -350,7 +376,7 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
     )
     return ServerSpec(
         name=name,
-        transport=transport,
+        transport=kind.name,
         command=entry.command,
         args=entry.args,
         env=dict(entry.env),
@@ -369,6 +395,6 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
 
 
 def with_http(settings: Settings, **changes: Any) -> Settings:
-    """The settings with some of the `http` section replaced; `None` means unchanged."""
-    given = {key: value for key, value in changes.items() if value is not None}
-    return replace(settings, http=replace(settings.http, **given))
+    """Return the settings with changes in the `http` section; `None` means unchanged."""
+    set_values = {key: value for key, value in changes.items() if value is not None}
+    return replace(settings, http=replace(settings.http, **set_values))

@@ -1,4 +1,4 @@
-"""Where the configuration is looked for, and where maitred keeps what is its own; quick to import."""
+"""The folders of the configuration file and of maitred's own files; quick to import."""
 
 import os
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from maitred.errors import ConfigError
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the configuration is looked for when no `--config` is given.
+    """Return the path of the configuration file if there is no `--config`.
 
-    Never the working directory: a file found there could start any program.
+    Never the working directory: a file there could start any program.
 
     Raises:
         ConfigError: There is no home folder.
@@ -21,7 +21,7 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's folder for catalogs, logs and what else maitred writes by itself.
+    """Return the user's folder for catalogs, logs and other files that maitred writes.
 
     Raises:
         ConfigError: There is no home folder.
@@ -30,13 +30,13 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing, all for their owner alone, whatever the umask.
+    """Make a folder and its missing parents, all for the owner alone, with any umask.
 
-    `Path.mkdir(parents=True)` gives the mode to the last one only, and who may write to a folder may put away
-    what is in it.
+    `Path.mkdir(parents=True)` applies the mode to the last one only. A user with write permission on a folder
+    can replace its content.
 
     Raises:
-        OSError: One cannot be made, or a file has its name.
+        OSError: A folder cannot be made, or a file has its name.
     """
     try:
         folder.mkdir(exist_ok=True, mode=0o700)
@@ -48,7 +48,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _folder(environ: Mapping[str, str], variable: str, default: str) -> Path:
-    """Our folder below one of the user's."""
+    """Return our folder below one of the user's."""
     if chosen := environ.get(variable):
         return Path(chosen) / "maitred"
     try:

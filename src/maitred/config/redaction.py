@@ -1,9 +1,9 @@
-"""Credentials that this process knows, and texts without them.
+"""Credentials that this process knows, and their removal from texts.
 
-Whatever resolves a reference learns its value here. Whatever tells, logs or keeps a text of a server redacts
-it here first. The process has one collection, as it has one log: a value that one server was given may come
-back from another. It holds values in memory alone. A value is found as it is, in the usual encodings, and
-where it was cut off or broken over lines.
+Code that resolves a reference teaches its value to this module. Code that shows, logs or stores a server's
+text redacts it here first. The process has one collection, as it has one log: another server may return the
+value of one server. The values are only in memory. Redaction finds a value as it is, in the usual encodings,
+cut off, or broken over lines.
 """
 
 import base64
@@ -18,11 +18,11 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 MASK: Final = "***"
 SHORTEST: Final = 6
-"""Characters of the shortest value that is replaced; whoever replaced shorter ones would spoil all texts."""
+"""Characters of the shortest value to replace; to replace shorter ones would damage all texts."""
 
 _MOST_VALUES: Final = 1_000
 _MOST_LINES: Final = 100
-"""Lines of a value that are known each by itself; a key has 60."""
+"""Lines of a value that count separately; a key has 60."""
 
 _LONGEST: Final = 8_192
 _LEAST_LINE: Final = 12
@@ -53,41 +53,41 @@ _QUERY: Final = re.compile(r"(://[^\s?#\"'<>]*[?#])[^\s\"'<>]+")
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether what goes by a name, such as `apiKey` or `DB_PASSWORD`, is a credential."""
+    """Return whether a name, such as `apiKey` or `DB_PASSWORD`, is the name of a credential."""
     return _SECRET_NAME.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\s.-]+", "_", name)) is not None
 
 
 class Secrets:
-    """The credentials that were learned, the last 1,000 of them, and texts without these."""
+    """The known credentials, the last 1,000 of them, and their removal from texts."""
 
     def __init__(self) -> None:
         self._values: dict[str, Collection[str]] = {}
         self._ends: _Ends | None = _Ends(())
-        self._learning = threading.Lock()
+        self._lock = threading.Lock()
 
-    # --- learning -----------------------------------------------------------------------------------------
+    # Learning.
 
     def learn(self, value: str, name: str = "") -> None:
-        """Know a value from now on; `name` is the variable or the like that it came from.
+        """Know a value from now on; `name` is the name of its variable or header.
 
-        Not learned are values of fewer than six characters, common words, paths of this machine, and what
-        variables hold that tell of the machine or its user, such as `HOME`.
+        It ignores values of fewer than six characters, common words and paths of this machine. It also
+        ignores variables that describe the machine or its user, such as `HOME`.
         """
         if name in _OPEN_NAMES or name.startswith(_OPEN_PREFIXES):
             return
         value = value.strip()
-        with self._learning:
-            kept = self._values.pop(value, None)
-            forms = kept or {form for part in _parts(value) for form in _forms(part)}
+        with self._lock:
+            known_forms = self._values.pop(value, None)
+            forms = known_forms or {form for part in _parts(value) for form in _forms(part)}
             if forms:
                 self._values[value] = forms
-            if forms and not kept:
+            if forms and not known_forms:
                 self._ends = None
             if len(self._values) > _MOST_VALUES:
-                del self._values[next(iter(self._values))]  # nobody resolved it for the longest time
+                del self._values[next(iter(self._values))]  # the one that was resolved longest ago
 
     def learn_named(self, values: Mapping[str, str]) -> None:
-        """Know those of some values, such as variables or headers, that go by the name of a secret."""
+        """Know those values, such as variables or headers, that have the name of a secret."""
         for name, value in values.items():
             if names_a_secret(name):
                 self.learn(value)
@@ -96,55 +96,55 @@ class Secrets:
     def learn_launch(self, words: Sequence[str], values: Mapping[str, str]) -> None:
         """Know the credentials in a command line, such as `--token x` or `--api-key=x`, and in variables."""
         self.learn_named(values)
-        found = None
+        flag = None
         for word in words:
-            if found is not None and found[2] is None and not word.startswith("-"):
-                self.learn_named({found[1]: word})
-            found = _FLAG.fullmatch(word)
-            if found is not None and found[2] is not None:
-                self.learn_named({found[1]: found[2]})
+            if flag is not None and flag[2] is None and not word.startswith("-"):
+                self.learn_named({flag[1]: word})
+            flag = _FLAG.fullmatch(word)
+            if flag is not None and flag[2] is not None:
+                self.learn_named({flag[1]: flag[2]})
 
     def learn_address(self, url: str, headers: Mapping[str, str]) -> None:
-        """Know the credentials in an address and in headers: those that go by the name of one."""
+        """Know the credentials in an address and in headers, by their names."""
         self.learn_named(headers)
         try:
             parts = urlsplit(url)
             self.learn(unquote(parts.password or ""))
             self.learn_named(dict(parse_qsl(parts.query)))
-        except ValueError:  # no address; whoever connects says so
+        except ValueError:  # not an address; the connection attempt will report it
             return
 
     def forget(self) -> None:
-        """Know nothing."""
-        with self._learning:
+        """Forget all values."""
+        with self._lock:
             self._values, self._ends = {}, _Ends(())
 
-    def _known(self) -> "_Ends":
-        """All forms of all values; made when they are first wanted, since values come in crowds."""
-        with self._learning:
+    def _known_forms(self) -> "_Ends":
+        """Return all forms of all values; computed at the first use, since values arrive in groups."""
+        with self._lock:
             if self._ends is None:
-                known = {form for forms in self._values.values() for form in forms}
-                self._ends = _Ends(sorted(known, key=len, reverse=True))
+                forms_of_all = {form for forms in self._values.values() for form in forms}
+                self._ends = _Ends(sorted(forms_of_all, key=len, reverse=True))
             return self._ends
 
-    # --- replacing ----------------------------------------------------------------------------------------
+    # Replacing.
 
     def redact(self, text: str) -> str:
-        """A text with `***` for each value that is known, however it is written or cut."""
-        known = self._known()
-        if not known.forms or len(text) < SHORTEST:
+        """Replace each known value in a text by `***`, in any form or cut."""
+        forms = self._known_forms()
+        if not forms.forms or len(text) < SHORTEST:
             return text
-        for form in known.forms:
+        for form in forms.forms:
             if form in text:
                 text = text.replace(form, MASK)
-        for form in known.forms:
+        for form in forms.forms:
             text = _without_halves(text, form)
         lines = text.split("\n")
-        shown = [known.redacted(line) for line in lines]
-        return text if shown == lines else "\n".join(shown)
+        redacted_lines = [forms.redact(line) for line in lines]
+        return text if redacted_lines == lines else "\n".join(redacted_lines)
 
     def redact_json(self, value: Any, depth: int = 0) -> Any:
-        """A JSON value with the same done to all of its texts; what is nested too deep is replaced whole."""
+        """Redact all texts of a JSON value; values that are nested too deep are replaced as a whole."""
         if isinstance(value, str):
             return self.redact(value)
         if depth > _MAX_DEPTH:
@@ -155,20 +155,20 @@ class Secrets:
 
 
 def without_queries(text: str) -> str:
-    """A text whose URLs have lost their user, query and fragment, for logs of libraries."""
+    """Remove user, query and fragment of URLs in a text, for logs of libraries."""
     return _QUERY.sub(rf"\1{MASK}", _USER.sub(MASK, text)) if "://" in text else text
 
 
 def _parts(value: str) -> Iterator[str]:
-    """A value and what of it may come back by itself: its lines, and what an address carries."""
+    """Yield a value and its parts that may appear alone: its lines, and the credentials in an address."""
     lines = [line for line in map(str.strip, value.splitlines()) if len(line) >= _LEAST_LINE][:_MOST_LINES]
-    carried = _carried(value) if "://" in value else ()
-    for part in (value, *lines, *carried):
+    in_address = _credentials_of_address(value) if "://" in value else ()
+    for part in (value, *lines, *in_address):
         if _is_worth(part):
             yield part[:_LONGEST]
 
 
-def _carried(address: str) -> Sequence[str]:
+def _credentials_of_address(address: str) -> Sequence[str]:
     try:
         parts = urlsplit(address)
         inside = [unquote(parts.password or ""), *(text for _, text in parse_qsl(parts.query))]
@@ -184,14 +184,14 @@ def _is_worth(value: str) -> bool:
 
 
 def _forms(value: str) -> set[str]:
-    """How a value may be written."""
+    """Return the forms in which a value may be written."""
     data = value.encode("utf-8", "surrogateescape" if _is_of_bytes(value) else "replace")
     in_json = json.dumps(value)[1:-1]
-    escaped = {quote(data, safe=""), quote(data), quote_plus(data), quote(data, safe="~()*!'")}
+    in_url = {quote(data, safe=""), quote(data), quote_plus(data), quote(data, safe="~()*!'")}
     forms = {
         value,
-        *escaped,
-        *(_ESCAPED.sub(lambda code: code[0].lower(), one) for one in escaped),
+        *in_url,
+        *(_ESCAPED.sub(lambda code: code[0].lower(), one) for one in in_url),
         in_json,
         json.dumps(value, ensure_ascii=False)[1:-1],
         in_json.replace("/", "\\/"),
@@ -205,12 +205,12 @@ def _forms(value: str) -> set[str]:
 
 
 def _is_of_bytes(value: str) -> bool:
-    """Whether every odd character of it stands for a byte, as in variables of the environment."""
+    """Return whether every odd character of it represents a byte, as in variables of the environment."""
     return not any("\ud800" <= c <= "\udfff" and not "\udc80" <= c <= "\udcff" for c in value)
 
 
 def _in_base64(data: bytes) -> Iterator[str]:
-    """What is the same of it in base64, whatever stands before and behind it; and the whole by itself."""
+    """Yield the base64 of data, complete, and the part that is the same with any bytes around it."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(data).decode()
         for before in range(3):
@@ -220,34 +220,34 @@ def _in_base64(data: bytes) -> Iterator[str]:
                 yield core
 
 
-# --- what was cut off -------------------------------------------------------------------------------------
+# Values that were cut.
 
 
 def _without_halves(text: str, form: str) -> str:
-    """The text without the longer part of a value that was cut, wherever that stands."""
+    """Remove the longer part of a cut value, anywhere in the text."""
     half = (len(form) + 1) // 2
     if half < _LEAST_HALF:
         return text
-    kept, after = [], 0
+    pieces, after = [], 0
     while (at := text.find(form[:half], after)) >= 0:
         end = at + half
         while text[end : end + 1] and form.startswith(text[at : end + 1]):
             end += 1
-        kept += [text[after:at], MASK]
+        pieces += [text[after:at], MASK]
         after = end
-    text = "".join([*kept, text[after:]])
-    kept, after = [], 0
+    text = "".join([*pieces, text[after:]])
+    pieces, after = [], 0
     while (at := text.find(form[-half:], after)) >= 0:
         end = at + half
         while at > after and form.endswith(text[at - 1 : end]):
             at -= 1
-        kept += [text[after:at], MASK]
+        pieces += [text[after:at], MASK]
         after = end
-    return "".join([*kept, text[after:]])
+    return "".join([*pieces, text[after:]])
 
 
 class _Ends:
-    """Finds at the ends of lines what values begin or end with."""
+    """Finds beginnings and ends of values at the ends of lines."""
 
     def __init__(self, forms: Sequence[str]) -> None:
         self.forms = forms
@@ -257,8 +257,8 @@ class _Ends:
             self._heads[form[:SHORTEST]].append(form)
             self._tails[form[-SHORTEST:]].append(form)
 
-    def redacted(self, line: str) -> str:
-        """A line without the beginning of a value at its end, the end of one at its beginning, or a piece."""
+    def redact(self, line: str) -> str:
+        """Redact the beginning of a value at a line's end, the end of one at its beginning, or a piece."""
         bare = line.strip(_AROUND_CUT)
         if len(bare) < SHORTEST:
             return line
@@ -284,5 +284,5 @@ SECRETS: Final = Secrets()
 
 
 def redact(text: str) -> str:
-    """A text without the credentials of this process."""
+    """Remove the credentials of this process from a text."""
     return SECRETS.redact(text)

@@ -1,13 +1,8 @@
-"""The key `auth` of a server: `oauth`, or a mapping with what maitred is to say of itself at the login.
+"""Faults and values of single sections: `auth` of a server, `http`, `mediation`, and the saved `chains`.
 
-Where the gateway may listen, and whose tokens it takes: on loopback, or anywhere with a token.
-
-What is wrong with the section `mediation` as a whole, where each of its keys is well by itself.
-
-The section `chains` of a configuration: which chains are saved, in which files, and reviewed as what.
-
-Here stand names, files and hashes only; what is in the files is read where chains are run. To the gateway
-they are one more server, whose specification changes when any of them is reviewed again.
+`auth` is `oauth`, or a mapping with the identity of maitred at the login. `http` may listen on loopback, or
+anywhere with a token. `chains` has only names, files and hashes: the chain server reads the files. To the
+gateway, saved chains are one more server, whose specification changes with every review.
 """
 
 import ipaddress
@@ -24,7 +19,7 @@ from maitred.model.servers import OAuth, ServerSpec, Timeouts
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine only."""
+    """Return whether an address can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -34,7 +29,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_address(settings: Http) -> None:
-    """Refuse to listen where everybody could call every tool.
+    """Refuse to listen where any machine could call every tool.
 
     Raises:
         ConfigError: The address is not loopback and there is neither a token nor an issuer of tokens.
@@ -50,14 +45,14 @@ def check_address(settings: Http) -> None:
 
 
 def http_faults(section: Http) -> Iterator[tuple[Sequence[str], str]]:
-    """What is wrong with the section as a whole: pairs of the keys below it and a text."""
+    """Yield the faults of the section as a whole: pairs of the keys below it and a text."""
     jwt = section.jwt
     if jwt is None:
         return
     if not _is_safe(jwt.jwks_url):
         yield ["jwt", "jwks_url"], "must start with https:// (http:// only on this machine)"
     if not (jwt.roles or jwt.default_role):
-        yield ["jwt", "roles"], "names no role, so nobody is let in; fill `roles` or set `default_role`"
+        yield ["jwt", "roles"], "names no role, so no token is accepted; fill `roles` or set `default_role`"
 
 
 def _is_safe(url: str) -> bool:
@@ -70,13 +65,13 @@ def _is_safe(url: str) -> bool:
 
 
 def is_any(host: str) -> bool:
-    """Whether an address stands for all addresses of the machine."""
+    """Return whether an address means all addresses of the machine."""
     return host in ("0.0.0.0", "::")  # noqa: S104  # compared, not bound
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuthEntry:
-    """The mapping as it stands in the file; see `maitred.model.servers.OAuth`."""
+    """The mapping in the file; see `maitred.model.servers.OAuth`."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -88,20 +83,20 @@ class AuthEntry:
     issuer: str = ""
 
     def to_model(self) -> OAuth:
-        """The same as a value of the model."""
+        """Return the same as a value of the model."""
         return OAuth(**vars(self))
 
 
 def auth_of_client(raw: Any) -> Any:
-    """What a client's file says of it, as far as it means the same: `oauth`, or a registered client."""
+    """Return the login in a client's file, if it means the same here: `oauth`, or a registered client."""
     if isinstance(raw, dict):
-        given = {str(key).lower(): value for key, value in raw.items() if value is not None}
-        return {key: given[key] for key in AuthEntry.__dataclass_fields__ if key in given} or None
+        fields = {str(key).lower(): value for key, value in raw.items() if value is not None}
+        return {key: fields[key] for key in AuthEntry.__dataclass_fields__ if key in fields} or None
     return "oauth" if raw == "oauth" else None
 
 
 def auth_faults(auth: AuthEntry, *, url: str, headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What is wrong with it, with the key below `auth` where it is wrong; empty if that is `auth` itself."""
+    """Yield the faults of a login, each with its key below `auth`; the key is empty for `auth` itself."""
     if not url:
         yield "", "is for servers with `url`; a program gets its credentials by `env`"
     elif any(name.lower() == "authorization" for name in headers):
@@ -122,7 +117,7 @@ def auth_faults(auth: AuthEntry, *, url: str, headers: Mapping[str, str]) -> Ite
 
 
 def _comes_back(uri: str) -> bool:
-    """Whether a browser on this machine can be sent there."""
+    """Return whether an address is a callback on this machine for a browser."""
     try:
         parts = urlsplit(uri)
         has_port = parts.port != 0
@@ -137,7 +132,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def mediation_faults(section: MediationSettings) -> Iterator[tuple[str, str]]:
-    """Pairs of a key and what is wrong with it."""
+    """Yield the faults of the section as a whole: pairs of a key and a text."""
     yield from _of_the_model(section)
     yield from _of_the_address(section)
 
@@ -183,7 +178,7 @@ _DEFAULT = Timeouts()
 
 @dataclass(frozen=True, kw_only=True)
 class SavedFile:
-    """A saved chain: its name, its file, and the hash that it had when it was reviewed."""
+    """A saved chain: its name, its file, and the hash of the reviewed file."""
 
     name: str
     hash: str
@@ -191,14 +186,14 @@ class SavedFile:
 
 
 def saved_spec(source: Path, chains: Mapping[str, SavedEntry], timeouts: Timeouts = _DEFAULT) -> ServerSpec:
-    """The specification of the server whose tools are these chains; files count from the configuration's."""
+    """Make the specification of the server of these chains; files are relative to the configuration's."""
     words = [word for name, entry in chains.items() for word in (name, entry.hash, entry.file)]
     folder = str(source.absolute().parent)
     return ServerSpec(name=SAVED, transport="chain", args=tuple(words), cwd=folder, timeouts=timeouts)
 
 
 def files_of(spec: ServerSpec) -> Sequence[SavedFile]:
-    """What `saved_spec` was made from."""
+    """Return the chains from which `saved_spec` made a specification."""
     words = spec.args
     triples = zip(words[::3], words[1::3], words[2::3], strict=True)
     return [SavedFile(name=name, hash=digest, file=file) for name, digest, file in triples]

@@ -1,7 +1,7 @@
 """The settings, one frozen dataclass a section; `docs/configuration.md` lists every key with its default.
 
-The classes double as the schema of the file: `load` hands them to pydantic, which checks types and ranges.
-Defaults live here and nowhere else.
+The classes are also the schema of the file: `load` gives them to pydantic, which checks types and ranges.
+Defaults are only here.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ SAVED = "chains"
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long and how much; each time limit can be overridden for one server."""
+    """Limits of time and size; one server can have other time limits."""
 
     start_timeout_s: Seconds = 60.0
     list_timeout_s: Seconds = 30.0
@@ -39,9 +39,9 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Disclosure:
-    """What an agent is shown. `auto` and `categories` show all tools that cost less than `break_even_tokens`.
+    """What an agent sees. `auto` and `categories` show all tools that cost less than `break_even_tokens`.
 
-    Budgets are in o200k tokens; `model_family` names models that make more tokens of the same text.
+    Budgets are in o200k tokens; `model_family` names models that need more tokens for the same text.
     """
 
     mode: Mode = "auto"
@@ -52,14 +52,14 @@ class Disclosure:
 
 @dataclass(frozen=True, kw_only=True)
 class Catalog:
-    """Where the catalog is kept; empty means a file of its own for each configuration file."""
+    """The file of the catalog; empty means a file of its own for each configuration file."""
 
     path: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How tools are found. A key may be a reference such as `${OPENAI_API_KEY}`."""
+    """How search finds tools. A key may be a reference such as `${OPENAI_API_KEY}`."""
 
     mode: Literal["hybrid", "lexical", "dense"] = "hybrid"
     embedder: Literal["bundled", "minilm", "openai", "none"] = "bundled"
@@ -75,10 +75,10 @@ class Search:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What `call_tool` may answer, in tokens; what is longer is cut, and kept whole for a while.
+    """Limits of the answers of `call_tool`, in tokens; a longer answer is cut, and stored whole for a while.
 
-    `screening` says what becomes of answers in which something speaks to the model as if it were its user;
-    with `mask_secrets`, what looks like a credential is replaced.
+    `screening` decides about answers that speak to the model as if they were its user. With `mask_secrets`,
+    the gateway replaces text that looks like a credential.
     """
 
     max_tokens: Annotated[int, Ge(1_000)] = 20_000
@@ -90,10 +90,10 @@ class Results:
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """What one chain may take, and in what it runs.
+    """Limits of one chain, and its isolation.
 
-    `processes` is how many may run at once, saved ones besides; `jail` says whether their processes run in
-    bubblewrap where that is installed.
+    `processes` is how many may run at once, and as many saved ones besides; `jail` says whether their
+    processes run in bubblewrap if that is installed.
     """
 
     max_calls: Annotated[int, Ge(1)] = 100
@@ -106,19 +106,19 @@ class Chain:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSettings:
-    """How much memory the answers may take that servers' `cache_s` says to keep."""
+    """The memory for cached answers, as servers' `cache_s` asks for."""
 
     max_bytes: Annotated[int, Ge(0)] = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class MediationSettings:
-    """How tools are made better before they are shown.
+    """How mediation improves tools before agents see them.
 
-    What persons wrote holds in any case: `overrides`, a file counted from the configuration file, goes before
-    `overrides_url`, whose content has the SHA-256 `overrides_checksum`. `auto_enhance` adds rules and, where
-    a provider is chosen, a language model, whose answers are fresh for `cache_ttl` hours. With `proof`, what
-    these two say is used only if search gets no worse by it.
+    Texts of persons always count: `overrides`, a file relative to the configuration file, goes before
+    `overrides_url`, whose content has the SHA-256 `overrides_checksum`. `auto_enhance` adds rules and, with a
+    provider, a language model, whose answers are fresh for `cache_ttl` hours. With `proof`, the gateway uses
+    the results of rules and model only if search gets no worse.
     """
 
     auto_enhance: bool = False
@@ -138,10 +138,10 @@ class MediationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class VisibilitySettings:
-    """How the rules of servers about when a tool makes sense decide what clients list.
+    """How servers' rules of visibility decide what clients list.
 
-    `mode: all` lists every tool whatever its rule says; calls keep to the rules in either case. Changes
-    within `debounce_ms` are told to clients as one.
+    `mode: all` lists every tool whatever its rule says; the rules decide about calls in either case. Clients
+    get one notification for changes within `debounce_ms`.
     """
 
     mode: Literal["dynamic", "all"] = "dynamic"
@@ -159,12 +159,12 @@ class ExemptionEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """Who gets in, and what a change of what a server publishes leads to.
+    """Which servers get in, and the effect of a change in what a server publishes.
 
-    `scan` says what findings in the texts of servers of this file lead to, `scan_registered` the same for
-    those that came by a manifest; `pinning` what any change of a server of this file leads to (one that gives
-    it more power is always withheld). `folder` is watched for manifests. The rest is what needs nobody's
-    approval, as `maitred.admission.checks.base.Policy` has it.
+    `scan` is the effect of findings in texts of servers in this file, `scan_registered` the same for servers
+    from a manifest. `pinning` is the effect of any change of a server in this file; a change that gives it
+    more power is always withheld. The gateway watches `folder` for manifests. The rest needs no approval, as
+    in `maitred.admission.checks.base.Policy`.
     """
 
     scan: Literal["off", "warn", "block"] = "warn"
@@ -190,12 +190,12 @@ class Admission:
 
 @dataclass(frozen=True, kw_only=True)
 class Isolation:
-    """In what servers run that came by a manifest.
+    """The isolation of servers from a manifest.
 
-    `jail` is for programs: `auto` and `bwrap` start none without bubblewrap, `none` starts them as they are.
-    `engine` is the address of Docker or Podman, found by itself if it is empty; `pull` says when images are
-    fetched, and `scan` what known faults in an image lead to where Trivy is installed. `disk` is how many
-    bytes a server may write into its own temporary files, which are kept in memory.
+    `jail` is for programs: `auto` and `bwrap` start none without bubblewrap, `none` starts them without
+    isolation. `engine` is the address of Docker or Podman; if empty, maitred finds it. `pull` says when to
+    fetch images, and `scan` is the effect of known faults in an image if Trivy is installed. `disk` is how
+    many bytes a server may write into its own temporary files, which are in memory.
     """
 
     jail: Literal["auto", "bwrap", "none"] = "auto"
@@ -207,11 +207,11 @@ class Isolation:
 
 @dataclass(frozen=True, kw_only=True)
 class Supervision:
-    """How servers are kept well; times in seconds.
+    """The supervision of servers; times in seconds.
 
-    A server that runs is asked every `check_every_s` whether it answers; one that fails to do so `failures`
-    times in a row, each time within `check_timeout_s`, is started again. One that had to be started again
-    `restarts` times within `window_s` is suspended until somebody resumes it; 0 restarts is no limit.
+    The gateway checks a running server every `check_every_s`. It restarts a server that fails `failures`
+    checks in a row, each within `check_timeout_s`. It suspends a server after `restarts` restarts within
+    `window_s`, until an operator resumes it; 0 restarts is no limit.
     """
 
     check_every_s: Annotated[float, Ge(0)] = 30.0
@@ -223,7 +223,7 @@ class Supervision:
 
 @dataclass(frozen=True, kw_only=True)
 class Daemon:
-    """The gateway in the background that clients on stdio share; `idle_timeout` in seconds."""
+    """The background gateway that clients on stdio share; `idle_timeout` in seconds."""
 
     enabled: bool = True
     idle_timeout: Seconds = 300.0
@@ -231,9 +231,10 @@ class Daemon:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What is written down of who did what. Lines older than `keep_days` are dropped; 0 keeps them for ever.
+    """The audit trail. Lines older than `keep_days` are dropped; 0 keeps them for ever.
 
-    `arguments` says what is kept of those of calls: a hash, all of them with secrets masked, or nothing.
+    `arguments` says what it stores of the arguments of calls: a hash, all of them with masked secrets, or
+    nothing.
     """
 
     enabled: bool = True
@@ -243,7 +244,7 @@ class Audit:
 
 @dataclass(frozen=True, kw_only=True)
 class UseCases:
-    """The language model that writes use cases of tools when it is asked to; see `maitred categories`."""
+    """The language model that writes use cases of tools on request; see `maitred categories`."""
 
     provider: Literal["none", "openai", "anthropic"] = "none"
     model: str = ""
@@ -253,7 +254,7 @@ class UseCases:
 
 @dataclass(frozen=True, kw_only=True)
 class CategoryEntry:
-    """A category as it stands in the file; what is empty stays as it is in the ten that are there."""
+    """A category in the file; empty fields keep the values of a built-in category."""
 
     title: str = ""
     description: str = ""
@@ -263,7 +264,7 @@ class CategoryEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolEntry:
-    """What a person chose for a tool; it goes before everything that is worked out."""
+    """A person's choices for a tool; they go before everything that maitred computes."""
 
     category: str = ""
     tags: tuple[str, ...] = ()
@@ -275,7 +276,7 @@ class ToolEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedEntry:
-    """A saved chain: its file, counted from the configuration's folder, and its hash when it was reviewed."""
+    """A saved chain: its file, relative to the configuration's folder, and the hash of the reviewed file."""
 
     file: Annotated[str, MinLen(1)]
     hash: str = ""
@@ -283,7 +284,7 @@ class SavedEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class RateLimitSettings:
-    """How much each principal may call; 0 is no limit, and a `burst` of 0 the calls of ten seconds."""
+    """How much each principal may call; 0 is no limit, and a `burst` of 0 means the calls of ten seconds."""
 
     calls_per_minute: Annotated[float, Ge(0)] = 0.0
     burst: Annotated[int, Ge(0)] = 0
@@ -292,9 +293,9 @@ class RateLimitSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Jwt:
-    """The authorization server whose access tokens are taken, and what their claims mean here.
+    """The authorization server whose access tokens are accepted, and what their claims mean here.
 
-    See `maitred.access.jwt.JwtPolicy` and `Claims`.
+    See `maitred.access.jwt.JwtPolicy` and `ClaimMapping`.
     """
 
     issuer: Annotated[str, MinLen(1)]
@@ -312,7 +313,7 @@ class Jwt:
 class Http:
     """How `serve --transport http` listens. Any address but loopback needs a token, or tokens of `jwt`.
 
-    `anonymous` is what somebody without a token may do on loopback while there is no `token`.
+    `anonymous` is the role of a caller without a token on loopback while there is no `token`.
     """
 
     host: str = "127.0.0.1"
@@ -326,7 +327,7 @@ class Http:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything the operator may choose; `source` is the file it came from."""
+    """All choices of the operator; `source` is their file."""
 
     source: Path
     servers: Mapping[str, ServerSpec] = field(default_factory=dict)

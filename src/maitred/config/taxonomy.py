@@ -1,13 +1,10 @@
-"""The tags of tools: a fixed vocabulary in four dimensions, so that filters mean the same everywhere.
+"""The categories of the menu and the tags of tools: the built-in words, and an operator's changes.
 
-A tag is written `dimension:tag`. The words beside it give it away in what a tool is called and says first;
-a name that is an ordinary word as well ("go", "express", "spring") is recognised by a phrase only.
-
-The ten headings that every menu begins with, and how an operator's own join them.
-
-A heading says what the caller gets done, not what a server is made of: a database of customers is reached for
-data, a board of issues for working together. The words are the usual names and verbs of such tools; two words
-count as a phrase, which goes before each of its words. `config/taxonomy.py` holds the tags.
+A category says what the caller gets done, not what a server is made of: a database of customers is for data,
+a board of issues for working together. Its words are the usual names and verbs of such tools; two words count
+as a phrase, which goes before each of its words. A tag is `dimension:tag`, from a fixed vocabulary in four
+dimensions. The words beside it mark it in a tool's name and first sentence; ordinary words ("go", "spring")
+count only in a phrase.
 """
 
 import re
@@ -20,7 +17,7 @@ from maitred.model.categories import Category
 from maitred.wording import did_you_mean, near_names
 
 FALLBACK: Final = "utilities"
-"""Where a tool stands of which nothing is known."""
+"""The category of a tool about which nothing is known."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -231,25 +228,25 @@ CATEGORIES: Final[tuple[Category, ...]] = (
 
 
 def merged(own: Mapping[str, Category]) -> tuple[Category, ...]:
-    """The headings with an operator's changes and additions, the built-in ones first.
+    """Return the built-in categories with an operator's changes, then the operator's own.
 
-    Of one that exists already, what is not empty replaces what it had, and words are added.
+    A change replaces the fields of a category that are not empty in it, and adds its words.
     """
-    found = {category.name: category for category in CATEGORIES}
+    by_name = {category.name: category for category in CATEGORIES}
     for name, change in own.items():
-        base = found.get(name, Category(name=name, title=name.replace("_", " ").capitalize()))
-        found[name] = replace(
+        base = by_name.get(name, Category(name=name, title=name.replace("_", " ").capitalize()))
+        by_name[name] = replace(
             base,
             title=change.title or base.title,
             description=change.description or base.description,
             parent=change.parent or base.parent,
             words=tuple(dict.fromkeys((*base.words, *change.words))),
         )
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def check_categories(categories: Sequence[Category]) -> list[str]:
-    """What is wrong with headings, one line each: names, parents that do not exist, and circles."""
+    """Return the faults of categories, one line each: names, parents that do not exist, and cycles."""
     by_name = {category.name: category for category in categories}
     return [fault for category in categories for fault in _faults(category, by_name)]
 
@@ -260,27 +257,27 @@ def _faults(category: Category, by_name: Mapping[str, Category]) -> Iterator[str
         yield f"{name!r}: a category's name begins with a letter and has at most 40 of a-z, 0-9 and _"
     if parent and parent not in by_name:
         yield f"{name}: its parent {parent!r} is no category{did_you_mean(parent, by_name, lead='; ')}"
-    seen: list[str] = []
-    while parent in by_name and parent not in seen:
-        seen.append(parent)
+    ancestors: list[str] = []
+    while parent in by_name and parent not in ancestors:
+        ancestors.append(parent)
         parent = by_name[parent].parent
-    if name in seen:
-        yield f"{name}: is above itself ({' > '.join([name, *seen[: seen.index(name) + 1]])})"
+    if name in ancestors:
+        yield f"{name}: is above itself ({' > '.join([name, *ancestors[: ancestors.index(name) + 1]])})"
 
 
 MOST_TAGS: Final = 8
-"""How many tags a tool has at most."""
+"""The maximum number of tags of a tool."""
 
 
 def _tags(text: str) -> Mapping[str, Sequence[str]]:
     """Read lines of `tag: word, two words`; a tag's own name counts unless the line begins with `!`."""
-    found: dict[str, Sequence[str]] = {}
+    tags: dict[str, Sequence[str]] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         tag, _, triggers = line.lstrip("!").partition(":")
-        own = [] if line.startswith("!") else [tag.replace("_", " ")]
+        own_words = [] if line.startswith("!") else [tag.replace("_", " ")]
         words = (" ".join(word.split()) for word in triggers.split(","))
-        found[tag] = tuple(dict.fromkeys([*own, *filter(None, words)]))
-    return MappingProxyType(found)
+        tags[tag] = tuple(dict.fromkeys([*own_words, *filter(None, words)]))
+    return MappingProxyType(tags)
 
 
 TAGS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = MappingProxyType(
@@ -519,19 +516,19 @@ _ALL: Final = tuple(f"{dimension}:{tag}" for dimension, tags in TAGS.items() for
 
 
 def normalise_tag(tag: str) -> str | None:
-    """The tag as `dimension:tag`, or `None` if the vocabulary has it not, or not only once.
+    """Return the tag as `dimension:tag`, or `None` if it is unknown or ambiguous.
 
-    Case, spaces and hyphens do not matter; the dimension may be left out where no other has the same tag.
+    Case, spaces and hyphens do not matter; the dimension may be left out if no other has the same tag.
     """
-    wanted = ":".join("_".join(part.replace("-", " ").split()) for part in tag.casefold().split(":"))
-    if wanted in _ALL:
-        return wanted
-    found = _bearers(wanted)
-    return found[0] if len(found) == 1 else None
+    normal = ":".join("_".join(part.replace("-", " ").split()) for part in tag.casefold().split(":"))
+    if normal in _ALL:
+        return normal
+    candidates = _bearers(normal)
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def check_tags(tags: Iterable[str]) -> list[str]:
-    """What is wrong with tags that a person wrote, one line each, with the nearest that exist."""
+    """Return the faults of tags that a person wrote, one line each, with the nearest that exist."""
     return [_fault(tag) for tag in tags if normalise_tag(tag) is None]
 
 
@@ -540,10 +537,10 @@ def _bearers(bare: str) -> list[str]:
 
 
 def _fault(tag: str) -> str:
-    wanted = tag.casefold().strip().replace(" ", "_").replace("-", "_")
-    if several := _bearers(wanted):
+    normal = tag.casefold().strip().replace(" ", "_").replace("-", "_")
+    if several := _bearers(normal):
         return f"tag {tag!r} is not the only one of its name; write {' or '.join(several)}"
-    bare = wanted.rpartition(":")[2]
+    bare = normal.rpartition(":")[2]
     bares = dict.fromkeys(tag.partition(":")[2] for tag in _ALL)
     near = [name for match in near_names(bare, bares) for name in _bearers(match)]
     hint = f"; near it: {', '.join(near)}" if near else f"; the dimensions are {', '.join(TAGS)}"

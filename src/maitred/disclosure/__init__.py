@@ -1,1 +1,6 @@
-"""What an agent is shown of the catalog, at which level of detail and at which price."""
+"""What an agent is shown of the catalog, at which level of detail, and at how many tokens.
+
+It makes texts and values from a snapshot; it holds no state. `views` and `signature` show one tool,
+`pages` and `answers` many, `budget` packs them, `tiers` and `categories` order them.
+To add a level of detail, write its function in `views` and its name in `maitred.gateway.menu.Detail`.
+"""

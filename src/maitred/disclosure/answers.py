@@ -1,4 +1,4 @@
-"""What the gateway answers: values for programs, each with the text that an agent reads."""
+"""Answers of the gateway: values for programs, each with the text that an agent reads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,15 +21,15 @@ NO_SERVERS: Final = (
     "No server is configured yet: `maitred import` takes over those of your other clients,"
     " `maitred add NAME -- COMMAND` adds one."
 )
-"""What takes the place of tools where there can be none."""
+"""The text in place of tools where no server is configured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundTool:
     """One search result: the tool, its call-ready line (or definition), and how well it fits.
 
-    `also` are the published names of tools that are the same but for their server; `why_not` says why it
-    makes no sense in the present state of its server, and what to do.
+    `also` are the published names of the same tool on other servers. `why_not` says why the tool makes no
+    sense in the present state of its server, and what to do.
     """
 
     tool: Tool
@@ -40,7 +40,7 @@ class FoundTool:
 
     @property
     def text(self) -> str:
-        """What an agent reads of it."""
+        """The text that an agent reads."""
         elsewhere = f" (also: {', '.join(self.also[:_FEW])})" if self.also else ""
         absent = f" [{NOT_NOW}: it {self.why_not}]" if self.why_not else ""
         return f"{self.line}{elsewhere} [{self.band}]{absent}"
@@ -48,10 +48,10 @@ class FoundTool:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchAnswer:
-    """Search results, best first, with what matched but is withheld (server -> (how many, why)).
+    """Search results, best first, with matches that the gateway withholds (server -> (how many, why)).
 
-    `bands` tells of each phrase how well its best result serves it; `note` what search had to do without.
-    `has_servers` is false where no server is configured, for whomever.
+    `bands` says for each phrase how well its best result fits. `note` says what search had to do without.
+    `has_servers` is false if no server is configured for any caller.
     """
 
     phrases: Sequence[str]
@@ -65,27 +65,32 @@ class SearchAnswer:
 
     @property
     def band(self) -> Band:
-        """How well the best result serves its phrase; `weak` and `none`: nothing relevant is there."""
+        """How well the best result fits its phrase; `weak` and `none` mean that there is nothing relevant."""
         order: Sequence[Band] = ("strong", "fair", "weak")
         return next((band for band in order if band in self.bands.values()), "none")
 
     @property
     def text(self) -> str:
         """Lines to call from, then what is missing and why, then the next step."""
-        found = self.band in ("strong", "fair")
-        shown = self.results if found else self.results[:_NEAREST]
-        packed = pack([result.text for result in shown], self.budget_tokens)
+        has_results = self.band in ("strong", "fair")
+        results = self.results if has_results else self.results[:_NEAREST]
+        packed = pack([result.text for result in results], self.budget_tokens)
         rows = list(packed.items)
         if packed.left:
             rows.append(f"({packed.left} more; ask for fewer phrases at once)")
-        rows = [*rows, *self._unserved()] if found else [*self._unserved(), *rows]
-        rows += _few(
-            "Withheld", [f"{count} on {name} ({_cut(why)})" for name, (count, why) in self.withheld.items()]
+        rows = (
+            [*rows, *self._phrases_without_result()]
+            if has_results
+            else [*self._phrases_without_result(), *rows]
         )
-        rows += _few("Not searched", [f"{name} ({_cut(why)})" for name, why in self.unread.items()])
+        rows += _few(
+            "Withheld",
+            [f"{count} on {name} ({_shorten(why)})" for name, (count, why) in self.withheld.items()],
+        )
+        rows += _few("Not searched", [f"{name} ({_shorten(why)})" for name, why in self.unread.items()])
         if self.note:
             rows.append(f"({self.note})")
-        if found:
+        if has_results:
             rows.append("Next: call_tool(name, arguments).")
         elif self.has_servers:
             rows.append("Try other words, one capability per phrase, or list_tools_meta to look around.")
@@ -93,8 +98,8 @@ class SearchAnswer:
             rows.append(NO_SERVERS)
         return "\n".join(rows)
 
-    def _unserved(self) -> list[str]:
-        """The phrases that nothing serves."""
+    def _phrases_without_result(self) -> list[str]:
+        """Report the phrases for which there is no relevant result."""
         weak = [repr(p[:80]) for p in self.phrases if self.bands.get(p, "none") in ("weak", "none")]
         if not weak:
             return []
@@ -103,13 +108,13 @@ class SearchAnswer:
 
 
 def _few(what: str, entries: Sequence[str]) -> list[str]:
-    """The first of many reasons, and how many more servers there are."""
+    """List the first of many reasons, and the number of the other servers."""
     rows = [f"{what}: {entry}" for entry in entries[:_FEW]]
-    left = len(entries) - _FEW
-    return [*rows, f"{what}: {counted(left, 'more server')}"] if left > 0 else rows
+    more = len(entries) - _FEW
+    return [*rows, f"{what}: {counted(more, 'more server')}"] if more > 0 else rows
 
 
-def _cut(reason: str) -> str:
+def _shorten(reason: str) -> str:
     return reason if len(reason) <= _REASON else reason[: _REASON - 1] + "…"
 
 
@@ -117,8 +122,8 @@ def _cut(reason: str) -> str:
 class ServerStatus:
     """A server as the gateway sees it now.
 
-    `withheld` says why all of it may not be used, `withheld_parts` how many of its tools, prompts and
-    templates may not be used until a person approves them.
+    `withheld` says why the gateway withholds all of it. `withheld_parts` is the number of its tools, prompts
+    and templates that wait for a person's approval.
     """
 
     spec: ServerSpec
@@ -134,28 +139,28 @@ class ServerStatus:
 
     @property
     def name(self) -> str:
-        """Its name in the configuration."""
+        """The name of the server in the configuration."""
         return self.spec.name
 
     @property
     def unwell(self) -> str:
-        """Why it cannot be used now; empty if it can, or could be as far as is known: it need not run.
+        """Why the server cannot be used now; empty if it can be, or if nothing is known against it.
 
-        One that failed and is started for the next call is well; one that should run always is not.
+        A failed server that starts for the next call is usable; one that should always run is not.
         """
         failed = self.health.state is State.FAILED and self.spec.start == "always"
         if self.withheld or failed or self.health.retry_in_s is not None:
             return self.withheld or self.health.error
-        return "" if self.facts.era else self.error  # it never let itself be listed
+        return "" if self.facts.era else self.error  # it never answered a list
 
     @property
     def remark(self) -> str:
-        """What whoever looks after the servers should know of it; empty if all is well."""
+        """What the operator should know about the server; empty if all is well."""
         parts = parts_withheld(self.withheld_parts)
         return self.withheld or "; ".join(filter(None, (self.error or self.health.error, parts)))
 
     def to_json(self) -> dict[str, Any]:
-        """What a program may want to know; no value of the environment or of a header is in it."""
+        """Return what a program may want to know, without values of the environment or of headers."""
         return {
             "name": self.name,
             "target": mask_text(self.spec.target),
@@ -181,13 +186,13 @@ class ServerStatus:
 
 
 def parts_withheld(count: int) -> str:
-    """What is said of a server whose parts are withheld; empty if none is."""
+    """Say how many parts of a server are withheld; empty if none is."""
     return f"{count} withheld until approved: `maitred approvals`" if count else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InfoAnswer:
-    """Details of some tools, and which were left out because they did not fit."""
+    """Details of some tools, and the tools that did not fit."""
 
     tools: Sequence[Tool]
     texts: Sequence[str]

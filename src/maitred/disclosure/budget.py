@@ -1,8 +1,8 @@
-"""Spend tokens without overspending: a quick upper estimate, and packing that never splits an item.
+"""Spend tokens within a budget: a quick upper estimate, and packing that never splits an item.
 
-Exact counts need a vocabulary of a hundred megabytes (`maitred.catalog.token_count`), too heavy and too slow
-to load for every answer. Packing needs only a bound: over the definitions of real servers the estimate is at
-least the o200k count for 99 in 100 texts, and a quarter above it in the median. Tests pin both figures.
+Exact counts need a vocabulary of a hundred megabytes (`maitred.catalog.token_count`), which takes too long to
+load for an answer. Packing needs only a bound. Over the definitions of real servers, the estimate is at least
+the o200k count for 99 of 100 texts. Its median is a quarter above the count. Tests assert both figures.
 """
 
 import json
@@ -18,8 +18,8 @@ _LETTERS_PER_TOKEN = 6
 _SHORTEST_JUDGED = 3
 _LONGEST_WORD = 64
 _SPACES_PER_TOKEN = 64
-_USUAL_SHARE = 0.65  # of the pairs of letters in a word; nine in ten of an English text's
-_LETTERS_OF_NO_WORD = 1.8  # that a token holds
+_USUAL_SHARE = 0.65  # of the pairs of letters in a word; nine of ten pairs in an English text
+_LETTERS_OF_NO_WORD = 1.8  # letters that a token holds
 _BASIC_PLANE = 0xFFFF
 _PICTURES, _PICTURES_END = 0x1F000, 0x1FAFF
 _RARE_FROM = 0x0E80
@@ -51,26 +51,26 @@ _MULTIPLIERS: Mapping[str, float] = {"gpt": 1.0, "claude": 1.15, "claude-4.7": 1
 
 
 def within(budget_tokens: int, family: str) -> int:
-    """What a budget of a model family comes to in o200k tokens, since others make more of the same text."""
+    """Convert a budget of a model family to o200k tokens, since others need more for the same text."""
     return int(budget_tokens / _MULTIPLIERS[family])
 
 
 def for_model(definitions: Iterable[Mapping[str, Any]]) -> str:
-    """Definitions of tools as JSON without their `_meta`, which a client shows to no model."""
-    shown = [{key: value for key, value in one.items() if key != "_meta"} for one in definitions]
-    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+    """Write definitions of tools as JSON without their `_meta`, which a client shows to no model."""
+    without_meta = [{key: value for key, value in one.items() if key != "_meta"} for one in definitions]
+    return json.dumps(without_meta, ensure_ascii=False, separators=(",", ":"))
 
 
 def estimate(text: str) -> int:
-    """An upper estimate of the o200k tokens of a text, in microseconds."""
+    """Estimate an upper bound of the o200k tokens of a text, in microseconds."""
     pieces = _PIECE.findall(text)
     if max(map(len, pieces), default=0) <= _LONGEST_WORD:
-        return int(sum(map(_piece, pieces)) + 0.999)  # the same in half the time
+        return int(sum(map(_piece, pieces)) + 0.999)  # same result as `ceil`, in half the time
     return int(sum(_piece(p) if len(p) <= _LONGEST_WORD else _long(p) for p in pieces) + 0.999)
 
 
 def _long(piece: str) -> float:
-    """Too long for a word: it breaks everywhere. Nothing of it is kept, since there may be many of them."""
+    """Estimate a piece that is too long for a word: it breaks everywhere. The cache keeps none of these."""
     if piece[0].isspace():
         return 1.0 + len(piece) / _SPACES_PER_TOKEN
     return len(piece) / _LETTERS_OF_NO_WORD if piece[0].isalpha() else max(1.0, len(piece) / 2)
@@ -89,7 +89,7 @@ def _piece(piece: str) -> float:
 
 
 def _word(word: str) -> float:
-    """Words in camel case break at their humps; what is no word at all breaks everywhere."""
+    """Estimate a word: camel case breaks at its humps; a piece that is no word breaks everywhere."""
     humps = sum(a.islower() and b.isupper() for a, b in pairwise(word))
     tokens = 1 + humps + (len(word) - 1) // _LETTERS_PER_TOKEN
     if len(word) < _SHORTEST_JUDGED:
@@ -100,7 +100,7 @@ def _word(word: str) -> float:
 
 
 def _beyond_ascii(code: int) -> float:
-    """Letters of the world's large scripts are a token or less, those of rare ones and of far planes more."""
+    """Estimate a letter beyond ASCII: one token or less in the world's large scripts, more in rare ones."""
     if code > _BASIC_PLANE:
         return 4.0 if code > _PICTURES_END or code < _PICTURES else 2.3
     if code < _RARE_FROM or any(start <= code < end for start, end in _LARGE_SCRIPTS):
@@ -110,14 +110,14 @@ def _beyond_ascii(code: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PackedItems:
-    """The items that fit, in order, and how many did not."""
+    """The items that fit, in order, and the number of those that did not."""
 
     items: Sequence[str]
     left: int
 
 
 def pack(items: Sequence[str], budget_tokens: int) -> PackedItems:
-    """Take items from the front while they fit; the first is always taken, since nothing would follow it."""
+    """Take items from the front while they fit; always take the first, since no page would follow it."""
     spent = 0
     for position, item in enumerate(items):
         spent += estimate(item) + 1

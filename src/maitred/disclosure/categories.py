@@ -1,15 +1,10 @@
-"""Give every tool a category and tags: by words, by meaning, and by the company it keeps on its server.
+"""Give every tool a category and tags: by words, by meaning, and by the other tools of its server.
 
-The words of a category count where they stand, most in a tool's name. Meaning is how near the tool's vector
-lies to those of the words. Both make a first opinion; those of the other tools of its server, and of what the
-server says about itself, are then the prior it starts from, as most servers do one kind of thing. What a
-person chose goes before everything, then what mediation says. The weights are chosen by reasoning, not fitted
-to a collection of servers. Stemming and vectors come through the constructor: search is not imported here.
-
-What persons and mediation say about a tool beside its texts: its tags and use cases.
-
-A category that mediation names and the menu does not have, such as a group of tools that a language model
-sees, becomes the tag `group:<name>`, so that tools can still be searched by it.
+The words of a category count by their place, most in a tool's name. Meaning is how near the tool's vector is
+to the vectors of those words. Most servers do one kind of thing, so the other tools and the server's own
+texts are the prior. A person's choice goes first, then mediation's. The weights are reasoned, not fitted to
+servers. A category that mediation names and the menu does not have becomes the tag `group:<name>`. Search is
+not imported here: stemming and vectors come through the constructor.
 """
 
 import re
@@ -29,23 +24,23 @@ _BETWEEN: Final = re.compile(r"[\W_]+")
 
 
 def own_tags(tool: Tool, choice: ToolChoice, categories: Container[str]) -> list[str]:
-    """The tags that were given to a tool, those of a person first; strangers but groups are left out."""
-    mended = tool.mending
-    said = (*choice.tags, *(mended.tags if mended else ()))
-    found = [known for tag in said if (known := normalise_tag(tag))]
-    if mended and mended.category and mended.category not in categories:
-        group = _BETWEEN.sub("_", mended.category.casefold()).strip("_")[:_LONGEST]
-        found.append(normalise_tag(group) or f"group:{group}")
-    return found
+    """Return the tags that a person or mediation gave a tool, a person's first; unknown ones are dropped."""
+    mediated = tool.mending
+    raw_tags = (*choice.tags, *(mediated.tags if mediated else ()))
+    tags = [normal for tag in raw_tags if (normal := normalise_tag(tag))]
+    if mediated and mediated.category and mediated.category not in categories:
+        group = _BETWEEN.sub("_", mediated.category.casefold()).strip("_")[:_LONGEST]
+        tags.append(normalise_tag(group) or f"group:{group}")
+    return tags
 
 
 def own_use_cases(tool: Tool, choice: ToolChoice) -> dict[str, Any]:
-    """The fields of a tool that differ by what was said of its use; empty where nothing was."""
+    """Return the fields of a tool that change by what a person or mediation says of its use."""
     if choice.use_cases:
         return {"use_cases": choice.use_cases, "use_cases_by": "person"}
     if tool.mending and tool.mending.use_cases:
         return {"use_cases": tool.mending.use_cases, "use_cases_by": "mediation"}
-    if tool.use_cases_by in ("person", "mediation"):  # who took them back
+    if tool.use_cases_by in ("person", "mediation"):  # they withdrew the use cases
         return {"use_cases": (), "use_cases_by": ""}
     return {}
 
@@ -64,22 +59,22 @@ log = structlog.get_logger(__name__)
 Stems: TypeAlias = Callable[[str], Sequence[str]]
 Schema: TypeAlias = Callable[[str], Any]
 
-_VERSION: Final = "2"  # to be raised with every change that places tools otherwise
+_VERSION: Final = "2"  # raise it with every change that places tools differently
 
-_NAME, _TITLE, _SENTENCE, _PARAMETER = 3.0, 1.5, 1.0, 0.3  # what a word counts where it stands
-_PHRASE = 1.5  # how much more two words say than one
+_NAME, _TITLE, _SENTENCE, _PARAMETER = 3.0, 1.5, 1.0, 0.3  # weight of a word by its place
+_PHRASE = 1.5  # weight of two words together against one
 _BY_WORDS, _BY_MEANING = 1.5, 0.8  # of log(1 + count), and of standard deviations
-_FURTHEST = 3.0  # standard deviations; beyond, a vector says no more
-_NEAREST = 5  # the words of a category that speak for it: one may be a coincidence
-_ABOUT = 3.0  # tools that a server's own words outweigh
+_FURTHEST = 3.0  # standard deviations; the score of a vector ends there
+_NEAREST = 5  # words of a category that count: a single one may be a coincidence
+_ABOUT = 3.0  # number of tools that weigh as much as the server's own words
 _DOUBT = 2.0  # tools that agree before a server's majority counts half
-_FALLBACK = 0.7  # the lead of the fallback: less than any word in a name or description
-_SUREST = 0.99  # only a person is surer
+_FALLBACK = 0.7  # lead of the fallback category: less than any word in a name or description
+_SUREST = 0.99  # only a person's choice is surer
 
 _MAX_SENTENCE = 300
 _MAX_ABOUT = 600
 _MAX_PARAMETERS = 40
-_FIRST_TERMS = 3  # where a sentence has its verb
+_FIRST_TERMS = 3  # the part of a sentence that has its verb
 _MOST_FUNCTIONS = 4
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")  # noqa: RUF001  # as in Chinese and Japanese
 _NO_WORD = re.compile(r"[\W_]+")
@@ -89,7 +84,7 @@ class _Matcher:
     """Finds words and phrases, by stem; a phrase goes before the words within it."""
 
     def __init__(self, words: Sequence[tuple[str, int]], stems: Stems) -> None:
-        """`words` are pairs of a word or phrase and the number of what it points to."""
+        """Prepare the matcher; `words` are pairs of a word or phrase and the number of its target."""
         self._numbers: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._longest: dict[str, int] = {}
         for word, number in words:
@@ -99,7 +94,7 @@ class _Matcher:
                 self._longest[key[0]] = max(self._longest.get(key[0], 0), len(key))
 
     def find(self, terms: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
-        """What stands in a text, from the left, and what it points to."""
+        """Yield the matches in a text, from the left, with the numbers of their targets."""
         end = 0
         for at, term in enumerate(terms):
             if at < end or term not in self._longest:
@@ -114,7 +109,7 @@ class _Matcher:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Terms:
-    """The stemmed words of a tool, by where they stand."""
+    """The stemmed words of a tool, by their place."""
 
     name: Sequence[str]
     title: Sequence[str]
@@ -129,7 +124,7 @@ class _Terms:
 
 
 class Classifier:
-    """Places the tools of one server at a time; the same tools in any order are placed the same."""
+    """Places the tools of one server at a time; the order of the tools does not matter."""
 
     def __init__(
         self,
@@ -140,16 +135,15 @@ class Classifier:
         embed_tools: Callable[[Sequence[Tool], Schema], Vectors] | None = None,
         embed_texts: Callable[[Sequence[str]], Vectors] | None = None,
     ) -> None:
-        """Prepare the words; the vectors of the categories are asked for with the first tools.
+        """Prepare the words; the vectors of the categories are computed with the first tools.
 
         Args:
-            categories: The headings, as `vocabulary.merged` gives them.
+            categories: The headings, as `taxonomy.merged` gives them.
             stems: The stemmed words of a text, in order; identifiers split.
-            choices: What persons decided, `*` for all others of a server; an unknown category is none.
-            embed_tools: Vectors of tools, one row each, of length 1 or 0. Either may raise anything: what is
-                placed then is placed without meaning, and the next tools try again. Both are asked for every
-                server, so they should be quick.
-            embed_texts: Vectors of texts in the same space.
+            choices: Decisions of persons, `*` for all others of a server; an unknown category does not count.
+            embed_tools: Vectors of tools, one row each, of length 1 or 0. Called for every server, so it
+                should be quick. If it raises, tools are placed without meaning and the next ones try again.
+            embed_texts: Vectors of texts in the same space; otherwise like `embed_tools`.
 
         Raises:
             ValueError: There is no category, or `check_categories` finds faults.
@@ -169,18 +163,18 @@ class Classifier:
         self.fingerprint = self._hash(categories)
 
     def _hash(self, categories: Sequence[Category]) -> str:
-        """Names everything that placements depend on but the tools; 32 hex digits."""
+        """Hash everything that placements depend on except the tools; 32 hex digits."""
         choices = [[k.server, k.name, asdict(self._choices[k])] for k in sorted(self._choices)]
         has_meaning = self._embed_tools is not None and self._embed_texts is not None
-        said = [_VERSION, [asdict(c) for c in categories], choices, has_meaning, _tag_words()]
-        return content_hash(canonical(said))
+        inputs = [_VERSION, [asdict(c) for c in categories], choices, has_meaning, _tag_words()]
+        return content_hash(canonical(inputs))
 
     def place(self, tools: Sequence[Tool], schema: Schema, about: str = "") -> list[Tool]:
-        """The tools with `placement` and `use_cases` set, in the order given.
+        """Return the tools with `placement` and `use_cases` set, in the order given.
 
         Args:
             tools: All tools of one server.
-            schema: The parsed schema of a hash, or `None`.
+            schema: Returns the parsed schema of a hash, or `None`.
             about: What the server says about itself: its title and instructions.
         """
         if not tools:
@@ -190,16 +184,16 @@ class Classifier:
         counts = [self._count(one) for one in terms]
         sureness = self._sureness(ordered, schema, counts, about)
         server = self._stems(ordered[0].server.lower())
-        placed = {
-            tool.key: self._placed(tool, self._tags.tags(one, server), count, sure)
+        placed_by_key = {
+            tool.key: self._with_placement(tool, self._tags.tags(one, server), count, sure)
             for tool, one, count, sure in zip(ordered, terms, counts, sureness, strict=True)
         }
-        return [placed[tool.key] for tool in tools]
+        return [placed_by_key[tool.key] for tool in tools]
 
     def _terms(self, tool: Tool, schema: Schema) -> _Terms:
         return _Terms(
             name=self._stems(tool.key.name),
-            title=self._stems(tool.title[:_MAX_SENTENCE].lower()),  # no pieces of names such as "JavaScript"
+            title=self._stems(tool.title[:_MAX_SENTENCE].lower()),  # not split: names such as "JavaScript"
             sentence=self._stems(_first_sentence(tool.description).lower()),
             parameters=[
                 stem for name in _parameter_names(schema(tool.input_hash)) for stem in self._stems(name)
@@ -207,10 +201,10 @@ class Classifier:
         )
 
     def _count(self, terms: _Terms) -> list[float]:
-        """What the words say for each category; a word counts once, where it counts most."""
+        """Score the words for each category; a word counts once, at its most important place."""
         best: dict[tuple[str, ...], tuple[float, tuple[int, ...]]] = {}
-        for found, weight in terms.weighted():
-            for key, numbers in self._words.find(found):
+        for words, weight in terms.weighted():
+            for key, numbers in self._words.find(words):
                 if key not in best or best[key][0] < weight:
                     best[key] = weight, numbers
         counts = [0.0] * self._tree.size
@@ -223,31 +217,31 @@ class Classifier:
     def _sureness(
         self, tools: Sequence[Tool], schema: Schema, counts: Sequence[Sequence[float]], about: str
     ) -> Sequence[Sequence[float]]:
-        """For each tool, how probable each top category is."""
+        """Return for each tool the probability of each top category."""
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
         server = tools[0].server
         sentence = self._stems(about[:_MAX_ABOUT].lower())
-        own = _Terms(name=self._stems(server.lower()), title=(), sentence=sentence, parameters=())
-        rows = [self._tree.by_root(count) for count in [*counts, self._count(own)]]
+        server_terms = _Terms(name=self._stems(server.lower()), title=(), sentence=sentence, parameters=())
+        rows = [self._tree.by_root(count) for count in [*counts, self._count(server_terms)]]
         evidence = _BY_WORDS * np.log1p(np.array(rows, np.float64))
         nearness = self._nearness(tools, schema, f"{server}: {about[:_MAX_ABOUT]}")
         if nearness is not None:
             evidence += _BY_MEANING * nearness
-        votes = _shares(evidence) ** 2  # squared, so that a doubtful tool has less of a vote
+        votes = _shares(evidence) ** 2  # squared, so that a doubtful tool has a smaller vote
         for at, tool in enumerate(tools):
-            chosen = self._chosen(tool)
-            if chosen in self._tree.number:
+            category = self._category_by_person(tool)
+            if category in self._tree.number:
                 votes[at] = 0.0
-                votes[at, self._tree.root[self._tree.number[chosen]]] = 1.0
+                votes[at, self._tree.root[self._tree.number[category]]] = 1.0
         votes[-1] *= _ABOUT
-        others = votes.sum(axis=0) - votes[:-1] + _DOUBT / votes.shape[1]
+        prior = votes.sum(axis=0) - votes[:-1] + _DOUBT / votes.shape[1]
         lead = _FALLBACK * np.array([name == self._tree.fallback for name in self._tree.root_names])
-        found: Sequence[Sequence[float]] = _shares(evidence[:-1] + np.log(others) + lead).tolist()
-        return found
+        probabilities: Sequence[Sequence[float]] = _shares(evidence[:-1] + np.log(prior) + lead).tolist()
+        return probabilities
 
     def _nearness(self, tools: Sequence[Tool], schema: Schema, about: str) -> Table | None:
-        """How near tools and server lie to each top category, in standard deviations; `None`: no embedder."""
+        """Return how near tools and server are to each top category, in standard deviations."""
         if self._embed_tools is None or self._embed_texts is None:
             return None
         try:
@@ -263,24 +257,24 @@ class Classifier:
         any_tool = ToolKey(server=tool.server, name=ANY_TOOL)
         return self._choices.get(tool.key) or self._choices.get(any_tool, _NOTHING_CHOSEN)
 
-    def _chosen(self, tool: Tool) -> str:
-        """The category that a person said a tool has, in whatever file."""
+    def _category_by_person(self, tool: Tool) -> str:
+        """Return the category that a person gave a tool, in any file."""
         wrote = tool.mending.category if tool.mending and tool.mending.by == "overrides" else ""
         return self._choice(tool).category or wrote
 
-    def _placed(
+    def _with_placement(
         self, tool: Tool, tags: Sequence[str], counts: Sequence[float], sureness: Sequence[float]
     ) -> Tool:
-        choice, mended = self._choice(tool), tool.mending
+        choice, mediated = self._choice(tool), tool.mending
         all_tags = tuple(dict.fromkeys([*own_tags(tool, choice, self._tree.number), *tags]))[:MOST_TAGS]
         if choice.category in self._tree.number:
             place = Placement(category=choice.category, confidence=1.0, by="person", tags=all_tags)
-        elif mended and mended.category in self._tree.number:
+        elif mediated and mediated.category in self._tree.number:
             place = Placement(
-                category=mended.category, confidence=mended.confidence, by="mediation", tags=all_tags
+                category=mediated.category, confidence=mediated.confidence, by="mediation", tags=all_tags
             )
         else:
-            rounded = [round(share, 3) for share in sureness]  # so that a last bit decides nothing
+            rounded = [round(share, 3) for share in sureness]  # so that the last bit decides nothing
             sure = max(rounded)
             name = self._tree.deepest(rounded.index(sure), counts)
             place = Placement(category=name, confidence=min(sure, _SUREST), by="rules", tags=all_tags)
@@ -308,21 +302,21 @@ class _Tree:
             self.texts[self.root[at]] += [text for text in said if text.strip()]
 
     def _line(self, at: int) -> list[int]:
-        """A category and those above it."""
+        """Return a category and those above it."""
         line = [at]
         while (at := self._parent[at]) >= 0:
             line.append(at)
         return line
 
     def by_root(self, counts: Sequence[float]) -> list[float]:
-        """The counts of the top categories, with those of all below them."""
+        """Sum the counts of each top category and all categories below it."""
         sums = [0.0] * len(self._tops)
         for root, count in zip(self.root, counts, strict=True):
             sums[root] += count
         return sums
 
     def deepest(self, root: int, counts: Sequence[float]) -> str:
-        """The category below a top one that the words point to most; the top one if they name none."""
+        """Return the category below a top one with the most words; the top one if there are none."""
         below = list(counts)
         for at, count in enumerate(counts):
             for above in self._line(at)[1:]:
@@ -336,7 +330,7 @@ class _Tree:
 
 
 class _Meaning:
-    """The words of each category as vectors, and how near to them a vector of no account lies."""
+    """The words of each category as vectors, and how near an average vector is to them."""
 
     def __init__(self, texts: Sequence[Sequence[str]], embed: Callable[[Sequence[str]], Vectors]) -> None:
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
@@ -347,23 +341,23 @@ class _Meaning:
         raw = self._raw(self._vectors)
         self._usual, self._spread = np.zeros(len(texts)), np.ones(len(texts))
         for at, own in enumerate(self._slices):
-            foreign = np.delete(raw[:, at], own)  # the words of the others are what it must be told from
+            foreign = np.delete(raw[:, at], own)  # the words of the other categories, as the baseline
             if foreign.size and foreign.std() > 0:
                 self._usual[at], self._spread[at] = foreign.mean(), foreign.std()
 
     def near(self, parts: Sequence[Vectors]) -> Table:
-        """For each row of the parts, how much nearer each category is than the average of them."""
+        """Return for each row of the parts how much nearer each category is than the average of them."""
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
         raw = self._raw(np.concatenate(parts))
         if not np.isfinite(raw).all():
-            raise ValueError("vectors that are no numbers")
+            raise ValueError("the vectors contain values that are not numbers")
         apart = (raw - self._usual) / self._spread
         near: Table = np.clip(apart - apart.mean(axis=1, keepdims=True), -_FURTHEST, _FURTHEST)
         return near
 
     def _raw(self, vectors: Vectors) -> Table:
-        """The mean cosine to the nearest words of each category."""
+        """Return the mean cosine to the nearest words of each category."""
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
         cosines = vectors @ self._vectors.T
@@ -378,7 +372,7 @@ class _Meaning:
 
 
 class _Tagger:
-    """Gives tags by words: what a tool does by its name and verb, what it works with by all it is called."""
+    """Gives tags by words: the function of a tool by its name and verb, its subject by all its texts."""
 
     def __init__(self, stems: Stems) -> None:
         functions = TAGS["function"]
@@ -387,21 +381,21 @@ class _Tagger:
         }
         self._functions = [f"function:{tag}" for tag in functions]
         self._others = list(others)
-        self._function = _Matcher(_numbered(functions.values()), stems)
-        self._other = _Matcher(_numbered(others.values()), stems)
+        self._function = _Matcher(_with_numbers(functions.values()), stems)
+        self._other = _Matcher(_with_numbers(others.values()), stems)
 
     def tags(self, terms: _Terms, server: Sequence[str]) -> list[str]:
-        """The tags of a tool, those of its name first; at most eight."""
-        does = self._found(self._function, [terms.name, terms.sentence[:_FIRST_TERMS]])
-        works_with = self._found(self._other, [terms.name, terms.title, server, terms.sentence])
+        """Return the tags of a tool, those of its name first; at most eight."""
+        does = self._matches(self._function, [terms.name, terms.sentence[:_FIRST_TERMS]])
+        works_with = self._matches(self._other, [terms.name, terms.title, server, terms.sentence])
         first = [self._functions[number] for number in islice(does, _MOST_FUNCTIONS)]
         return [*first, *(self._others[number] for number in works_with)][:MOST_TAGS]
 
-    def _found(self, matcher: _Matcher, texts: Sequence[Sequence[str]]) -> dict[int, None]:
+    def _matches(self, matcher: _Matcher, texts: Sequence[Sequence[str]]) -> dict[int, None]:
         return dict.fromkeys(n for text in texts for _, numbers in matcher.find(text) for n in numbers)
 
 
-def _numbered(words: Collection[Sequence[str]]) -> list[tuple[str, int]]:
+def _with_numbers(words: Collection[Sequence[str]]) -> list[tuple[str, int]]:
     return [(word, at) for at, group in enumerate(words) for word in group]
 
 
@@ -410,11 +404,11 @@ def _tag_words() -> dict[str, dict[str, Sequence[str]]]:
 
 
 def _shares(evidence: Table) -> Table:
-    """Each row as probabilities."""
+    """Turn each row into probabilities."""
     import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
-    raised = np.exp(evidence - evidence.max(axis=1, keepdims=True))
-    shares: Table = raised / raised.sum(axis=1, keepdims=True)
+    exponentials = np.exp(evidence - evidence.max(axis=1, keepdims=True))
+    shares: Table = exponentials / exponentials.sum(axis=1, keepdims=True)
     return shares
 
 

@@ -1,9 +1,8 @@
-"""Categories as tools: which tools stand behind which, what such a tool is called and says.
+"""Categories as tools: which tools are in which category, and the name and text of such a tool.
 
-A tool stands in the category that its server declares for it (`_meta.category`), else in the catalog's; what
-a person chose goes before both. Categories of servers are published as tools of theirs would be, so that none
-passes for one of ours or of another server. Values in, values out; who has opened what is known to
-`maitred.gateway.lists`.
+A tool is in the category that its server declares (`_meta.category`), or else in the catalog's; a person's
+choice goes before both. The gateway publishes a server's categories under that server's name, so that none
+passes for ours or another server's. Values in, values out; `maitred.gateway.lists` knows who has opened what.
 """
 
 import re
@@ -20,7 +19,7 @@ from maitred.wording import counted
 
 SUFFIX: Final = "_tools"
 FEWEST: Final = 2
-"""A category of fewer tools is not worth a tool of its own."""
+"""A category of fewer tools gets no tool of its own."""
 
 _MOST_DECLARED: Final = 50
 _DESCRIPTION_TOKENS: Final = 30
@@ -31,7 +30,7 @@ _COUNT = re.compile(r"[\s.]*\(\d+ tools?\)\s*$")
 
 @dataclass(frozen=True, kw_only=True)
 class CategoryTool:
-    """A category as a tool: its published name, what it is about, and what stands in it, by name."""
+    """A category as a tool: its published name, its subject, and its tools by name."""
 
     name: str
     about: str
@@ -39,12 +38,12 @@ class CategoryTool:
 
     @property
     def is_category(self) -> bool:
-        """Whether it is listed in place of its tools."""
+        """Whether the list shows it in place of its tools."""
         return len(self.tools) >= FEWEST
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What `tools/list` shows."""
+        """The definition for `tools/list`."""
         about = f"{self.about.rstrip('.')}. " if self.about else ""
         return {
             "name": self.name,
@@ -56,13 +55,13 @@ class CategoryTool:
 
 
 def declared(tool: Tool) -> tuple[str, str] | None:
-    """The category that a server declares for a tool, as `(name, description)`.
+    """Return the category that a server declares for a tool, as `(name, description)`.
 
-    It stands in the tool's `_meta` under `category`: a name, or `{"name": …, "description": …}`.
+    It is in the tool's `_meta` under `category`: a name, or `{"name": …, "description": …}`.
     """
     meta = tool.extra.get("_meta")
-    said = meta.get("category") if isinstance(meta, Mapping) else None
-    name, about = (said.get("name"), said.get("description")) if isinstance(said, Mapping) else (said, "")
+    value = meta.get("category") if isinstance(meta, Mapping) else None
+    name, about = (value.get("name"), value.get("description")) if isinstance(value, Mapping) else (value, "")
     if not isinstance(name, str) or not (name := " ".join(clean(name).split())[:_LONGEST_NAME]):
         return None
     return name, " ".join(clean(about).split()) if isinstance(about, str) else ""
@@ -71,55 +70,56 @@ def declared(tool: Tool) -> tuple[str, str] | None:
 def grouped(
     tools: Sequence[Tool], categories: Sequence[Category], taken: Collection[str]
 ) -> list[CategoryTool]:
-    """All tools in their categories, these by name; `taken` are names that no category may have."""
-    own: dict[ToolKey, list[Tool]] = {}
-    said: dict[ToolKey, str] = {}
-    placed: dict[str, list[Tool]] = {}
-    few = _declared_by(tools)
+    """Group all tools by category, sorted by name; `taken` are names that no category may have."""
+    declared_tools: dict[ToolKey, list[Tool]] = {}
+    descriptions: dict[ToolKey, str] = {}
+    catalog_tools: dict[str, list[Tool]] = {}
+    declared_names = _declared_names(tools)
     for tool in tools:
-        found = declared(tool) if tool.placement.by != "person" else None
-        if found and found[0] in few[tool.server]:
-            key = ToolKey(server=tool.server, name=_suffixed(found[0]))
-            own.setdefault(key, []).append(tool)
-            said[key] = said.get(key) or found[1]
+        category_of_server = declared(tool) if tool.placement.by != "person" else None
+        if category_of_server and category_of_server[0] in declared_names[tool.server]:
+            key = ToolKey(server=tool.server, name=_with_suffix(category_of_server[0]))
+            declared_tools.setdefault(key, []).append(tool)
+            descriptions[key] = descriptions.get(key) or category_of_server[1]
         else:
-            placed.setdefault(tool.placement.category, []).append(tool)
-    known = {category.name: category for category in categories}
-    names = publish(own)
+            catalog_tools.setdefault(tool.placement.category, []).append(tool)
+    catalog_categories = {category.name: category for category in categories}
+    names = publish(declared_tools)
     groups = [
-        CategoryTool(name=names[key], about=_short(said[key]), tools=tuple(held)) for key, held in own.items()
+        CategoryTool(name=names[key], about=_short(descriptions[key]), tools=tuple(members))
+        for key, members in declared_tools.items()
     ]
-    for name, held in placed.items():
-        category = known.get(name) or Category(name=name)
+    for name, members in catalog_tools.items():
+        category = catalog_categories.get(name) or Category(name=name)
         about = _short(category.description or category.title)
-        groups.append(CategoryTool(name=_suffixed(name or "other"), about=about, tools=tuple(held)))
+        groups.append(CategoryTool(name=_with_suffix(name or "other"), about=about, tools=tuple(members)))
     free: dict[str, CategoryTool] = {}
     for group in sorted(groups, key=lambda group: (group.name, group.about)):
-        one = _free(group, {*taken, *free} if group.name in free else taken)
-        free[one.name] = one
+        renamed = _free(group, {*taken, *free} if group.name in free else taken)
+        free[renamed.name] = renamed
     return sorted(free.values(), key=lambda group: group.name)
 
 
-def _declared_by(tools: Sequence[Tool]) -> Mapping[str, Collection[str]]:
-    """By server, the categories of its own that count; nobody is flooded with them."""
+def _declared_names(tools: Sequence[Tool]) -> Mapping[str, Collection[str]]:
+    """Return each server's own categories that count; a maximum protects the reader from a flood."""
     names: dict[str, set[str]] = {}
     for tool in tools:
-        found = declared(tool)
-        names.setdefault(tool.server, set()).update([found[0]] if found else ())
+        category = declared(tool)
+        names.setdefault(tool.server, set()).update([category[0]] if category else ())
     return {server: frozenset(sorted(all_of)[:_MOST_DECLARED]) for server, all_of in names.items()}
 
 
-def _suffixed(name: str) -> str:
+def _with_suffix(name: str) -> str:
     return name if name.endswith(SUFFIX) else name + SUFFIX
 
 
 def _short(about: str) -> str:
-    """The first sentence, without a count that a program may have written there."""
+    """Return the first sentence, without a count that a program may have written there."""
     return views.first_sentence(_COUNT.sub("", about), _DESCRIPTION_TOKENS)[0]
 
 
 def _free(group: CategoryTool, taken: Collection[str]) -> CategoryTool:
-    """The group under a name that is not taken."""
+    """Give the group a name that is free."""
     if group.name not in taken and len(group.name) <= MAX_NAME:
         return group
     digest = content_hash(group.name.encode())[:_HASH]

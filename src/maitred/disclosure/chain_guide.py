@@ -1,7 +1,7 @@
-"""The guide to chains as agents read it: how to write one, and which modules there are at present.
+"""The guide to chains for agents: how to write one, and which modules there are at present.
 
-Pure: names and limits go in, Markdown comes out, within a budget of tokens. What the guide says in short,
-`docs/chains.md` says at length; the programs of both are run by the tests.
+Pure: names and limits go in, Markdown comes out, within a budget of tokens. `docs/chains.md` is the long form
+of this guide; the tests run the programs of both.
 """
 
 from collections.abc import Mapping
@@ -10,28 +10,28 @@ from typing import Final
 from maitred.disclosure.budget import estimate, pack
 
 GUIDE_TOKENS: Final = 1_500
-_RESERVE_TOKENS = 40  # for the words around the list, and how many are left out
+_RESERVE_TOKENS = 40  # for the words around the list, and the number of modules that did not fit
 
 
 def chain_guide(
     modules: Mapping[str, str], *, calls: int, in_flight: int, cpu_s: float, budget_tokens: int = GUIDE_TOKENS
 ) -> str:
-    """How to write a chain.
+    """Write the guide to chains.
 
     Args:
-        modules: Module name -> server; a server is named only where its module has another name.
-        calls: How many calls a chain may make.
-        in_flight: How many of them at once.
-        cpu_s: Seconds that it may compute.
-        budget_tokens: What all of it may cost; the modules get what the text leaves.
+        modules: Module name -> server; the text names a server only if its module has another name.
+        calls: The maximum number of calls in a chain.
+        in_flight: The maximum number of calls at once.
+        cpu_s: Seconds of computing time of a chain.
+        budget_tokens: The maximum price of the guide; the modules get what the text leaves.
     """
     text = _GUIDE.format(calls=calls, in_flight=in_flight, cpu_s=f"{cpu_s:g}")
     if not modules:
         return f"{text}None yet.\n"
     names = [name if name == server else f"{name} ({server})" for name, server in modules.items()]
     packed = pack(names, budget_tokens - estimate(text) - _RESERVE_TOKENS)
-    left = f", and {packed.left} more: see `maitred://servers`" if packed.left else ""
-    return f"{text}{', '.join(packed.items)}{left}.\n"
+    more = f", and {packed.left} more: see `maitred://servers`" if packed.left else ""
+    return f"{text}{', '.join(packed.items)}{more}.\n"
 
 
 _GUIDE: Final = """\

@@ -1,7 +1,7 @@
-"""What the gateway says of itself: its `instructions`, in 512 characters, and an overview to be read.
+"""What the gateway says about itself: its `instructions` in 512 characters, and an overview to read.
 
-Clients that defer tools show a model only this and names of tools until it searches. Some read the first 512
-characters alone, others cut at 2 KB. So all of the instructions stands within the first 512.
+Clients that defer tools show a model only this and the names of tools until it searches. Some read only the
+first 512 characters, others cut at 2 KB. Therefore all of the instructions is within the first 512.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,61 +30,61 @@ _HOW: Mapping[Shown, str] = {
 
 
 def introduction(mode: Shown, servers: Sequence[str], categories: Sequence[str]) -> str:
-    """The instructions for a client.
+    """Write the instructions for a client.
 
     Args:
         mode: What the client's list of tools shows.
-        servers: The names of all servers whose tools there are, in the order in which they are named.
-        categories: The names of the categories that hold tools.
+        servers: The names of all servers that have tools, in the order of the text.
+        categories: The names of the categories that have tools.
     """
     how = _HOW[mode]
     room = MOST_CHARACTERS - len(how) - 1
-    return f"{_there(_plain(servers), _plain(categories), room)} {how}"
+    return f"{_contents(_plain(servers), _plain(categories), room)} {how}"
 
 
 def overview(tools: int, servers: int, categories: Sequence[tuple[str, int]], budget_tokens: int) -> str:
-    """What maitred is, what stands behind it, and how to go on.
+    """Write what maitred is, what is behind it, and how to go on.
 
     Args:
-        tools: How many tools there are.
-        servers: On how many servers.
-        categories: The categories that hold tools, each with how many.
-        budget_tokens: What all of it may cost; the categories get what the text leaves.
+        tools: The number of tools.
+        servers: The number of servers.
+        categories: The categories that have tools, each with their number.
+        budget_tokens: The maximum price of the overview; the categories get what the text leaves.
     """
-    packed = pack([f"{name} ({held})" for name, held in categories], budget_tokens - _OVERVIEW_TOKENS)
-    left = [f"{packed.left} more"] if packed.left else []
+    packed = pack([f"{name} ({count})" for name, count in categories], budget_tokens - _OVERVIEW_TOKENS)
+    more = [f"{packed.left} more"] if packed.left else []
     return _OVERVIEW.format(
         tools=counted(tools, "tool"),
         servers=counted(servers, "server"),
-        categories=", ".join([*packed.items, *left]) or "none",
+        categories=", ".join([*packed.items, *more]) or "none",
     )
 
 
-def _there(servers: Sequence[str], categories: Sequence[str], room: int) -> str:
-    """What there is: all servers and as many categories as fit, else both in part."""
+def _contents(servers: Sequence[str], categories: Sequence[str], room: int) -> str:
+    """List all servers and as many categories as fit, or else a part of both."""
     if not servers:
         return NO_SERVERS
     head = f"Gateway to {counted(len(servers), 'server')}: "
-    whole = f"{head}{', '.join(servers)}."
-    if len(whole) <= room:
-        return whole + _listed(" Categories: ", categories, room - len(whole))
-    behind = _listed(" Categories: ", categories, int(room * _CATEGORIES_SHARE))
-    return _listed(head, servers, room - len(behind)) + behind
+    all_servers = f"{head}{', '.join(servers)}."
+    if len(all_servers) <= room:
+        return all_servers + _list_names(" Categories: ", categories, room - len(all_servers))
+    categories_text = _list_names(" Categories: ", categories, int(room * _CATEGORIES_SHARE))
+    return _list_names(head, servers, room - len(categories_text)) + categories_text
 
 
-def _listed(head: str, names: Sequence[str], room: int) -> str:
-    """As many names as fit, with how many are left; empty if not even one fits."""
-    for shown in range(len(names), 0, -1):
-        left = len(names) - shown
-        more = [f"+{left} more"] if left else []
-        text = f"{head}{', '.join([*names[:shown], *more])}."
+def _list_names(head: str, names: Sequence[str], room: int) -> str:
+    """List as many names as fit, with the number of the others; empty if not even one fits."""
+    for count in range(len(names), 0, -1):
+        rest = len(names) - count
+        more = [f"+{rest} more"] if rest else []
+        text = f"{head}{', '.join([*names[:count], *more])}."
         if len(text) <= room:
             return text
     return ""
 
 
 def _plain(names: Sequence[str]) -> list[str]:
-    """Names in one line each, without what nobody sees, cut where they are very long."""
+    """Put each name on one line without invisible characters, and shorten long ones."""
     return [" ".join(clean(name).split())[:_MOST_NAME] for name in names]
 
 
@@ -101,5 +101,5 @@ Categories (tools): {categories}.
 
 Resources: `maitred://servers`, `maitred://tools`, `maitred://tool/NAME`, `maitred://server/NAME`,
 `maitred://server/NAME/tools`, `maitred://category/NAME`; an answer that is too long names a
-`maitred://result/ID` with the whole. Resources of servers stand under `maitred://resource/SERVER/URI`.
+`maitred://result/ID` with the whole. Resources of servers are under `maitred://resource/SERVER/URI`.
 """

@@ -1,8 +1,8 @@
-"""The pages of the menu, each at a price that is known before: hot list, categories, summaries, tools.
+"""The pages of the menu, each with a known maximum price: hot list, categories, summaries, tools.
 
-A page is a value; a surface takes its text (for agents) or its JSON (for programs). The tiers build on each
-other: who reads T0, T1, a page of T2 and an answer of T3 has spent at most the last figure of `CUMULATIVE`.
-Every list is packed without splitting an entry, and says how to go on.
+A page is a value; a surface takes its text (for agents) or its JSON (for programs). The tiers add up: T0, T1,
+a page of T2 and an answer of T3 together cost at most the last figure of `CUMULATIVE`. Packing never splits
+an entry, and every list says how to go on.
 """
 
 import json
@@ -20,7 +20,7 @@ from maitred.model.tools import Tool
 from maitred.wording import counted
 
 CUMULATIVE: Final = (2_000, 4_000, 8_000, 12_000)
-"""Tokens that tiers T0 to T3 may have cost together."""
+"""Tokens that tiers T0 to T3 may cost together."""
 
 HOT_TOKENS: Final = CUMULATIVE[0]
 CATEGORIES_TOKENS: Final = CUMULATIVE[1] - CUMULATIVE[0]
@@ -37,9 +37,9 @@ _MARK_TOKENS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A tool in a list: a call-ready line of at most so many tokens, or the same as JSON within as many.
+    """A tool in a list: a call-ready line, or the same as JSON, of at most so many tokens.
 
-    `not_now` says that it makes no sense in the present state of its server.
+    `not_now` says that the tool makes no sense in the present state of its server.
     """
 
     snapshot: Snapshot
@@ -49,13 +49,13 @@ class Summary:
 
     @property
     def text(self) -> str:
-        """Its line; of parameters only the top level."""
+        """The line of the tool; it has only the top level of parameters."""
         budget = min(self.budget_tokens, views.LINE_TOKENS) - (_MARK_TOKENS if self.not_now else 0)
         line = views.line(self.snapshot, self.tool, budget, nested=False)
         return f"{line} [{NOT_NOW}]" if self.not_now else line
 
     def to_json(self) -> dict[str, Any]:
-        """Name, server, category, first sentence, parameters by name; `more_parameters` did not fit."""
+        """Return name, server, category, first sentence and parameters; `more_parameters` counts the rest."""
         tool = self.tool
         entry: dict[str, Any] = {
             "name": tool.name,
@@ -64,16 +64,18 @@ class Summary:
             "description": "",
             "parameters": {},
         }
-        found = parameters(self.snapshot.schema(tool.input_hash), nested=False)
-        wanted = [(shown(name) + ("" if needed else "?"), kind) for name, kind, needed in found]
-        left = self.budget_tokens - estimate(_json(entry)) - _MARK_TOKENS
-        sentence = views.first_sentence(tool.description or tool.title, max(left // 2, 8))[0]
+        all_parameters = parameters(self.snapshot.schema(tool.input_hash), nested=False)
+        kinds = [
+            (shown(name) + ("" if is_required else "?"), kind) for name, kind, is_required in all_parameters
+        ]
+        remaining = self.budget_tokens - estimate(_json(entry)) - _MARK_TOKENS
+        sentence = views.first_sentence(tool.description or tool.title, max(remaining // 2, 8))[0]
         entry["description"] = sentence
-        left -= estimate(_json(sentence))
-        for number, (name, kind) in enumerate(wanted):
-            left -= estimate(_json({name: kind}))
-            if left < 0:
-                entry["more_parameters"] = len(wanted) - number
+        remaining -= estimate(_json(sentence))
+        for number, (name, kind) in enumerate(kinds):
+            remaining -= estimate(_json({name: kind}))
+            if remaining < 0:
+                entry["more_parameters"] = len(kinds) - number
                 break
             entry["parameters"][name] = kind
         return entry
@@ -81,7 +83,7 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True)
 class HotList:
-    """T0: `pinned` tools first, then those that are used most; examples as long as none was used."""
+    """T0: `pinned` tools first, then the most used ones; examples as long as no tool was used."""
 
     tools: Sequence[Summary]
     pinned: int = 0
@@ -89,32 +91,32 @@ class HotList:
 
     @property
     def text(self) -> str:
-        """One line a tool."""
+        """One line for each tool."""
         if not self.tools:
             return "No tools yet."
-        lines = [f"{summary.text}{_used(summary)}" for summary in self.tools]
+        lines = [f"{summary.text}{_usage_text(summary)}" for summary in self.tools]
         packed = pack(lines, self.budget_tokens - _FRAME_TOKENS)
         more = [f"({packed.left} more by search_tools)"] if packed.left else []
-        known = any(summary.tool.key in summary.snapshot.standings for summary in self.tools)
-        head = "Often used:" if known or self.pinned else "For example:"
+        has_usage = any(summary.tool.key in summary.snapshot.standings for summary in self.tools)
+        head = "Often used:" if has_usage or self.pinned else "For example:"
         return "\n".join([head, *packed.items, *more])
 
     def to_json(self) -> dict[str, Any]:
-        """The tools with their figures, where there are any."""
+        """Return the tools with their figures, if they have some."""
         entries = []
         for summary in self.tools:
             standing = summary.snapshot.standings.get(summary.tool.key)
-            used = (
+            usage = (
                 {"calls": standing.usage.calls, "success_rate": round(standing.usage.success_rate, 3)}
                 if standing
                 else {}
             )
-            entries.append(summary.to_json() | used)
-        kept, left = fitting(entries, self.budget_tokens - _FRAME_TOKENS)
-        return {"tier": "T0", "tools": kept, "left_out": left}
+            entries.append(summary.to_json() | usage)
+        fitted, left_out = fitting(entries, self.budget_tokens - _FRAME_TOKENS)
+        return {"tier": "T0", "tools": fitted, "left_out": left_out}
 
 
-def _used(summary: Summary) -> str:
+def _usage_text(summary: Summary) -> str:
     standing = summary.snapshot.standings.get(summary.tool.key)
     if standing is None:
         return ""
@@ -123,7 +125,7 @@ def _used(summary: Summary) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CategoryLine:
-    """A category with what stands in it and in those below it: so many tools, on so many servers."""
+    """A category and the tools in it and below it: their number, and the number of their servers."""
 
     category: Category
     tools: int
@@ -136,11 +138,11 @@ class CategoryLine:
         name = self.category.name
         count = f"{counted(self.tools, 'tool')} on {counted(self.servers, 'server')}"
         title = views.first_sentence(self.category.title or name, 24)[0]
-        such = f", such as {', '.join(self.popular)}" if self.popular else ""
-        return f"{'  ' if self.category.parent else ''}category/{name}: {title} - {count}{such}"
+        examples = f", such as {', '.join(self.popular)}" if self.popular else ""
+        return f"{'  ' if self.category.parent else ''}category/{name}: {title} - {count}{examples}"
 
     def to_json(self) -> dict[str, Any]:
-        """The category, its counts, and two tools of it."""
+        """Return the category, its counts, and two of its tools."""
         return {
             "name": self.category.name,
             "title": views.first_sentence(self.category.title, 24)[0],
@@ -154,7 +156,7 @@ class CategoryLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Categories:
-    """T1: the categories that have tools, in the order of the menu, and how many servers there are."""
+    """T1: the categories that have tools, in the order of the menu, and the number of servers."""
 
     lines: Sequence[CategoryLine]
     servers: int
@@ -163,32 +165,32 @@ class Categories:
 
     @property
     def text(self) -> str:
-        """One line a category, then how to go on."""
+        """One line for each category, then how to go on."""
         packed = pack([line.text for line in self.lines], self.budget_tokens - _FRAME_TOKENS)
-        left = (
+        more = (
             [f"({counted(packed.left, 'more category')}: path categories with cursor)"] if packed.left else []
         )
-        rows = ["Categories:", *packed.items, *left] if self.lines else []
-        held = f"{counted(self.tools, 'tool')} on {counted(self.servers, 'server')}"
+        rows = ["Categories:", *packed.items, *more] if self.lines else []
+        counts = f"{counted(self.tools, 'tool')} on {counted(self.servers, 'server')}"
         paths = "path category/<name>, server/<name> or servers"
-        rows.append(f"{held}. Next: list_tools_meta with {paths}; or search_tools.")
+        rows.append(f"{counts}. Next: list_tools_meta with {paths}; or search_tools.")
         return "\n".join(rows)
 
     def to_json(self) -> dict[str, Any]:
-        """The categories with their counts."""
+        """Return the categories with their counts."""
         entries = [line.to_json() for line in self.lines]
-        kept, left = fitting(entries, self.budget_tokens - _FRAME_TOKENS)
+        fitted, left_out = fitting(entries, self.budget_tokens - _FRAME_TOKENS)
         return {
             "tier": "T1",
-            "categories": kept,
-            "left_out": left,
+            "categories": fitted,
+            "left_out": left_out,
             "tools": self.tools,
             "servers": self.servers,
         }
 
 
 def index(lines: Sequence[CategoryLine], budget_tokens: int = INDEX_TOKENS) -> str:
-    """The capability index: categories with how many tools they hold, as short as it can be said."""
+    """Write the capability index: categories and their numbers of tools, as short as possible."""
     tops = [line for line in lines if not line.category.parent]
     packed = pack([f"{line.category.name} {line.tools}, " for line in tops], budget_tokens - 12)
     more = f", +{packed.left} more" if packed.left else ""
@@ -197,7 +199,7 @@ def index(lines: Sequence[CategoryLine], budget_tokens: int = INDEX_TOKENS) -> s
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A page of text and the cursor of the next, empty at the end."""
+    """A page of text and the cursor of the next page; the cursor is empty at the end."""
 
     text: str
     cursor: str = ""
@@ -217,7 +219,7 @@ class ToolPage:
 
     @property
     def page(self) -> Page:
-        """What of it fits the budget, with the cursor at which to go on."""
+        """Return the part that fits the budget, with the cursor for the next page."""
         budget = self.budget_tokens - _FRAME_TOKENS
         head = [f"({views.first_sentence(self.note, 60)[0]})"] if self.note else []
         if self.start == 0:
@@ -231,11 +233,11 @@ class ToolPage:
         return Page(text="\n".join([*head, *packed.items, more]), cursor=cursor)
 
     def cursor_at(self, count: int) -> str:
-        """The cursor after so many tools of the page: the next place, and the last name before it."""
+        """Return the cursor after so many tools of the page: the next place, and the last name before it."""
         return f"{self.start + count}:{self.tools[count - 1].tool.name}" if count else str(self.start)
 
     def to_json(self) -> dict[str, Any]:
-        """The tools, each in its share of the budget, so that a page holds as many as were asked for."""
+        """Return the tools, each in its share of the budget, so that the page has all of them."""
         return {
             "tier": "T2",
             "path": self.path,
@@ -250,10 +252,10 @@ class ToolPage:
 
 
 def start_of(cursor: str, names: Sequence[str]) -> int:
-    """The place where a page goes on, even if the order has changed a little since the cursor was given.
+    """Return the place where a page goes on, even if the order has changed a little since the last page.
 
     Raises:
-        ValueError: It is no cursor.
+        ValueError: The text is not a cursor.
     """
     if not cursor:
         return 0
@@ -266,10 +268,10 @@ def start_of(cursor: str, names: Sequence[str]) -> int:
 
 
 def lines_page(names: Sequence[str], render: Callable[[str], str], cursor: str, budget_tokens: int) -> Page:
-    """A page of lines about names in their order; only what fits is rendered.
+    """Make a page of lines about names in their order; it renders only the lines that fit.
 
     Raises:
-        ValueError: It is no cursor.
+        ValueError: The text is not a cursor.
     """
     start = start_of(cursor, names)
     lines: list[str] = []
@@ -289,7 +291,7 @@ def lines_page(names: Sequence[str], render: Callable[[str], str], cursor: str, 
 
 
 def server_line(status: ServerStatus, absent: str) -> str:
-    """A server in a line: its path, how many tools it has, what it says of itself or why it is not there."""
+    """Write a server on one line: path, number of tools, and its description or why it is absent."""
     about = views.first_sentence(absent or status.facts.instructions or status.facts.title, 24)[0]
     parts = parts_withheld(status.withheld_parts)
     tools = f"{counted(status.tools, 'tool')}{f' ({parts})' if parts else ''}"
@@ -297,7 +299,7 @@ def server_line(status: ServerStatus, absent: str) -> str:
 
 
 def fitting(entries: Sequence[dict[str, Any]], budget_tokens: int) -> tuple[list[dict[str, Any]], int]:
-    """The first entries that fit a budget as JSON, and how many are left out."""
+    """Return the first entries that fit a budget as JSON, and the number of the others."""
     packed = pack([_json(entry) for entry in entries], budget_tokens)
     return list(entries[: len(packed.items)]), packed.left
 

@@ -1,7 +1,7 @@
-"""Say in a few characters what a JSON Schema asks for: `str`, `int[]`, `"a"|"b"`, `{name: str, age?: int}`.
+"""Write in a few characters what a JSON Schema asks for: `str`, `int[]`, `"a"|"b"`, `{name: str, age?: int}`.
 
-Written for models, which read this notation as well as the schema at a twentieth of its length. It tolerates
-every schema that servers really send: invalid, recursive, remote references, keywords of any draft.
+Models read this notation as well as the schema, at a twentieth of its length. The module accepts every schema
+that servers really send: invalid, recursive, remote references, keywords of any draft.
 """
 
 import json
@@ -23,31 +23,31 @@ _MAX_DEPTH = 3
 _MAX_UNION = 5
 _MAX_STEPS = 200
 _MAX_PARTS = 50
-_MAX_READ = 200  # parameters of a tool whose type is looked at
+_MAX_READ = 200  # parameters of a tool whose type is read
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
 
 
 def parameters(schema: Any, *, nested: bool = True) -> Iterator[tuple[str, str, bool]]:
-    """Each top-level parameter as `(name, type, required)`, required ones first, otherwise in their order.
+    """Yield each top-level parameter as `(name, type, required)`, required ones first, otherwise in order.
 
-    What is inside objects is shown only if `nested`.
+    It shows the content of objects only if `nested`.
     """
     if not isinstance(schema, Mapping):
         return
     properties, required = members(schema, schema)
-    left = _MAX_READ
-    for wanted in (True, False):
+    remaining = _MAX_READ
+    for is_required in (True, False):
         for name, value in properties.items():
-            if (name in required) is wanted:
-                yield name, type_of(value, schema, nested=nested) if left > 0 else "any", wanted
-                left -= 1
+            if (name in required) is is_required:
+                yield name, type_of(value, schema, nested=nested) if remaining > 0 else "any", is_required
+                remaining -= 1
 
 
 def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """The properties of an object schema and the names of the required ones, `allOf` parts included."""
+    """Return the properties of an object schema and the required names, `allOf` parts included."""
     schema = _follow(schema, root)
-    found = schema.get("properties")
-    properties = dict(found) if isinstance(found, Mapping) else {}
+    own_properties = schema.get("properties")
+    properties = dict(own_properties) if isinstance(own_properties, Mapping) else {}
     names = schema.get("required")
     required = {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
     parts = schema.get("allOf")
@@ -64,7 +64,7 @@ def members(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[st
 
 
 def type_of(schema: Any, root: Any, *, nested: bool = True) -> str:
-    """The type of a value, as short as it can be said."""
+    """Return the type of a value, as short as possible."""
     return _SchemaReader(root, nested=nested).read(schema, 0)
 
 
@@ -101,8 +101,8 @@ class _SchemaReader:
         return f"({inner})[]" if "|" in inner else f"{inner}[]"
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> str:
-        own = schema.get("properties")
-        too_many = isinstance(own, Mapping) and len(own) > self._steps
+        own_properties = schema.get("properties")
+        too_many = isinstance(own_properties, Mapping) and len(own_properties) > self._steps
         if not self._nested or depth >= _MAX_DEPTH or too_many:
             return "obj"
         properties, required = members(schema, self._root)
@@ -124,15 +124,15 @@ def _union(types: list[str]) -> str:
 
 def _enum(values: list[Any]) -> str:
     literals = [_literal(value) for value in values if value is not None]
-    kept = literals[:_MAX_ENUM]
-    while len(kept) > 1 and sum(len(literal) for literal in kept) > _MAX_ENUM_CHARACTERS:
-        kept.pop()
-    more = [f"…+{len(literals) - len(kept)}"] if len(literals) > len(kept) else []
-    return "|".join([*kept, *more]) or "null"
+    literals_shown = literals[:_MAX_ENUM]
+    while len(literals_shown) > 1 and sum(len(literal) for literal in literals_shown) > _MAX_ENUM_CHARACTERS:
+        literals_shown.pop()
+    more = [f"…+{len(literals) - len(literals_shown)}"] if len(literals) > len(literals_shown) else []
+    return "|".join([*literals_shown, *more]) or "null"
 
 
 def shown(text: str) -> str:
-    """A name or value of a server as it can stand in a line: anything that would not print is escaped."""
+    """Escape a name or value of a server for use in a line, if anything in it would not print."""
     return text if text.isprintable() and not _INVISIBLE.search(text) else json.dumps(text)
 
 
@@ -142,7 +142,7 @@ def _literal(value: Any) -> str:
 
 
 def _follow(schema: Mapping[str, Any], root: Any) -> Mapping[str, Any]:
-    """Follow local references, a few at most; anything else that refers elsewhere stays as it is."""
+    """Follow a few local references; a schema that refers elsewhere stays as it is."""
     for _ in range(8):
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#"):

@@ -1,7 +1,7 @@
-"""Which tools have earned a place on the first screen, by how they are used; and what stands there before.
+"""Which tools deserve a place on the first screen by their usage, and which examples fill it at first.
 
-Pure: usage comes in as values, and nothing here remembers. The same tools and the same usage give the same
-list, in whatever order they come.
+Pure: usage comes in as values, and nothing here keeps state. The same tools and the same usage give the same
+list, in any order.
 """
 
 import math
@@ -22,15 +22,15 @@ _WEIGHED = 20
 
 
 def tier_score(usage: Usage) -> float:
-    """How much a tool deserves a place on the first screen, from 0 to 1; a tool never called scores 0.
+    """Score how much a tool deserves a place on the first screen, from 0 to 1; a tool never called gets 0.
 
     With calls `n`, successes `s`, and calls of the last 7 and 30 days `w` and `m`:
 
         0.4 * min(1, log(1 + n) / log(1 + 10,000)) + 0.3 * s / (n + 2)
         + 0.2 * max(0, 1 - mean_ms / 1,000) + 0.1 * w / (m + 2)
 
-    The 2 are calls imagined to have failed, or to be old, so that one lucky call is a third of certainty and
-    ten are five sixths. A success more, of the same latency, never lowers the score.
+    The 2 are imaginary calls that failed, or are old. With them one lucky call is a third of certainty, and
+    ten are five sixths. One more success, of the same latency, never lowers the score.
     """
     if usage.calls <= 0:
         return 0.0
@@ -42,7 +42,7 @@ def tier_score(usage: Usage) -> float:
 
 
 def level(score: float) -> Level:
-    """The tier of a score."""
+    """Return the tier of a score."""
     if score >= HOT:
         return "hot"
     if score >= WARM:
@@ -51,11 +51,11 @@ def level(score: float) -> Level:
 
 
 def standings(usage: Mapping[ToolKey, Usage]) -> Mapping[ToolKey, ToolStanding]:
-    """The standing of every tool that was called."""
-    scores = {key: (tier_score(used), used) for key, used in usage.items() if used.calls > 0}
+    """Return the standing of every tool that was called."""
+    scores = {key: (tier_score(value), value) for key, value in usage.items() if value.calls > 0}
     return {
-        key: ToolStanding(score=score, level=level(score), usage=used)
-        for key, (score, used) in scores.items()
+        key: ToolStanding(score=score, level=level(score), usage=value)
+        for key, (score, value) in scores.items()
     }
 
 
@@ -72,21 +72,21 @@ def hot_list(
     at_least: int = 10,
     required: Callable[[Tool], int] = _none_known,
 ) -> list[Tool]:
-    """The tools of the first screen: pinned ones by name, then those used best, then a spread over the rest.
+    """Choose the tools of the first screen: pinned ones by name, then the best used, then a spread of others.
 
-    The spread fills up to `at_least` while there is little history. `required` gives the number of required
-    parameters of a tool; it is asked only for tools that the spread weighs against each other. Without it,
-    the tool with the smaller definition goes first.
+    The spread fills up to `at_least` while there is little history. `required` returns the number of required
+    parameters of a tool, and is called only for candidates of the spread. Without it, the tool with the
+    smaller definition goes first.
     """
     of_name = sorted({tool.key: tool for tool in tools}.values(), key=lambda tool: (tool.name, tool.key))
     first = [tool for tool in of_name if tool.key in pinned]
-    used = [
+    used_tools = [
         tool
         for tool in of_name
         if (standing := standings.get(tool.key)) and standing.usage.calls > 0 and tool.key not in pinned
     ]
-    used.sort(key=lambda tool: -standings[tool.key].score)
-    listed = (first + used)[:at_most]
+    used_tools.sort(key=lambda tool: -standings[tool.key].score)
+    listed = (first + used_tools)[:at_most]
     missing = min(at_least, at_most) - len(listed)
     return listed + _spread(of_name, listed, missing, required) if missing > 0 else listed
 
@@ -94,14 +94,14 @@ def hot_list(
 def _spread(
     tools: Iterable[Tool], listed: Sequence[Tool], count: int, required: Callable[[Tool], int]
 ) -> list[Tool]:
-    """So many more tools: each from the category, and there from the server, with the fewest places so far.
+    """Choose so many more tools, from the category, and there from the server, with the fewest places so far.
 
-    Of categories with as few, the larger goes first, and what is in no category last.
+    Of equal categories the larger goes first; tools without a category go last.
     """
-    taken = {tool.key for tool in listed}
+    listed_keys = {tool.key for tool in listed}
     pairs: dict[tuple[str, str], list[Tool]] = defaultdict(list)
     for tool in tools:
-        if tool.key not in taken:
+        if tool.key not in listed_keys:
             pairs[tool.placement.category, tool.server].append(tool)
     sizes: Counter[str] = Counter()
     for (category, _), members in pairs.items():
@@ -124,29 +124,29 @@ def _spread(
         return *fit, required(tool), cost, name  # type: ignore[return-value]
 
     ranked: dict[tuple[str, str], list[Tool]] = {}
-    chosen: list[Tool] = []
-    while pairs and len(chosen) < count:
+    choice: list[Tool] = []
+    while pairs and len(choice) < count:
         pair = min(pairs, key=turn)
-        if pair not in ranked:  # parameters are counted for a few only: that means to read their schemas
+        if pair not in ranked:  # parameters are counted for only a few: the count has to read their schemas
             ranked[pair] = sorted(nsmallest(_WEIGHED, pairs[pair], key=at_first), key=rank, reverse=True)
-        chosen.append(ranked[pair].pop())
+        choice.append(ranked[pair].pop())
         places[pair[0]] += 1
         seats[pair[1]] += 1
         if not ranked[pair]:
             del pairs[pair]
-    return chosen
+    return choice
 
 
 def popular(tools: Sequence[Tool], standings: Mapping[ToolKey, ToolStanding], count: int) -> list[Tool]:
-    """The tools that stand for a category: the most used; else the most typical of its largest servers."""
-    used = [tool for tool in tools if tool.key in standings]
-    used.sort(key=lambda tool: (-standings[tool.key].score, tool.name))
-    found = used[:count]
+    """Choose examples for a category: the most used tools, then the most typical of its largest servers."""
+    used_tools = [tool for tool in tools if tool.key in standings]
+    used_tools.sort(key=lambda tool: (-standings[tool.key].score, tool.name))
+    examples = used_tools[:count]
     by_server: dict[str, list[Tool]] = defaultdict(list)
     for tool in tools:
         if tool.key not in standings:
             by_server[tool.server].append(tool)
     largest = sorted(by_server, key=lambda name: (-len(by_server[name]), name))
-    for server in largest[: max(count - len(found), 0)]:
-        found.append(min(by_server[server], key=lambda tool: (-tool.placement.confidence, tool.name)))
-    return found
+    for server in largest[: max(count - len(examples), 0)]:
+        examples.append(min(by_server[server], key=lambda tool: (-tool.placement.confidence, tool.name)))
+    return examples

@@ -1,7 +1,7 @@
 """Render one tool for agents: a call-ready line, a brief detail, the full definition.
 
-Everything is text within a token budget. Required parameters are never cut from a line; optional ones are,
-and say so (`…+7`); `~` marks a line from which anything was cut.
+Everything is text within a token budget. A line keeps all required parameters; it may drop optional ones and
+says so (`…+7`). `~` marks a shortened line.
 """
 
 import json
@@ -15,7 +15,7 @@ from maitred.disclosure.signature import parameters, shown
 from maitred.model.tools import Tool
 from maitred.wording import counted
 
-LINE_TOKENS = 94  # by the estimate; 100 by the count that it stands for
+LINE_TOKENS = 94  # by the estimate; at most 100 by the exact count
 BRIEF_TOKENS = 280
 SCHEMA_TOKENS = 800
 _SENTENCE_TOKENS = 40
@@ -32,31 +32,31 @@ _SPACES = re.compile(r"\s+")
 
 
 def first_sentence(text: str, budget_tokens: int = _SENTENCE_TOKENS) -> tuple[str, bool]:
-    """The first sentence of a description, and whether it had to be cut inside."""
+    """Return the first sentence of a description, and whether it was shortened."""
     sentence = _SPACES.sub(" ", _SENTENCE_END.split(text.strip(), maxsplit=1)[0]).strip().lstrip("#*- ")
     if estimate(sentence) <= budget_tokens:
         return sentence, False
     words = sentence.split(" ")
-    kept: list[str] = []
+    words_kept: list[str] = []
     spent = 0
     for word in words:
         spent += estimate(word)
         if spent > budget_tokens:
             break
-        kept.append(word)
-    if not kept:  # a script without spaces, or one endless word
-        kept = [sentence[: budget_tokens // 2]]
-    return " ".join(kept), True
+        words_kept.append(word)
+    if not words_kept:  # a script without spaces, or one endless word
+        words_kept = [sentence[: budget_tokens // 2]]
+    return " ".join(words_kept), True
 
 
 def line(snapshot: Snapshot, tool: Tool, budget_tokens: int = LINE_TOKENS, *, nested: bool = True) -> str:
-    """One call-ready line, such as `server__tool(required: str, optional?: int, …+3) - What it does`."""
+    """Write a call-ready line, such as `server__tool(required: str, optional?: int, …+3) - What it does`."""
     sentence, cut = first_sentence(tool.description or tool.title)
     head, tail = signature(snapshot, tool, budget_tokens, sentence, nested=nested)
     if tail != sentence:
         cut = True
-    marked = "~" if cut or head.startswith("~") else ""
-    return marked + head.lstrip("~") + (f" - {tail}" if tail else "")
+    mark = "~" if cut or head.startswith("~") else ""
+    return mark + head.lstrip("~") + (f" - {tail}" if tail else "")
 
 
 def signature(
@@ -67,37 +67,41 @@ def signature(
     *,
     nested: bool = True,
 ) -> tuple[str, str]:
-    """A signature within a budget that it shares with a sentence, and what of the sentence fits beside it."""
+    """Write a signature and as much of a sentence as fits into the same budget."""
     schema = snapshot.schema(tool.input_hash)
-    found = [(shown(name), kind, needed) for name, kind, needed in parameters(schema, nested=nested)]
-    required = [f"{name}: {kind}" for name, kind, needed in found if needed]
-    optional = [f"{name}?: {kind}" for name, kind, needed in found if not needed]
+    all_parameters = [
+        (shown(name), kind, is_required) for name, kind, is_required in parameters(schema, nested=nested)
+    ]
+    required = [f"{name}: {kind}" for name, kind, is_required in all_parameters if is_required]
+    optional = [f"{name}?: {kind}" for name, kind, is_required in all_parameters if not is_required]
     cut = ""
     if estimate(f"{tool.name}({', '.join(required)})") > budget_tokens - 8:
-        required = _within([name for name, _, needed in found if needed], budget_tokens + _MARGIN_TOKENS)
+        required = _required_names(
+            [name for name, _, is_required in all_parameters if is_required], budget_tokens + _MARGIN_TOKENS
+        )
         cut = "~"
     spent = estimate(f"{tool.name}({', '.join(required)})") + 4
     if spent + estimate(sentence) > budget_tokens:
         sentence = first_sentence(sentence, max(budget_tokens - spent, 0))[0]
     spent += estimate(sentence)
-    kept = []
+    optional_kept = []
     for parameter in optional:
         spent += estimate(parameter) + 1
         if spent > budget_tokens - 4:
             break
-        kept.append(parameter)
-    more = [f"…+{len(optional) - len(kept)}"] if len(kept) < len(optional) else []
-    return ("~" if more else cut) + f"{tool.name}({', '.join([*required, *kept, *more])})", sentence
+        optional_kept.append(parameter)
+    more = [f"…+{len(optional) - len(optional_kept)}"] if len(optional_kept) < len(optional) else []
+    return ("~" if more else cut) + f"{tool.name}({', '.join([*required, *optional_kept, *more])})", sentence
 
 
-def _within(names: list[str], budget_tokens: int) -> list[str]:
-    """Names of required parameters, all of them but where no honest tool has so many."""
-    kept = pack([f"{name}, " for name in names], budget_tokens)
-    return [*names[: len(kept.items)], f"…+{kept.left} required"] if kept.left else names
+def _required_names(names: list[str], budget_tokens: int) -> list[str]:
+    """Return the names of all required parameters, or of as many as fit where there are extremely many."""
+    packed = pack([f"{name}, " for name in names], budget_tokens)
+    return [*names[: len(packed.items)], f"…+{packed.left} required"] if packed.left else names
 
 
 def hints(tool: Tool) -> str:
-    """What the server says a call does, in words."""
+    """Describe in words what a call does, as its server declares."""
     if tool.read_only:
         return "read-only"
     says = ["may change or destroy" if tool.destructive else "changes, does not destroy"]
@@ -107,10 +111,10 @@ def hints(tool: Tool) -> str:
 
 
 def brief(snapshot: Snapshot, tool: Tool, needs: Sequence[str] = ()) -> str:
-    """A few lines on one tool, under 300 tokens: signature, description, server, category, what it needs."""
-    described, cut = first_sentence(tool.description, _BRIEF_SENTENCES_TOKENS)
+    """Describe one tool in a few lines, under 300 tokens: signature, description, server, category, needs."""
+    description, cut = first_sentence(tool.description, _BRIEF_SENTENCES_TOKENS)
     head, _ = signature(snapshot, tool, BRIEF_TOKENS - _BRIEF_SENTENCES_TOKENS - _BRIEF_FACTS_TOKENS)
-    rows = [head, described + ("~" if cut else "")] if described else [head]
+    rows = [head, description + ("~" if cut else "")] if description else [head]
     facts = [f"server: {tool.server[:80]}", f"category: {tool.placement.category or 'none'}", hints(tool)]
     rows.append("; ".join(facts))
     if needs:
@@ -121,8 +125,8 @@ def brief(snapshot: Snapshot, tool: Tool, needs: Sequence[str] = ()) -> str:
 
 
 def full(snapshot: Snapshot, tool: Tool, budget_tokens: int) -> str:
-    """The whole definition as compact JSON, then how it is used; what does not fit is left out and named."""
-    more = "".join(f"\n{row}" for row in _known_of(snapshot, tool))
+    """Return the definition as compact JSON, then its usage; the text names the parts that did not fit."""
+    more = "".join(f"\n{row}" for row in _usage_rows(snapshot, tool))
     budget_tokens -= estimate(more)
     definition = {k: v for k, v in snapshot.definition(tool).items() if k not in ("icons", "_meta")}
     omitted: list[str] = []
@@ -144,8 +148,8 @@ def full(snapshot: Snapshot, tool: Tool, budget_tokens: int) -> str:
     return text + more
 
 
-def _known_of(snapshot: Snapshot, tool: Tool) -> list[str]:
-    """What is known of a tool beyond its definition: where it stands, how it did, what it is used for."""
+def _usage_rows(snapshot: Snapshot, tool: Tool) -> list[str]:
+    """Describe a tool beyond its definition: its category, its usage, and its use cases."""
     rows = [f"category: {', '.join([tool.placement.category or 'none', *tool.placement.tags])}"]
     if own := original(snapshot, tool):
         rows.append(f"as its server has it ({own['by']} changed it): {_original_text(own)}")
@@ -157,7 +161,7 @@ def _known_of(snapshot: Snapshot, tool: Tool) -> list[str]:
 
 
 def original(snapshot: Snapshot, tool: Tool) -> Mapping[str, Any] | None:
-    """What the server itself says of a tool that mediation changed, with who changed it; `None` of others."""
+    """Return the server's own texts of a tool that mediation changed, and who changed it."""
     if tool.mending is None:
         return None
     raw = tool.raw
@@ -172,15 +176,15 @@ def original(snapshot: Snapshot, tool: Tool) -> Mapping[str, Any] | None:
 
 
 def _original_text(own: Mapping[str, Any]) -> str:
-    """Its name, title and description on one line; of a long description the beginning."""
-    said = [_SPACES.sub(" ", own[key]).strip() for key in ("name", "title", "description")]
-    text = "; ".join(shown(part) for part in said if part)
+    """Return its name, title and description on one line; of a long description the beginning."""
+    texts = [_SPACES.sub(" ", own[key]).strip() for key in ("name", "title", "description")]
+    text = "; ".join(shown(part) for part in texts if part)
     words = pack(text.split(" "), _ORIGINAL_TOKENS)
     return " ".join(words.items) + (" …" if words.left else "")
 
 
 def figures(snapshot: Snapshot, tool: Tool) -> str:
-    """How a tool did when the tiers were last computed; empty if it was never called."""
+    """Return the figures of a tool from the last computation of the tiers; empty if it was never called."""
     standing = snapshot.standings.get(tool.key)
     if standing is None:
         return ""
@@ -190,7 +194,7 @@ def figures(snapshot: Snapshot, tool: Tool) -> str:
 
 
 def compact_schema(snapshot: Snapshot, tool: Tool) -> str:
-    """A tool's parameters for an error answer: the schema where it is short, else its outline."""
+    """Write a tool's parameters for an error answer: the schema where it is short, otherwise its outline."""
     schema = snapshot.schema(tool.input_hash)
     text = _json(without_texts(schema)) if isinstance(schema, dict) else "{}"
     if estimate(text) <= SCHEMA_TOKENS:
@@ -199,21 +203,21 @@ def compact_schema(snapshot: Snapshot, tool: Tool) -> str:
 
 
 def without_texts(schema: Any) -> Any:
-    """A schema without its descriptions, titles and examples; a property of that name is kept."""
+    """Remove descriptions, titles and examples from a schema; keep properties of those names."""
     if isinstance(schema, list):
         return [without_texts(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     drop = {"description", "title", "examples", "$comment", "$schema", "$id"}
-    kept = {}
+    result = {}
     for key, value in schema.items():
         if key in ("properties", "$defs", "definitions", "patternProperties") and isinstance(value, Mapping):
-            kept[key] = {name: without_texts(item) for name, item in value.items()}
+            result[key] = {name: without_texts(item) for name, item in value.items()}
         elif key in ("enum", "const", "default", "required"):
-            kept[key] = value
+            result[key] = value
         elif key not in drop:
-            kept[key] = without_texts(value)
-    return kept
+            result[key] = without_texts(value)
+    return result
 
 
 def _json(value: Any) -> str:

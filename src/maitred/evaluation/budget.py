@@ -1,8 +1,8 @@
-"""Measure what an agent pays for each answer of the menu, against the limits that it promises.
+"""Measure the price of each answer of the menu, against the limits that the menu promises.
 
-Everything is asked of a gateway as an agent would, over all tools there are, and counted exactly (o200k).
-Figures of the tiers add up: who reads T2 has read T0 and T1 before. It starts no server and changes nothing.
-The definitions of the menu belong to a surface, so they come in from above.
+It asks a gateway as an agent would, over all tools, and counts exactly (o200k). Figures of the tiers add up:
+a reader of T2 has read T0 and T1 before. It starts no server and changes nothing. A surface owns the
+definitions of the menu and passes them in.
 """
 
 import json
@@ -30,15 +30,15 @@ _FIRST_WORDS = 8
 _P95 = 0.95
 
 Definitions = Callable[[str], Sequence[Mapping[str, Any]]]
-"""The menu as `tools/list` gives it, with a capability index (empty: without one)."""
+"""Returns the menu of `tools/list`, with a capability index, or without one if it is empty."""
 
 Counted = Sequence[tuple[str, int]]
-"""What was counted, by the name of each text."""
+"""Token counts, by the name of each text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerCost:
-    """What one answer costs, in o200k tokens; `limit` is the most it may, `detail` says what was worst."""
+    """The price of one answer in o200k tokens; `limit` is its maximum, `detail` names the worst case."""
 
     name: str
     tokens: int
@@ -47,18 +47,18 @@ class AnswerCost:
 
     @property
     def ok(self) -> bool:
-        """Whether it keeps its limit."""
+        """Whether the answer keeps its limit."""
         return self.tokens <= self.limit
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for programs."""
+        """Return all fields, for programs."""
         return asdict(self) | {"ok": self.ok}
 
 
 async def measure(gateway: Gateway, viewer: Viewer, definitions: Definitions) -> Sequence[AnswerCost]:
-    """Every answer of the menu at its worst; searches as the median, the 95th percentile, and the worst.
+    """Measure every answer of the menu at its worst; searches as median, 95th percentile and worst.
 
-    The tools have to stand in their categories already (`Gateway.settled`).
+    The catalog has to place the tools in categories first (`Gateway.settled`).
     """
     pages = list(_pages(gateway, viewer))
     tiers = [*_tiers(gateway, viewer, pages), *_tiers_as_json(gateway, viewer, pages)]
@@ -70,11 +70,11 @@ async def measure(gateway: Gateway, viewer: Viewer, definitions: Definitions) ->
     ]
 
 
-# --- tiers ------------------------------------------------------------------------------------------------
+# Tiers.
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Shown:
+class _MenuPage:
     """One page of T2, as a value and as text."""
 
     name: str
@@ -82,17 +82,17 @@ class _Shown:
     text: str
 
 
-def _tiers(gateway: Gateway, viewer: Viewer, pages: Sequence[_Shown]) -> Iterator[AnswerCost]:
+def _tiers(gateway: Gateway, viewer: Viewer, pages: Sequence[_MenuPage]) -> Iterator[AnswerCost]:
     hot, first = count_tokens([gateway.hot(viewer).text, gateway.browse(viewer=viewer).text])
-    texts = _counted({shown.name: shown.text for shown in pages})
+    texts = _count({page.name: page.text for page in pages})
     answers = {_group(group): _full(gateway, viewer, group) for group in _by_weight(gateway, viewer)}
-    yield from _cumulative("", hot, first, texts, _counted(answers))
+    yield from _cumulative("", hot, first, texts, _count(answers))
 
 
-def _tiers_as_json(gateway: Gateway, viewer: Viewer, pages: Sequence[_Shown]) -> Iterator[AnswerCost]:
+def _tiers_as_json(gateway: Gateway, viewer: Viewer, pages: Sequence[_MenuPage]) -> Iterator[AnswerCost]:
     parts = [_json(gateway.hot(viewer).to_json()), _json(gateway.categories(viewer).to_json())]
     hot, categories = count_tokens(parts)
-    texts = _counted({shown.name: _json(shown.page.to_json()) for shown in pages})
+    texts = _count({page.name: _json(page.page.to_json()) for page in pages})
     yield from _cumulative(" as JSON", hot, hot + categories, texts, [])
 
 
@@ -110,21 +110,21 @@ def _cumulative(how: str, hot: int, first: int, pages: Counted, answers: Counted
         )
 
 
-def _pages(gateway: Gateway, viewer: Viewer) -> Iterator[_Shown]:
-    """Every page of every category and server, as who follows the cursors is given them."""
+def _pages(gateway: Gateway, viewer: Viewer) -> Iterator[_MenuPage]:
+    """Yield every page of every category and server, as a reader who follows the cursors gets them."""
     paths = [f"category/{line.category.name}" for line in gateway.categories(viewer).lines]
     paths += [f"server/{status.name}" for status in gateway.watched_servers(viewer) if status.tools]
     for path in paths:
         cursor, number = "", 1
         while number == 1 or cursor:
             page = gateway.page(path, cursor, viewer=viewer)
-            shown = page.page
-            yield _Shown(name=f"{path}, page {number}", page=page, text=shown.text)
-            cursor, number = shown.cursor, number + 1
+            text_page = page.page
+            yield _MenuPage(name=f"{path}, page {number}", page=page, text=text_page.text)
+            cursor, number = text_page.cursor, number + 1
 
 
 def _by_weight(gateway: Gateway, viewer: Viewer) -> Iterator[Sequence[Tool]]:
-    """Tools in groups of as many as one call may ask for: the heaviest, then a spread over the others."""
+    """Yield tools in groups of the size of one call: the heaviest first, then a spread over the others."""
     tools = sorted(gateway.visible_tools(viewer), key=lambda tool: (-tool.cost_tokens, tool.name))
     step = _A_CALL * max(1, len(tools) // (_A_CALL * _FULL_ANSWERS))
     for start in range(0, len(tools), step):
@@ -139,11 +139,11 @@ def _group(tools: Sequence[Tool]) -> str:
     return tools[0].name if len(tools) == 1 else f"{tools[0].name} and {len(tools) - 1} more"
 
 
-# --- details, menu, search --------------------------------------------------------------------------------
+# Details, menu, search.
 
 
 def _details(gateway: Gateway, viewer: Viewer) -> Iterator[AnswerCost]:
-    briefs = _counted(
+    briefs = _count(
         {tool.name: gateway.info([tool.name], viewer=viewer).text for tool in gateway.visible_tools(viewer)}
     )
     name, tokens = _worst(briefs)
@@ -164,7 +164,7 @@ def _menu(gateway: Gateway, viewer: Viewer, definitions: Definitions) -> Iterato
 
 
 async def _searches(gateway: Gateway, viewer: Viewer) -> Sequence[AnswerCost]:
-    """Searches for a spread of the tools, each by its name and by the first words of its description."""
+    """Search for a spread of the tools, each by its name and by the first words of its description."""
     tools = gateway.visible_tools(viewer)
     answers = {}
     for tool in tools[:: max(1, -(-len(tools) // _SEARCHES))]:
@@ -172,14 +172,14 @@ async def _searches(gateway: Gateway, viewer: Viewer) -> Sequence[AnswerCost]:
         if words := views.first_sentence(tool.description)[0].split()[:_FIRST_WORDS]:
             phrases.append(" ".join(words))
         answers[tool.name] = (await gateway.search(phrases, viewer=viewer)).text
-    counted = sorted(_counted(answers), key=lambda one: one[1])
-    if not counted:
+    counts = sorted(_count(answers), key=lambda one: one[1])
+    if not counts:
         return []
-    tokens = [count for _, count in counted]
+    tokens = [count for _, count in counts]
     figures = [
         ("median", round(median(tokens)), f"of {len(tokens)} searches"),
         ("p95", tokens[int(len(tokens) * _P95)], ""),
-        ("worst", tokens[-1], counted[-1][0]),
+        ("worst", tokens[-1], counts[-1][0]),
     ]
     return [
         AnswerCost(name=f"search_tools, {name}", tokens=count, limit=SEARCH_TOKENS, detail=detail)
@@ -187,12 +187,12 @@ async def _searches(gateway: Gateway, viewer: Viewer) -> Sequence[AnswerCost]:
     ]
 
 
-def _counted(texts: Mapping[str, str]) -> Counted:
+def _count(texts: Mapping[str, str]) -> Counted:
     return list(zip(texts, count_tokens(list(texts.values())), strict=True))
 
 
-def _worst(counted: Counted) -> tuple[str, int]:
-    return max(counted, key=lambda one: one[1], default=("", 0))
+def _worst(counts: Counted) -> tuple[str, int]:
+    return max(counts, key=lambda one: one[1], default=("", 0))
 
 
 def _json(value: Any) -> str:

@@ -1,7 +1,7 @@
-"""Judge where tools stand in the menu by labels that a person gave: how often right, surely, and how wrong.
+"""Compare the categories of tools with a person's labels: how often right, how sure, and how wrong.
 
-A label may allow an alternative where two readings are open: strictly only the first counts, leniently both.
-It only compares; placing is done by whoever has the tools. Tools that a person placed are judged like all.
+A label may allow an alternative if two readings are possible: strictly only the first counts, leniently both.
+The module only compares; its caller places the tools. Tools that a person placed count like all others.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from maitred.model.categories import Placement
 from maitred.model.tools import ToolKey
 
 BANDS: Final = (0.0, 0.5, 0.7, 0.85, 0.95)
-"""Where the bands of confidence begin; the last one ends at 1."""
+"""The beginnings of the bands of confidence; the last band ends at 1."""
 
 _HEAD = ("server", "tool", "category", "alternative")
 _MOST_CONFUSIONS = 10
@@ -24,20 +24,20 @@ _MAX_FAULTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """What a person says of a tool; `alternative` is empty, or a category that is also right."""
+    """A person's label of a tool; `alternative` is empty, or a category that is also right."""
 
     key: ToolKey
     category: str
     alternative: str = ""
 
     def allows(self, category: str) -> bool:
-        """Whether a tool may stand there."""
+        """Return whether the tool may be in this category."""
         return category in (self.category, self.alternative) and bool(category)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CategoryAgreement:
-    """One category: how many tools are labelled and placed so, and how many of them agree (strictly)."""
+    """One category: the numbers of tools labelled so and placed so, and of those that agree (strictly)."""
 
     category: str
     labelled: int
@@ -57,7 +57,7 @@ class CategoryAgreement:
 
 @dataclass(frozen=True, kw_only=True)
 class BandAgreement:
-    """The tools whose confidence is at least `start` and below the next band: how many, how many right."""
+    """The tools with confidence from `start` to the next band: their number, and how many are right."""
 
     start: float
     tools: int
@@ -67,10 +67,10 @@ class BandAgreement:
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementAgreement:
-    """How well placements agree with labels.
+    """The agreement of placements with labels.
 
-    `confusions` are `(labelled, placed, count)` of what is wrong even leniently; `missing` are labels of
-    tools that are not there, which count nowhere else.
+    `confusions` are `(labelled, placed, count)` of tools that are wrong even leniently. `missing` are labels
+    of tools that do not exist; they count nowhere else.
     """
 
     tools: int
@@ -83,16 +83,16 @@ class PlacementAgreement:
 
     @property
     def strict_share(self) -> float:
-        """The share of tools that stand where the label says, 0 to 1."""
+        """The share of tools in the category of their label, 0 to 1."""
         return self.right / self.tools if self.tools else 0.0
 
     @property
     def lenient_share(self) -> float:
-        """The same, with alternatives."""
+        """The same share, with alternatives."""
         return self.lenient / self.tools if self.tools else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for programs."""
+        """Return all fields, for programs."""
         categories = [
             asdict(one) | {"precision": one.precision, "recall": one.recall} for one in self.categories
         ]
@@ -101,12 +101,12 @@ class PlacementAgreement:
 
 
 def read_labels(path: Path) -> list[Label]:
-    """The labels of a tab-separated file with the columns `server`, `tool`, `category`, `alternative`.
+    """Read labels from a tab-separated file with the columns `server`, `tool`, `category`, `alternative`.
 
-    A first line with these names is skipped; the last column may be missing.
+    It skips a first line with these names; the last column may be missing.
 
     Raises:
-        ConfigError: The file cannot be read, is empty, or has faults; each is named with its line.
+        ConfigError: The file cannot be read, is empty, or has faults; the error names each with its line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -122,7 +122,7 @@ def read_labels(path: Path) -> list[Label]:
 
 
 def _labels(text: str, faults: list[str]) -> Iterator[Label]:
-    seen: dict[ToolKey, int] = {}
+    first_lines: dict[ToolKey, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         cells = tuple(cell.strip() for cell in line.split("\t"))
         if not line.strip() or (number == 1 and cells == _HEAD):
@@ -131,18 +131,22 @@ def _labels(text: str, faults: list[str]) -> Iterator[Label]:
             faults.append(f"line {number}: must be server, tool, category and alternative, with tabs between")
             continue
         key = ToolKey(server=cells[0], name=cells[1])
-        if key in seen:
-            faults.append(f"line {number}: {key.server} {key.name} is given twice, first in line {seen[key]}")
-        seen.setdefault(key, number)
+        if key in first_lines:
+            faults.append(
+                f"line {number}: {key.server} {key.name} is given twice, first in line {first_lines[key]}"
+            )
+        first_lines.setdefault(key, number)
         yield Label(key=key, category=cells[2], alternative="".join(cells[3:]))
 
 
 def judge(labels: Sequence[Label], placements: Mapping[ToolKey, Placement]) -> PlacementAgreement:
-    """Compare labels with where the tools stand."""
+    """Compare labels with the categories of the tools."""
     pairs = [(label, placements[label.key]) for label in labels if label.key in placements]
-    right = [label for label, placed in pairs if placed.category == label.category]
+    right = [label for label, placement in pairs if placement.category == label.category]
     wrong = Counter(
-        (label.category, placed.category) for label, placed in pairs if not label.allows(placed.category)
+        (label.category, placement.category)
+        for label, placement in pairs
+        if not label.allows(placement.category)
     )
     return PlacementAgreement(
         tools=len(pairs),
@@ -150,22 +154,26 @@ def judge(labels: Sequence[Label], placements: Mapping[ToolKey, Placement]) -> P
         right=len(right),
         lenient=len(pairs) - wrong.total(),
         categories=_of_categories(pairs),
-        confusions=[(*pair, count) for pair, count in sorted(wrong.items(), key=_often)[:_MOST_CONFUSIONS]],
+        confusions=[
+            (*pair, count) for pair, count in sorted(wrong.items(), key=_by_count)[:_MOST_CONFUSIONS]
+        ],
         bands=_of_bands(pairs),
     )
 
 
-def _often(item: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
+def _by_count(item: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
     return -item[1], item[0]
 
 
 def _of_categories(pairs: Sequence[tuple[Label, Placement]]) -> list[CategoryAgreement]:
-    labelled = Counter(label.category for label, _ in pairs)
-    placed = Counter(placement.category for _, placement in pairs)
+    label_counts = Counter(label.category for label, _ in pairs)
+    placement_counts = Counter(placement.category for _, placement in pairs)
     right = Counter(label.category for label, placement in pairs if label.category == placement.category)
     return [
-        CategoryAgreement(category=name, labelled=labelled[name], placed=placed[name], right=right[name])
-        for name in sorted(labelled | placed)
+        CategoryAgreement(
+            category=name, labelled=label_counts[name], placed=placement_counts[name], right=right[name]
+        )
+        for name in sorted(label_counts | placement_counts)
     ]
 
 
@@ -173,13 +181,15 @@ def _of_bands(pairs: Sequence[tuple[Label, Placement]]) -> list[BandAgreement]:
     ends = [*BANDS[1:], 2.0]
     bands = []
     for start, end in zip(BANDS, ends, strict=True):
-        within = [(label, placed.category) for label, placed in pairs if start <= placed.confidence < end]
+        members = [
+            (label, placement.category) for label, placement in pairs if start <= placement.confidence < end
+        ]
         bands.append(
             BandAgreement(
                 start=start,
-                tools=len(within),
-                right=sum(label.category == category for label, category in within),
-                lenient=sum(label.allows(category) for label, category in within),
+                tools=len(members),
+                right=sum(label.category == category for label, category in members),
+                lenient=sum(label.allows(category) for label, category in members),
             )
         )
     return bands

@@ -1,6 +1,6 @@
-"""A gateway whose catalog holds given tools, with no server behind them: it can be searched, not called.
+"""A gateway over given tools without servers: a caller can search it, but not call a tool.
 
-The catalog is an ordinary one in a folder of its own, filled as discoveries fill it, so a search takes the
+The catalog is an ordinary one in a folder of its own, filled as discoveries fill it. So a search takes the
 same way as one over real servers.
 """
 
@@ -21,7 +21,7 @@ from maitred.model.servers import ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolKey
 from maitred.wiring import open_gateway, open_store
 
-if TYPE_CHECKING:  # they take a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # they take a second to import, too long for `--help`
     from mcp.server import Server
 
     from maitred.gateway import Gateway
@@ -38,11 +38,11 @@ _CHARACTERS_PER_TOKEN = 4
 async def stocked(
     tools: Sequence[RawTool], search: Search, in_process: "Mapping[str, Server[Any]] | None" = None
 ) -> "AsyncIterator[Gateway]":
-    """Open a gateway over tools, ready to be searched.
+    """Open a gateway over tools, ready for searches.
 
     Args:
-        tools: All that can be found; no two may share server and name.
-        search: How it finds.
+        tools: All tools of the catalog; no two may share server and name.
+        search: The settings of search.
         in_process: Further servers, which can be called and can change; none may have the name of another.
     """
     specs = {key.server: _spec(key.server) for key in (tool.key for tool in tools)}
@@ -64,19 +64,19 @@ async def stocked(
 
 
 def keys(tools: Iterable[LabelledTool]) -> dict[ToolKey, str]:
-    """Who each tool of a set is in a catalog -> its id; those that share server and name get a number."""
-    found: dict[ToolKey, str] = {}
+    """Map the catalog key of each tool of a set to its id; equal keys get a number."""
+    ids: dict[ToolKey, str] = {}
     for tool in tools:
         server, name, count = tool.server or NO_SERVER, tool.name, 1
-        while ToolKey(server=server, name=name) in found:
+        while ToolKey(server=server, name=name) in ids:
             count += 1
             name = f"{tool.name}_{count}"
-        found[ToolKey(server=server, name=name)] = tool.id
-    return found
+        ids[ToolKey(server=server, name=name)] = tool.id
+    return ids
 
 
 def raw_tools(tools: Sequence[LabelledTool]) -> list[RawTool]:
-    """The tools of a set as servers would publish them; the keys are those of `keys`, in the same order."""
+    """Return the tools of a set as servers would publish them, with the keys of `keys` in the same order."""
     return [
         RawTool(key=key, description=tool.description, input_schema=tool.input_schema)
         for key, tool in zip(keys(tools), tools, strict=True)
@@ -88,13 +88,13 @@ def _spec(server: str) -> ServerSpec:
 
 
 async def _fill(catalog: LiveCatalog, tools: Sequence[RawTool], specs: Mapping[str, ServerSpec]) -> None:
-    """Write all servers at once: planned one after the other, each would name the tools of all anew."""
+    """Write all servers at once: one after the other, each would rename the tools of all the others."""
     groups: dict[str, list[RawTool]] = {name: [] for name in specs}
     for tool in tools:
         groups[tool.key.server].append(tool)
     names = publish(tool.key for tool in tools)
 
-    async def planned(_: Snapshot) -> Change:
+    async def make_change(_: Snapshot) -> Change:
         changes = [
             await plan(Snapshot(), DiscoveredServer(spec=specs[name], facts=_FACTS, tools=group), _count)
             for name, group in groups.items()
@@ -105,9 +105,9 @@ async def _fill(catalog: LiveCatalog, tools: Sequence[RawTool], specs: Mapping[s
             schemas={digest: body for change in changes for digest, body in change.schemas.items()},
         )
 
-    await catalog.change(planned)
+    await catalog.change(make_change)
 
 
 async def _count(texts: Sequence[str]) -> Sequence[int]:
-    """Roughly: what a definition costs has no influence on a search."""
+    """Estimate tokens roughly: the price of a definition has no influence on a search."""
     return [len(text) // _CHARACTERS_PER_TOKEN for text in texts]

@@ -1,10 +1,9 @@
 """Read labelled sets: `tools.jsonl` and `queries.jsonl`, one JSON object a line.
 
-A tool is `{"id", "server", "name", "description", "inputSchema"}`, where the server, the description and the
-schema may be null; a query is `{"id", "query", "relevant"}`, where `relevant` lists ids of tools and may be
-empty: nothing should be found then. Other keys are ignored. All faults of a file are reported at once.
-
-Part of each set is held back: nothing is to be chosen by it, so that its figures stay honest.
+A tool is `{"id", "server", "name", "description", "inputSchema"}`; server, description and schema may be
+null. A query is `{"id", "query", "relevant"}`; `relevant` lists ids of tools and may be empty: nothing should
+be found then. Other keys are ignored. An error lists all faults of a file. A part of each set is held back:
+no choice is made by it, so that its figures stay honest.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ _MAX_FAULTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledTool:
-    """A tool of a set; `server` is empty where the set names none."""
+    """A tool of a set; `server` is empty if the set names none."""
 
     id: str
     server: str
@@ -35,7 +34,7 @@ class LabelledTool:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledQuery:
-    """What somebody wants, and the ids of the tools that serve it; none when nothing of the set does."""
+    """What a user wants, and the ids of the tools that serve it; none if the set has no such tool."""
 
     id: str
     text: str
@@ -47,16 +46,16 @@ Object = Mapping[str, Any]
 
 
 def read_tools(path: Path) -> list[LabelledTool]:
-    """The tools of a file.
+    """Read the tools of a file.
 
     Raises:
-        ConfigError: The file cannot be read, holds no tools, or has faults; each is named with its line.
+        ConfigError: The file cannot be read, has no tools, or has faults; the error names each with its line.
     """
     return _read(path, _tool)
 
 
 def read_queries(path: Path, known: Collection[str]) -> list[LabelledQuery]:
-    """The queries of a file about the tools whose ids are known.
+    """Read the queries of a file about the tools with known ids.
 
     Raises:
         ConfigError: As for tools, or a relevant id is not known.
@@ -64,34 +63,34 @@ def read_queries(path: Path, known: Collection[str]) -> list[LabelledQuery]:
     ids = frozenset(known)
 
     def query(value: Object, faults: list[str]) -> LabelledQuery:
-        found = _query(value, faults)
-        faults += [f"relevant: there is no tool {one!r}" for one in found.relevant if one not in ids]
-        return found
+        result = _query(value, faults)
+        faults += [f"relevant: there is no tool {one!r}" for one in result.relevant if one not in ids]
+        return result
 
     return _read(path, query)
 
 
 def take(queries: Sequence[LabelledQuery], split: Split, name: str) -> list[LabelledQuery]:
-    """The queries of one part of the set `name`."""
+    """Return the queries of one part of the set `name`."""
     if split == "all":
         return list(queries)
-    wanted = split == "held-back"
-    return [query for query in queries if is_held_back(name, query.id) is wanted]
+    held_back = split == "held-back"
+    return [query for query in queries if is_held_back(name, query.id) is held_back]
 
 
 def is_held_back(name: str, query: str) -> bool:
-    """Whether a query, by its id, is in the fifth of the set `name` that nothing is tuned on."""
+    """Return whether a query, by its id, is in the fifth of the set `name` that nothing is tuned on."""
     digest = hashlib.sha256(f"{name}/{query}".encode()).hexdigest()
     return int(digest, 16) % _HELD_BACK_PARTS == 0
 
 
 def set_name(queries: Path) -> str:
-    """The name of a set: that of the folder in which its queries stand."""
+    """Return the name of a set: the folder of its queries."""
     return queries.absolute().parent.name
 
 
 def _read(path: Path, make: Callable[[Object, list[str]], T]) -> list[T]:
-    found: dict[str, T] = {}
+    entries: dict[str, T] = {}
     lines: dict[str, int] = {}
     faults: list[str] = []
     for number, value in _objects(path, faults):
@@ -101,24 +100,24 @@ def _read(path: Path, make: Callable[[Object, list[str]], T]) -> list[T]:
             wrong.append(f"id: {one.id!r} is given twice, first in line {lines[one.id]}")
         faults += [f"line {number}: {fault}" for fault in wrong]
         lines.setdefault(one.id, number)
-        found[one.id] = one
-    if not found and not faults:
+        entries[one.id] = one
+    if not entries and not faults:
         faults.append("is empty")
     if faults:
-        rest: list[str] = [f"and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
-        raise ConfigError(str(path), [*faults[:_MAX_FAULTS], *rest])
-    return list(found.values())
+        more: list[str] = [f"and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
+        raise ConfigError(str(path), [*faults[:_MAX_FAULTS], *more])
+    return list(entries.values())
 
 
 def _objects(path: Path, faults: list[str]) -> Iterator[tuple[int, Object]]:
-    """Each object with its line; what is none is a fault."""
+    """Yield each object with its line; a line without an object is a fault."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), ["is not UTF-8 text"]) from error
-    for number, line in enumerate(text.split("\n"), 1):  # JSON may hold other characters that end lines
+    for number, line in enumerate(text.split("\n"), 1):  # JSON may contain other characters that end lines
         if not line.strip():
             continue
         try:
@@ -159,10 +158,10 @@ def _query(value: Object, faults: list[str]) -> LabelledQuery:
 
 
 def _text(value: Object, key: str, faults: list[str], *, optional: bool = False) -> str:
-    found = value.get(key)
-    if optional and found is None:
+    value_text = value.get(key)
+    if optional and value_text is None:
         return ""
-    if not isinstance(found, str) or (not optional and not found.strip()):
+    if not isinstance(value_text, str) or (not optional and not value_text.strip()):
         faults.append(f"{key}: must be text" + (" or null" if optional else ", and not empty"))
         return ""
-    return found
+    return value_text

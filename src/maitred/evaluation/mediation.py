@@ -1,8 +1,8 @@
-"""Measure what mediation does to search: how much better a poor server is found, and that no other loses.
+"""Measure what mediation does to search: the gain of a poor server, and the loss of any other.
 
-Tools are mended as the gateway mends them with rules alone: each server's proposals are proven beside the
-tools of all others, and what makes something worse is not used. A server that is measured for loss is asked
-for in words of its own descriptions as they were before (`maitred.evaluation.paraphrase`), among all tools.
+The module mediates tools as the gateway does with rules alone. It proves each server's proposals beside the
+tools of all others and drops proposals that make something worse. To measure loss, it asks for a server's
+tools in words of their original descriptions (`maitred.evaluation.paraphrase`), among all tools.
 """
 
 import json
@@ -34,10 +34,10 @@ from maitred.search.index import HybridIndex
 from maitred.search.results import EmbeddedQuery, Filter
 
 WANTED_GAIN: Final = 25.0
-"""How many points of R@5 a poor server has to gain."""
+"""The points of R@5 that a poor server has to gain."""
 
 ALLOWED_LOSS: Final = 1.0
-"""How many points of R@5 any server may lose."""
+"""The points of R@5 that any server may lose."""
 
 _RESULTS = 10
 _SHOWN = 5
@@ -64,7 +64,7 @@ class RankFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class MediationCount:
-    """How many tools of a server were mended, and how many were not because something would be worse."""
+    """The number of mediated tools of a server, and of those left alone because something would be worse."""
 
     kept: int
     taken_back: int
@@ -82,11 +82,11 @@ class BeforeAndAfter:
 
     @property
     def points(self) -> float:
-        """What R@5 gains, in points; below 0 for a loss."""
+        """The gain of R@5, in points; below 0 for a loss."""
         return 100 * (self.after.recall_at_5 - self.before.recall_at_5)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for programs."""
+        """Return all fields, for programs."""
         return asdict(self) | {"points": self.points}
 
 
@@ -100,13 +100,13 @@ class MediationGain:
 
     @property
     def passes(self) -> bool:
-        """Whether it gains as much as it should when it is alone."""
+        """Whether it gains enough when it is alone."""
         return self.compared[0].points >= WANTED_GAIN
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerFigures:
-    """One of many servers that are all mediated: how its tools are found by their own words."""
+    """One of many servers that are all mediated: the figures of its tools for their own words."""
 
     server: str
     tools: int
@@ -114,13 +114,13 @@ class ServerFigures:
 
     @property
     def passes(self) -> bool:
-        """Whether it loses no more than it may."""
+        """Whether it loses no more than allowed."""
         return self.compared.points >= -ALLOWED_LOSS
 
 
 @dataclass(frozen=True, kw_only=True)
 class MediationEvaluation:
-    """What mediation does to a poor server, and to each recorded one."""
+    """The effect of mediation on a poor server, and on each recorded one."""
 
     gain: MediationGain
     servers: Sequence[ServerFigures] = ()
@@ -131,7 +131,7 @@ class MediationEvaluation:
         return self.gain.passes and all(one.passes for one in self.servers)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for programs."""
+        """Return all fields, for programs."""
         gain = asdict(self.gain) | {
             "passes": self.gain.passes,
             "compared": [one.to_json() for one in self.gain.compared],
@@ -142,14 +142,14 @@ class MediationEvaluation:
         return {"passes": self.passes, "gain": gain, "servers": servers}
 
 
-# --- reading ----------------------------------------------------------------------------------------------
+# Files.
 
 
 def read_server(path: Path) -> list[RawTool]:
-    """The tools of a YAML or JSON file with the keys `server` and `tools`, these as in `tools/list`.
+    """Read the tools of a YAML or JSON file with the keys `server` and `tools`, these as in `tools/list`.
 
     Raises:
-        ConfigError: It cannot be read, or is something else.
+        ConfigError: The file cannot be read, or has another form.
     """
     try:
         entry = YAML(typ="safe").load(_text(path))
@@ -162,16 +162,16 @@ def read_server(path: Path) -> list[RawTool]:
 
 
 def read_recorded(folder: Path, besides: Sequence[RawTool] = ()) -> list[RawTool]:
-    """The tools of all recorded servers: `*.jsonl` in a folder, one server a line.
+    """Read the tools of all recorded servers: `*.jsonl` in a folder, one server a line.
 
     Raises:
-        ConfigError: There is no such file, one cannot be read, a line is something else, or a server has
-            the name of one of those that they are to stand beside.
+        ConfigError: There is no such file, one cannot be read, a line has another form, or a server has the
+            name of one in `besides`.
     """
     paths = sorted(folder.glob("*.jsonl"))
     if not paths:
         raise ConfigError(str(folder), ["holds no file *.jsonl with recorded servers"])
-    found: dict[ToolKey, RawTool] = {}
+    tools: dict[ToolKey, RawTool] = {}
     for path in paths:
         for number, line in enumerate(_text(path).split("\n"), 1):
             if not line.strip():
@@ -180,34 +180,34 @@ def read_recorded(folder: Path, besides: Sequence[RawTool] = ()) -> list[RawTool
                 entry = json.loads(line)
             except ValueError as error:
                 raise ConfigError(str(path), [f"line {number}: is not JSON: {error}"]) from error
-            found |= {tool.key: tool for tool in _tools(path, f"line {number}: ", entry)}
-    if both := {tool.key.server for tool in besides} & {key.server for key in found}:
+            tools |= {tool.key: tool for tool in _tools(path, f"line {number}: ", entry)}
+    if both := {tool.key.server for tool in besides} & {key.server for key in tools}:
         raise ConfigError(str(folder), [f"records a server {min(both)!r} too; give one of them another name"])
-    return list(found.values())
+    return list(tools.values())
 
 
 def read_queries(path: Path, tools: Sequence[RawTool]) -> list[tuple[str, ToolKey]]:
-    """The queries of a file: each line a query and the name of the tool that serves it, with a tab between.
+    """Read the queries of a file: each line a query and the name of its tool, with a tab between.
 
     Raises:
-        ConfigError: It cannot be read, is empty, or has faults; each is named with its line.
+        ConfigError: The file cannot be read, is empty, or has faults; the error names each with its line.
     """
-    known = {tool.key.name: tool.key for tool in tools}
+    keys = {tool.key.name: tool.key for tool in tools}
     faults: list[str] = []
-    found = []
+    queries = []
     for number, line in enumerate(_text(path).split("\n"), 1):
         if not line.strip():
             continue
         query, _, name = (part.strip(" \r") for part in line.partition("\t"))
         if not (query and name):
             faults.append(f"line {number}: must be a query and the name of a tool, with a tab between")
-        elif name not in known:
+        elif name not in keys:
             faults.append(f"line {number}: there is no tool {name!r}")
         else:
-            found.append((query, known[name]))
-    if faults or not found:
+            queries.append((query, keys[name]))
+    if faults or not queries:
         raise ConfigError(str(path), faults[:_MAX_FAULTS] or ["holds no queries"])
-    return found
+    return queries
 
 
 def _text(path: Path) -> str:
@@ -227,7 +227,7 @@ def _tools(path: Path, where: str, entry: Any) -> list[RawTool]:
     return read_tools(server, tools)[0]
 
 
-# --- measuring --------------------------------------------------------------------------------------------
+# Measurements.
 
 
 async def evaluate(
@@ -242,44 +242,46 @@ async def evaluate(
 
     Args:
         poor: The tools of one server.
-        queries: What users would ask, each with the tool of it that serves this.
+        queries: Queries of users, each with the tool of the poor server that serves it.
         recorded: Tools of others, none of a server of the same name.
-        embedder: The one to search and to prove with.
+        embedder: The embedder for searches and proofs.
         step: Called after each server.
     """
     server = poor[0].key.server
-    compared = []
+    comparisons = []
     for tools in (poor, [*poor, *recorded]) if recorded else (poor,):
         before = await _snapshot(tools)
-        after, counts = await _mediated(before, [server], embedder, step)
+        after, counts = await _mediate(before, [server], embedder, step)
         old, new = (_Search(one, embedder).figures(queries) for one in (before, after))
-        compared.append(
+        comparisons.append(
             BeforeAndAfter(
                 among=len(tools), mended=counts[server], queries=len(queries), before=old, after=new
             )
         )
     servers = await losses(recorded, embedder=embedder, step=step) if recorded else []
     return MediationEvaluation(
-        gain=MediationGain(server=server, tools=len(poor), compared=compared), servers=servers
+        gain=MediationGain(server=server, tools=len(poor), compared=comparisons), servers=servers
     )
 
 
 async def losses(
     tools: Sequence[RawTool], *, embedder: Embedder, step: Step = lambda: None
 ) -> list[ServerFigures]:
-    """Mediate all servers, and measure for each how its tools are found among all, by their own words."""
+    """Mediate all servers, and measure for each how search finds its tools among all, by their own words."""
     before = await _snapshot(tools)
-    after, counts = await _mediated(before, list(before.by_server), embedder, step)
-    found = []
+    after, counts = await _mediate(before, list(before.by_server), embedder, step)
+    results = []
     searches = [_Search(one, embedder) for one in (before, after)]
-    for server, own in before.by_server.items():
-        asked = [(query, tool.key) for tool in own for query in paraphrases(document(before, tool))]
-        old, new = (search.figures(asked) for search in searches)
-        compared = BeforeAndAfter(
-            among=len(before.tools), mended=counts[server], queries=len(asked), before=old, after=new
+    for server, tools_of_server in before.by_server.items():
+        queries = [
+            (query, tool.key) for tool in tools_of_server for query in paraphrases(document(before, tool))
+        ]
+        old, new = (search.figures(queries) for search in searches)
+        comparison = BeforeAndAfter(
+            among=len(before.tools), mended=counts[server], queries=len(queries), before=old, after=new
         )
-        found.append(ServerFigures(server=server, tools=len(own), compared=compared))
-    return found
+        results.append(ServerFigures(server=server, tools=len(tools_of_server), compared=comparison))
+    return results
 
 
 class _Search:
@@ -287,27 +289,27 @@ class _Search:
 
     def __init__(self, snapshot: Snapshot, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._wanted = Filter(visible=frozenset(snapshot.servers))
+        self._filter = Filter(visible=frozenset(snapshot.servers))
         self._index = HybridIndex()
         self._index.update(snapshot)
         pending = self._index.pending()
         self._index.keep(pending, embedder.documents(list(pending.values())))
 
-    def figures(self, asked: Asked) -> RankFigures:
-        """How well each query finds its tool."""
-        found = [(self._ranking(text), [_id(key)]) for text, key in asked]
+    def figures(self, queries: Asked) -> RankFigures:
+        """Measure how well each query finds its tool."""
+        rankings = [(self._ranking(text), [_id(key)]) for text, key in queries]
         return RankFigures(
-            recall_at_1=mean([recall(ranking, wanted, 1) for ranking, wanted in found]),
-            recall_at_5=mean([recall(ranking, wanted, _SHOWN) for ranking, wanted in found]),
-            ndcg_at_10=mean([ndcg(ranking, wanted, _RESULTS) for ranking, wanted in found]),
+            recall_at_1=mean([recall(ranking, relevant, 1) for ranking, relevant in rankings]),
+            recall_at_5=mean([recall(ranking, relevant, _SHOWN) for ranking, relevant in rankings]),
+            ndcg_at_10=mean([ndcg(ranking, relevant, _RESULTS) for ranking, relevant in rankings]),
         )
 
     def _ranking(self, text: str) -> list[str]:
-        """The tools that a search gives, best first; those that are the same follow the one they are like."""
+        """Return the tools of a search, best first; a tool's equals on other servers follow it."""
         query = EmbeddedQuery(
             phrase=text, vectors=self._embedder.queries([text, *clauses(text)[:_MAX_CLAUSES]])
         )
-        hits = self._index.search([query], self._wanted, _RESULTS).hits
+        hits = self._index.search([query], self._filter, _RESULTS).hits
         return [_id(tool.key) for hit in hits for tool in (hit.tool, *hit.also)]
 
 
@@ -315,13 +317,13 @@ def _id(key: ToolKey) -> str:
     return f"{key.server}/{key.name}"
 
 
-# --- mending ----------------------------------------------------------------------------------------------
+# Mediation.
 
 
-async def _mediated(
+async def _mediate(
     snapshot: Snapshot, servers: Sequence[str], embedder: Embedder, step: Step
 ) -> tuple[Snapshot, Mapping[str, MediationCount]]:
-    """The snapshot with these servers mended as the gateway would, and how many tools; others stay."""
+    """Mediate these servers as the gateway would; return the snapshot and the number of tools."""
     proofs = Proofs(lambda: SearchRanker(embedder), MemoryStore())
     mender = MediationService([RuleTransformer()], "evaluation", proofs=proofs)
     counts = {}
@@ -339,16 +341,18 @@ async def _snapshot(tools: Sequence[RawTool]) -> Snapshot:
     groups: dict[str, list[RawTool]] = {}
     for tool in tools:
         groups.setdefault(tool.key.server, []).append(tool)
-    found = [
-        await plan(Snapshot(), DiscoveredServer(spec=_spec(server), facts=_FACTS, tools=own), _count)
-        for server, own in groups.items()
+    changes = [
+        await plan(
+            Snapshot(), DiscoveredServer(spec=_spec(server), facts=_FACTS, tools=tools_of_server), _count
+        )
+        for server, tools_of_server in groups.items()
     ]
-    whole = Change(
-        servers=[record for change in found for record in change.servers],
-        tools=[tool for change in found for tool in change.tools],
-        schemas={digest: body for change in found for digest, body in change.schemas.items()},
+    all_servers = Change(
+        servers=[record for change in changes for record in change.servers],
+        tools=[tool for change in changes for tool in change.tools],
+        schemas={digest: body for change in changes for digest, body in change.schemas.items()},
     )
-    return Snapshot().after(whole, 1)
+    return Snapshot().after(all_servers, 1)
 
 
 def _spec(server: str) -> ServerSpec:
@@ -356,5 +360,5 @@ def _spec(server: str) -> ServerSpec:
 
 
 async def _count(texts: Sequence[str]) -> Sequence[int]:
-    """Roughly: what a definition costs has no influence on a search."""
+    """Estimate tokens roughly: the price of a definition has no influence on a search."""
     return [len(text) // _CHARACTERS_PER_TOKEN for text in texts]

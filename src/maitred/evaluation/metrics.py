@@ -1,7 +1,7 @@
-"""The figures of retrieval, as functions of one ranking and of what would have been right.
+"""The figures of retrieval, as functions of one ranking and of the relevant ids.
 
-A ranking is a sequence of ids, best first, without repetition; relevance is yes or no. All figures lie
-between 0 and 1, and none is defined where nothing is relevant.
+A ranking is a sequence of ids, best first, without repetition; relevance is yes or no. All figures are
+between 0 and 1. None is defined if nothing is relevant.
 """
 
 import math
@@ -9,50 +9,50 @@ from collections.abc import Collection, Sequence
 
 
 def recall(ranking: Sequence[str], relevant: Collection[str], k: int) -> float:
-    """The share of the relevant that is among the first `k`; below 1 where there are more than `k` of them.
+    """Return the share of the relevant ids that is among the first `k`; below 1 if there are more than `k`.
 
     Raises:
         ValueError: Nothing is relevant.
     """
-    wanted = _checked(relevant)
-    return len(wanted.intersection(ranking[:k])) / len(wanted)
+    relevant_ids = _require_relevant(relevant)
+    return len(relevant_ids.intersection(ranking[:k])) / len(relevant_ids)
 
 
 def ndcg(ranking: Sequence[str], relevant: Collection[str], k: int = 10) -> float:
-    """Gain of the first `k`, each place weighing 1 / log2(1 + place), as a share of the best possible gain.
+    """Return the gain of the first `k` (1 / log2(1 + place) each), divided by the best possible gain.
 
     Raises:
         ValueError: Nothing is relevant.
     """
-    wanted = _checked(relevant)
-    gain = sum(_discount(place) for place, found in enumerate(ranking[:k], 1) if found in wanted)
-    return gain / sum(_discount(place) for place in range(1, min(len(wanted), k) + 1))
+    relevant_ids = _require_relevant(relevant)
+    gain = sum(_discount(place) for place, id_ in enumerate(ranking[:k], 1) if id_ in relevant_ids)
+    return gain / sum(_discount(place) for place in range(1, min(len(relevant_ids), k) + 1))
 
 
 def reciprocal_rank(ranking: Sequence[str], relevant: Collection[str]) -> float:
-    """One divided by the place of the first relevant one, 0 if there is none.
+    """Return one divided by the place of the first relevant id, 0 if there is none.
 
     Raises:
         ValueError: Nothing is relevant.
     """
-    wanted = _checked(relevant)
-    return next((1 / place for place, found in enumerate(ranking, 1) if found in wanted), 0.0)
+    relevant_ids = _require_relevant(relevant)
+    return next((1 / place for place, id_ in enumerate(ranking, 1) if id_ in relevant_ids), 0.0)
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean; 0 of nothing."""
+    """Return the arithmetic mean; 0 for no values."""
     return sum(values) / len(values) if values else 0.0
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least `share` (0 to 1) of them do not exceed; 0 of nothing."""
+    """Return the smallest value that at least `share` (0 to 1) of them do not exceed; 0 for no values."""
     if not values:
         return 0.0
     rank = math.ceil(share * len(values))
     return sorted(values)[min(max(rank, 1), len(values)) - 1]
 
 
-def _checked(relevant: Collection[str]) -> frozenset[str]:
+def _require_relevant(relevant: Collection[str]) -> frozenset[str]:
     if not relevant:
         raise ValueError("nothing is relevant, so there is nothing to find")
     return frozenset(relevant)

@@ -1,8 +1,8 @@
-"""Say what a tool does in other words, as far as that goes offline: its description without its name.
+"""Describe a tool in other words, as far as that is possible offline: its description without its name.
 
 An agent that looks for a tool knows neither its name nor its server. So a phrase is a sentence of the
-description without the words of both, and without words that say nothing. Nothing is made up: a tool whose
-description only repeats its name is asked for by these words, since nobody could know others.
+description without the words of both, and without words that say nothing. Nothing is invented: if a
+description only repeats the name, the phrase has these words, since no others are known.
 """
 
 import re
@@ -21,26 +21,26 @@ _PARAMETERS = 3
 
 
 def paraphrases(tool: ToolDocument) -> list[str]:
-    """At most three phrases for a tool, the most telling first; none if its description says nothing.
+    """Return at most three phrases for a tool, the best first; none if its description says nothing.
 
     The first and the second sentence, then the beginning of the first with the names of some parameters.
     """
     sentences = _sentences(tool.description or tool.title)
-    own = frozenset(index_terms(f"{tool.name} {tool.server}"))
-    phrases = [_phrase(sentence, own) for sentence in sentences[:_SENTENCES]]
+    name_terms = frozenset(index_terms(f"{tool.name} {tool.server}"))
+    phrases = [_phrase(sentence, name_terms) for sentence in sentences[:_SENTENCES]]
     if phrases and len(phrases[0]) < _FEWEST_WORDS:
         phrases[0] = _phrase(sentences[0], frozenset())
     if phrases and tool.parameters:
-        named = [name for name, _ in tool.parameters[:_PARAMETERS]]
-        phrases.append([*phrases[0][:_LEADING_WORDS], *_phrase(" ".join(named), own)])
-    told = [
+        parameter_names = [name for name, _ in tool.parameters[:_PARAMETERS]]
+        phrases.append([*phrases[0][:_LEADING_WORDS], *_phrase(" ".join(parameter_names), name_terms)])
+    texts = [
         " ".join(words) for place, words in enumerate(phrases) if place == 0 or len(words) > _FEWEST_WORDS
     ]
-    return [phrase for phrase in dict.fromkeys(told) if phrase]
+    return [phrase for phrase in dict.fromkeys(texts) if phrase]
 
 
 def content_terms(text: str) -> frozenset[str]:
-    """The stemmed words of a text that say something."""
+    """Return the stemmed words of a text that say something."""
     return frozenset(term for word in _content_words(text) for term in index_terms(word))
 
 
@@ -49,9 +49,11 @@ def _sentences(text: str) -> Sequence[str]:
 
 
 def _phrase(sentence: str, without: Collection[str]) -> list[str]:
-    """The telling words of a sentence, but those of which every part is in `without`."""
-    kept = [word for word in _content_words(sentence) if not set(index_terms(word)).issubset(without)]
-    return list(dict.fromkeys(kept))[:_MOST_WORDS]
+    """Return the content words of a sentence, except those of which every part is in `without`."""
+    content_words = [
+        word for word in _content_words(sentence) if not set(index_terms(word)).issubset(without)
+    ]
+    return list(dict.fromkeys(content_words))[:_MOST_WORDS]
 
 
 def _content_words(text: str) -> list[str]:

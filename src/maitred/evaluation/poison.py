@@ -1,10 +1,10 @@
-"""Measure the poisoning scan on labelled definitions: how many evil ones it holds, and how many honest ones.
+"""Measure the poisoning scan on labelled definitions: how many evil and how many honest ones it withholds.
 
-Held is what has a finding of severity `refuse` or `ask`, as for the gateway; `warn` is only told. Rules are
-written by looking at the development half; the unseen half, in a folder of its own, was written before and
-without them, so its figures are nearer to what unknown texts will bring. Therefore what went wrong is named
-for the development half only. Recorded tools of real servers count as honest; a hash of its name decides in
-which half a server is, since a server repeats its sentences.
+A definition counts as held if a finding has severity `refuse` or `ask`, as in the gateway; `warn` only
+informs. Rules are written by the development half. The unseen half, in a folder of its own, was written
+before the rules, so its figures are nearer to unknown texts. Therefore the report names failures of the
+development half only. Recorded tools of real servers count as honest; a hash of the server's name chooses its
+half, since a server repeats its sentences.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from maitred.poisoning.scan import PoisonScan
 Object = Mapping[str, Any]
 
 OF_A_SERVER: Final = 20
-"""How many tools of a recorded server count, so that no large one outweighs the rest."""
+"""The number of tools of a recorded server that count, so that no large server outweighs the rest."""
 
 UNSEEN: Final = "unseen"
 """The folder of the half that no rule is written by."""
@@ -40,8 +40,8 @@ _YAML: Final = YAML(typ="safe", pure=True)
 class LabelledDefinition:
     """One definition. `siblings` are other tools of its server, `others` tools of other servers.
 
-    `subtle` marks an evil one that a person could read over; `poison` are the sentences that make it evil,
-    as its author marked them.
+    `subtle` marks an evil one that a person could overlook. `poison` are the sentences that make it evil, as
+    its author marked them.
     """
 
     id: str
@@ -57,7 +57,7 @@ class LabelledDefinition:
 class RecordedTool:
     """A tool, or the instructions, of a recorded server; `sampled` ones count as honest definitions.
 
-    `fresh` ones are in the unseen half whatever the name of their server, since nothing was made by them.
+    `fresh` ones are in the unseen half for any name of their server, since no rule was written by them.
     """
 
     server: str
@@ -67,12 +67,12 @@ class RecordedTool:
 
     @property
     def unseen(self) -> bool:
-        """In which half it is."""
+        """Whether it is in the unseen half."""
         return self.fresh or is_unseen(self.server)
 
     @property
     def name(self) -> str:
-        """For a report."""
+        """The name for a report."""
         return str(self.definition.get("name", "instructions"))
 
 
@@ -86,14 +86,14 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldShare:
-    """How many of how many were held."""
+    """The number of held definitions, and of all."""
 
     held: int
     of: int
 
     @property
     def share(self) -> float | None:
-        """From 0 to 1; `None` of nothing."""
+        """From 0 to 1; `None` if there are none."""
         return self.held / self.of if self.of else None
 
 
@@ -101,10 +101,10 @@ class HeldShare:
 class HalfResult:
     """The figures of one half.
 
-    False positives are counted of `sampled`, at most twenty tools of each recorded server with its
-    instructions; `recorded` is all that was recorded, and `honest` are our own texts that look suspicious.
-    `subtle` are some of the evil ones; `told` counts what has any finding, however weak. `missed` and
-    `mistaken` are ids, of the development half only.
+    False positives count over `sampled`: at most twenty tools of each recorded server and its instructions.
+    `recorded` is everything recorded, and `honest` are our own texts that look suspicious. `subtle` are some
+    of the evil ones. `told` counts those with any finding, even a weak one. `missed` and `mistaken` are ids,
+    of the development half only.
     """
 
     evil: HeldShare
@@ -137,7 +137,7 @@ class PoisonResult:
     unseen: HalfResult
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for programs."""
+        """Return all fields, for programs."""
         return {
             name: _half_json(half)
             for name, half in (("development", self.development), ("unseen", self.unseen))
@@ -149,12 +149,12 @@ def _half_json(half: HalfResult) -> dict[str, Any]:
 
 
 def is_unseen(server: str) -> bool:
-    """Whether a recorded server is in the unseen half, as one in eight is."""
+    """Return whether a recorded server is in the unseen half, as one in eight is."""
     return int(hashlib.sha256(server.encode()).hexdigest(), 16) % 8 == 7  # noqa: PLR2004
 
 
 def read_corpora(folder: Path) -> tuple[Corpus, Corpus]:
-    """The development half and the unseen half of a folder such as `tests/data/poison`.
+    """Read the development half and the unseen half of a folder such as `tests/data/poison`.
 
     Raises:
         ConfigError: A file is missing or has faults; or an id is in both halves.
@@ -163,27 +163,27 @@ def read_corpora(folder: Path) -> tuple[Corpus, Corpus]:
         Corpus(evil=_read_all(part, "malicious"), honest=_read_all(part, "benign"))
         for part in (folder, folder / UNSEEN)
     ]
-    known, unseen = ({one.id for one in (*half.evil, *half.honest)} for half in halves)
-    if twice := sorted(known & unseen):
+    development_ids, unseen_ids = ({one.id for one in (*half.evil, *half.honest)} for half in halves)
+    if twice := sorted(development_ids & unseen_ids):
         raise ConfigError(str(folder / UNSEEN), [f"the id {twice[0]!r} is in the development half too"])
     return halves[0], halves[1]
 
 
 def labelled_files(folder: Path, kind: str) -> list[Path]:
-    """The files of a kind, `malicious` or `benign`: the one of that name, and one for each further author."""
+    """Return the files of a kind, `malicious` or `benign`: the main one, and one for each other author."""
     return [folder / f"{kind}.yaml", *sorted(folder.glob(f"{kind}-*.jsonl"))]
 
 
 def _read_all(folder: Path, kind: str) -> list[LabelledDefinition]:
-    found = [one for path in labelled_files(folder, kind) for one in read_labelled(path)]
-    twice = next((name for name, count in Counter(one.id for one in found).items() if count > 1), None)
+    definitions = [one for path in labelled_files(folder, kind) for one in read_labelled(path)]
+    twice = next((name for name, count in Counter(one.id for one in definitions).items() if count > 1), None)
     if twice:
         raise ConfigError(str(folder), [f"the id {twice!r} is given twice"])
-    return found
+    return definitions
 
 
 def read_labelled(path: Path) -> list[LabelledDefinition]:
-    """The definitions of a file such as `tests/data/poison/malicious.yaml`, or of one in JSON lines.
+    """Read the definitions of a file such as `tests/data/poison/malicious.yaml`, or of one in JSON lines.
 
     Raises:
         ConfigError: The file cannot be read, is empty, or has faults; each names its entry.
@@ -199,35 +199,35 @@ def read_labelled(path: Path) -> list[LabelledDefinition]:
     except (ValueError, YAMLError) as error:
         raise ConfigError(str(path), ["is not YAML, or not JSON lines"]) from error
     faults: list[str] = []
-    found: dict[str, LabelledDefinition] = {}
+    definitions: dict[str, LabelledDefinition] = {}
     for number, entry in enumerate(entries if isinstance(entries, list) else [], 1):
-        fault = _fault(entry, found)
+        fault = _fault(entry, definitions)
         if fault:
             faults.append(f"entry {number}: {fault}")
         else:
-            found[entry["id"]] = _labelled(entry)
-    if faults or not found:
+            definitions[entry["id"]] = _read_definition(entry)
+    if faults or not definitions:
         raise ConfigError(str(path), faults[:_MAX_FAULTS] or ["holds no definitions"])
-    return list(found.values())
+    return list(definitions.values())
 
 
-def _fault(entry: Any, known: Collection[str]) -> str:
+def _fault(entry: Any, known_ids: Collection[str]) -> str:
     if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("id", "pattern")):
         return "must have an id and a pattern"
-    if entry["id"] in known:
+    if entry["id"] in known_ids:
         return f"the id {entry['id']!r} is given twice"
     if unknown := sorted(entry.keys() - _KEYS):
-        return f"{unknown[0]} is no key of an entry"
-    given = [kind for kind in _KINDS if kind in entry]
-    if len(given) != 1:
+        return f"{unknown[0]} is not a key of an entry"
+    kinds = [kind for kind in _KINDS if kind in entry]
+    if len(kinds) != 1:
         return "must have one of tool, prompt and instructions"
-    wanted = str if given == ["instructions"] else dict
-    return "" if isinstance(entry[given[0]], wanted) else f"{given[0]} must be {_SAID[wanted]}"
+    kind_type = str if kinds == ["instructions"] else dict
+    return "" if isinstance(entry[kinds[0]], kind_type) else f"{kinds[0]} must be {_SAID[kind_type]}"
 
 
-def _labelled(entry: Object) -> LabelledDefinition:
-    given = {kind: entry[kind] for kind in _KINDS if kind in entry}
-    definition = given if "instructions" in given else next(iter(given.values()))
+def _read_definition(entry: Object) -> LabelledDefinition:
+    parts = {kind: entry[kind] for kind in _KINDS if kind in entry}
+    definition = parts if "instructions" in parts else next(iter(parts.values()))
     return LabelledDefinition(
         id=entry["id"],
         pattern=entry["pattern"],
@@ -240,35 +240,37 @@ def _labelled(entry: Object) -> LabelledDefinition:
 
 
 def read_recorded(path: Path, *, fresh: bool = False) -> list[RecordedTool]:
-    """What recorded servers say: one JSON object a line with `server`, `tools` and perhaps `instructions`.
+    """Read recorded servers: one JSON object a line with `server`, `tools` and perhaps `instructions`.
 
     `fresh` puts all of them in the unseen half.
 
     Raises:
-        ConfigError: The file cannot be read, or a line is no such object.
+        ConfigError: The file cannot be read, or a line is not such an object.
     """
     try:
         with path.open(encoding="utf-8") as file:
             servers = [json.loads(line) for line in file]
-        said = [recorded for server in servers for recorded in _said(server, fresh=fresh)]
+        tools = [recorded for server in servers for recorded in _read_server(server, fresh=fresh)]
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(str(path), ["is not a list of recorded servers, one JSON object a line"]) from error
-    return said
+    return tools
 
 
-def _said(server: Object, *, fresh: bool) -> list[RecordedTool]:
+def _read_server(server: Object, *, fresh: bool) -> list[RecordedTool]:
     name, tools = server["server"], server["tools"]
     places = sorted((_place(name, tool), number) for number, tool in enumerate(tools))
-    sampled = {number for _, number in places[:OF_A_SERVER]}
-    found = [
-        RecordedTool(server=name, definition=tool, sampled=number in sampled, fresh=fresh)
+    sampled_numbers = {number for _, number in places[:OF_A_SERVER]}
+    recorded_tools = [
+        RecordedTool(server=name, definition=tool, sampled=number in sampled_numbers, fresh=fresh)
         for number, tool in enumerate(tools)
     ]
     if text := server.get("instructions"):
-        found.append(RecordedTool(server=name, definition={"instructions": text}, sampled=True, fresh=fresh))
-    return found
+        recorded_tools.append(
+            RecordedTool(server=name, definition={"instructions": text}, sampled=True, fresh=fresh)
+        )
+    return recorded_tools
 
 
 def _place(server: str, tool: Object) -> str:
@@ -276,25 +278,28 @@ def _place(server: str, tool: Object) -> str:
 
 
 def evaluate(development: Corpus, unseen: Corpus, recorded: Sequence[RecordedTool] = ()) -> PoisonResult:
-    """Scan everything and count, each half by itself."""
+    """Scan everything and count, each half separately."""
     names: dict[str, list[str]] = {}
     for one in recorded:
         names.setdefault(one.server, []).append(one.name)
     scan = PoisonScan(names)
-    found = [(one, _levels(scan, one.server, one.definition)) for one in recorded]
-    seen, others = ([pair for pair in found if pair[0].unseen is half] for half in (False, True))
+    results = [(one, _levels(scan, one.server, one.definition)) for one in recorded]
+    development_results, unseen_results = (
+        [pair for pair in results if pair[0].unseen is half] for half in (False, True)
+    )
     return PoisonResult(
-        development=_half(development, seen, named=True), unseen=_half(unseen, others, named=False)
+        development=_half(development, development_results, with_ids=True),
+        unseen=_half(unseen, unseen_results, with_ids=False),
     )
 
 
 Levels = Mapping[str, bool]
-"""The rules that found something, and whether gravely enough to hold it."""
+"""The rules with findings, and whether a finding is severe enough to withhold the definition."""
 
 
-def _found(one: LabelledDefinition) -> Levels:
-    own = [str(one.definition.get("name", "")), *one.siblings]
-    return _levels(PoisonScan({"own": own, "other": one.others}), "own", one.definition)
+def _scan_definition(one: LabelledDefinition) -> Levels:
+    own_names = [str(one.definition.get("name", "")), *one.siblings]
+    return _levels(PoisonScan({"own": own_names, "other": one.others}), "own", one.definition)
 
 
 def _levels(scan: PoisonScan, server: str, definition: Object) -> Levels:
@@ -304,12 +309,12 @@ def _levels(scan: PoisonScan, server: str, definition: Object) -> Levels:
     return levels
 
 
-def _half(corpus: Corpus, recorded: Sequence[tuple[RecordedTool, Levels]], *, named: bool) -> HalfResult:
-    evil, honest = ([(one, _found(one)) for one in part] for part in (corpus.evil, corpus.honest))
+def _half(corpus: Corpus, recorded: Sequence[tuple[RecordedTool, Levels]], *, with_ids: bool) -> HalfResult:
+    evil, honest = ([(one, _scan_definition(one)) for one in part] for part in (corpus.evil, corpus.honest))
     sampled = [levels for one, levels in recorded if one.sampled]
     every = [levels for _, levels in honest] + sampled
     patterns = sorted({one.pattern for one, _ in evil})
-    rules = Counter(rule for _, levels in evil for rule, held in levels.items() if held)
+    rules = Counter(rule for _, levels in evil for rule, is_held in levels.items() if is_held)
     mistaken = [one.id for one, levels in honest if any(levels.values())]
     mistaken += [f"{one.server}/{one.name}" for one, levels in recorded if any(levels.values())]
     return HalfResult(
@@ -321,10 +326,10 @@ def _half(corpus: Corpus, recorded: Sequence[tuple[RecordedTool, Levels]], *, na
         told=HeldShare(held=sum(map(bool, every)), of=len(every)),
         patterns={name: _share([levels for one, levels in evil if one.pattern == name]) for name in patterns},
         rules=dict(rules.most_common()),
-        missed=[one.id for one, levels in evil if not any(levels.values())] if named else [],
-        mistaken=mistaken if named else [],
+        missed=[one.id for one, levels in evil if not any(levels.values())] if with_ids else [],
+        mistaken=mistaken if with_ids else [],
     )
 
 
-def _share(found: Sequence[Levels]) -> HeldShare:
-    return HeldShare(held=sum(any(levels.values()) for levels in found), of=len(found))
+def _share(all_levels: Sequence[Levels]) -> HeldShare:
+    return HeldShare(held=sum(any(levels.values()) for levels in all_levels), of=len(all_levels))

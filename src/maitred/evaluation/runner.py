@@ -1,7 +1,7 @@
-"""Ask a gateway the queries of a labelled set and measure what it finds, how fast, and at what cost.
+"""Ask a gateway the queries of a labelled set and measure what it finds, how fast, and at what price.
 
-Each query is one call of `Gateway.search`, which is what `search_tools` does. Whether an answer is a search's
-way of saying nothing is decided in `is_silent` alone.
+Each query is one call of `Gateway.search`, like `search_tools`. Only `is_silent` decides whether an answer
+means that nothing fits.
 """
 
 import random
@@ -21,11 +21,11 @@ from maitred.evaluation.metrics import mean, ndcg, percentile, recall, reciproca
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolKey
 
-if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # it takes a second to import, too long for `--help`
     from maitred.gateway import Gateway
 
 MAX_K = 20
-"""How many results a search gives at most."""
+"""The maximum number of results of a search."""
 
 _NDCG_AT = 10
 _USUAL_RESULTS = 5
@@ -60,9 +60,9 @@ class Quality:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What an answer takes: wall milliseconds, and o200k tokens of the answer with the usual five results.
+    """The price of an answer: wall milliseconds, and o200k tokens of the answer with the usual five results.
 
-    `counted` says how the tokens were: `o200k` exactly, or `estimate`, which is an upper bound.
+    `counted` says how: `o200k` exactly, or `estimate`, which is an upper bound.
     """
 
     p50_ms: float
@@ -74,7 +74,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class SilenceShares:
-    """Shares of answers where nothing is relevant, and of silence where something is; `None` of nothing."""
+    """Shares of answers if nothing is relevant, and of silence if something is; `None` if there are none."""
 
     nothing_relevant: int
     false_answers: float | None
@@ -84,7 +84,7 @@ class SilenceShares:
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """What search answers to queries whose tools were taken out of the set, which should be nothing."""
+    """Answers to queries whose tools were removed from the set; a search should find nothing."""
 
     tools_removed: int
     silence: SilenceShares
@@ -92,9 +92,9 @@ class Removal:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """All figures of one set in one mode; `quality` is `None` where no query has a relevant tool.
+    """All figures of one set in one mode; `quality` is `None` if no query has a relevant tool.
 
-    `embedder` names the model that was used, `note` says what search had to do without; both may be empty.
+    `embedder` names the model, `note` says what search had to do without; both may be empty.
     """
 
     mode: str
@@ -121,23 +121,23 @@ async def evaluate(
     Args:
         tools: All tools of the set.
         queries: The queries to ask.
-        ks: At which places recall is taken, each from 1 to `MAX_K`.
-        search: How to search.
-        removed: Ask so many queries once more, of a catalog without the tools that serve them.
+        ks: The places of recall, each from 1 to `MAX_K`.
+        search: The settings of search.
+        removed: Ask so many queries again, of a catalog without the tools that serve them.
         step: Called after each query.
     """
     limit = max(*ks, _NDCG_AT)
     async with stocked(raw_tools(tools), search) as gateway:
-        asked = await ask(gateway, keys(tools), queries, limit=limit, step=step)
+        results = await ask(gateway, keys(tools), queries, limit=limit, step=step)
         semantics = gateway.semantics
     return Evaluation(
         mode=search.mode,
         embedder=semantics.model,
         note=semantics.note,
         tools=len(tools),
-        quality=quality(asked, ks),
-        cost=cost(asked),
-        silence=silence(asked),
+        quality=quality(results, ks),
+        cost=cost(results),
+        silence=silence(results),
         removal=await _without(tools, queries, removed, search, step) if removed else None,
     )
 
@@ -150,59 +150,59 @@ async def ask(
     limit: int,
     step: Step = lambda: None,
 ) -> list[QueryResult]:
-    """Search for each query alone, one after the other, once every tool has been indexed wholly."""
+    """Search for each query alone, one after the other, after every tool has a vector."""
     await gateway.warm(wholly=True)
-    asked = []
+    results = []
     for query in queries:
-        started = time.perf_counter()
+        start = time.perf_counter()
         answer = await gateway.search([query.text], limit=limit, viewer=LOCAL_USER)
-        taken_ms = (time.perf_counter() - started) * 1e3
+        taken_ms = (time.perf_counter() - start) * 1e3
         usual = replace(answer, results=answer.results[:_USUAL_RESULTS])
         ranking = _ranking(answer, gateway.catalog(LOCAL_USER), ids)
-        asked.append(
+        results.append(
             QueryResult(
                 query=query, ranking=ranking, ms=taken_ms, text=usual.text, is_silent=is_silent(answer)
             )
         )
         step()
-    return asked
+    return results
 
 
 def is_silent(answer: SearchAnswer) -> bool:
-    """Whether an answer tells its reader that nothing suits: no results, or none that search believes in."""
+    """Return whether an answer says that nothing fits: no results, or only weak ones."""
     return not answer.results or answer.band in _SILENT_BANDS
 
 
-def quality(asked: Sequence[QueryResult], ks: Sequence[int]) -> Quality | None:
-    """How well the relevant were found, for queries that have any; what a silent answer lists counts."""
-    found = [(one.ranking, one.query.relevant) for one in asked if one.query.relevant]
-    if not found:
+def quality(results: Sequence[QueryResult], ks: Sequence[int]) -> Quality | None:
+    """Measure how well search finds the relevant tools; results of a silent answer count."""
+    rankings = [(one.ranking, one.query.relevant) for one in results if one.query.relevant]
+    if not rankings:
         return None
     return Quality(
-        queries=len(found),
-        recall={k: mean([recall(ranking, relevant, k) for ranking, relevant in found]) for k in ks},
-        ndcg_at_10=mean([ndcg(ranking, relevant, _NDCG_AT) for ranking, relevant in found]),
-        mrr=mean([reciprocal_rank(ranking, relevant) for ranking, relevant in found]),
+        queries=len(rankings),
+        recall={k: mean([recall(ranking, relevant, k) for ranking, relevant in rankings]) for k in ks},
+        ndcg_at_10=mean([ndcg(ranking, relevant, _NDCG_AT) for ranking, relevant in rankings]),
+        mrr=mean([reciprocal_rank(ranking, relevant) for ranking, relevant in rankings]),
     )
 
 
-def cost(asked: Sequence[QueryResult]) -> Cost:
-    """What the answers took."""
-    counts, counted = _tokens([one.text for one in asked])
-    taken = [one.ms for one in asked]
+def cost(results: Sequence[QueryResult]) -> Cost:
+    """Measure the price of the answers."""
+    counts, method = _tokens([one.text for one in results])
+    times_ms = [one.ms for one in results]
     return Cost(
-        p50_ms=percentile(taken, 0.5),
-        p95_ms=percentile(taken, 0.95),
+        p50_ms=percentile(times_ms, 0.5),
+        p95_ms=percentile(times_ms, 0.95),
         p50_tokens=percentile(counts, 0.5),
         p95_tokens=percentile(counts, 0.95),
-        counted=counted,
+        counted=method,
     )
 
 
-def silence(asked: Sequence[QueryResult]) -> SilenceShares:
-    """How often search spoke or was silent at the wrong time."""
-    spoke = [not one.is_silent for one in asked if not one.query.relevant]
-    silent = [one.is_silent for one in asked if one.query.relevant]
+def silence(results: Sequence[QueryResult]) -> SilenceShares:
+    """Measure how often search spoke or was silent at the wrong time."""
+    spoke = [not one.is_silent for one in results if not one.query.relevant]
+    silent = [one.is_silent for one in results if one.query.relevant]
     return SilenceShares(
         nothing_relevant=len(spoke),
         false_answers=mean(spoke) if spoke else None,
@@ -214,41 +214,42 @@ def silence(asked: Sequence[QueryResult]) -> SilenceShares:
 def orphans(
     tools: Sequence[LabelledTool], queries: Sequence[LabelledQuery], count: int
 ) -> tuple[list[LabelledQuery], set[str]]:
-    """Queries that nothing serves once some tools are gone, and the ids of those, at most a fifth of all.
+    """Choose queries that no tool serves after some tools are removed, and the ids of those, at most a fifth.
 
-    Which ones is drawn at random, the same ones each time; fewer than `count` where the tools do not suffice.
+    A random generator with a fixed seed chooses them; there are fewer than `count` if the tools do not
+    suffice.
     """
-    drawn = [query for query in queries if query.relevant]
-    random.Random(_SEED).shuffle(drawn)  # noqa: S311  # a sample, not a secret
-    gone: set[str] = set()
-    for query in drawn:
-        if len(gone.union(query.relevant)) * _REMOVED_SHARE <= len(tools):
-            gone.update(query.relevant)
-    left = [query for query in drawn if gone.issuperset(query.relevant)]
-    return [replace(query, relevant=()) for query in left[:count]], gone
+    shuffled = [query for query in queries if query.relevant]
+    random.Random(_SEED).shuffle(shuffled)  # noqa: S311  # a sample, not a secret
+    removed_ids: set[str] = set()
+    for query in shuffled:
+        if len(removed_ids.union(query.relevant)) * _REMOVED_SHARE <= len(tools):
+            removed_ids.update(query.relevant)
+    unserved = [query for query in shuffled if removed_ids.issuperset(query.relevant)]
+    return [replace(query, relevant=()) for query in unserved[:count]], removed_ids
 
 
 async def _without(
     tools: Sequence[LabelledTool], queries: Sequence[LabelledQuery], count: int, search: Search, step: Step
 ) -> Removal:
-    unserved, gone = orphans(tools, queries, count)
-    kept = [tool for tool in tools if tool.id not in gone]
-    async with stocked(raw_tools(kept), search) as gateway:
-        asked = await ask(gateway, keys(kept), unserved, limit=_USUAL_RESULTS, step=step)
-    return Removal(tools_removed=len(gone), silence=silence(asked))
+    unserved, removed_ids = orphans(tools, queries, count)
+    remaining = [tool for tool in tools if tool.id not in removed_ids]
+    async with stocked(raw_tools(remaining), search) as gateway:
+        results = await ask(gateway, keys(remaining), unserved, limit=_USUAL_RESULTS, step=step)
+    return Removal(tools_removed=len(removed_ids), silence=silence(results))
 
 
 def _ranking(answer: SearchAnswer, snapshot: Snapshot, ids: Mapping[ToolKey, str]) -> list[str]:
-    """The ids of an answer, best first; the same tools on other servers follow the one that names them."""
-    found: list[str] = []
+    """Return the ids of an answer, best first; a tool's equals on other servers follow it."""
+    ids_in_order: list[str] = []
     for result in answer.results:
-        found.append(ids[result.tool.key])
-        found += [ids[snapshot.by_name[name].key] for name in result.also]
-    return found
+        ids_in_order.append(ids[result.tool.key])
+        ids_in_order += [ids[snapshot.by_name[name].key] for name in result.also]
+    return ids_in_order
 
 
 def _tokens(texts: Sequence[str]) -> tuple[list[int], str]:
     try:
         return count_tokens(texts), "o200k"
-    except ImportError:  # an installation without its vocabulary
+    except ImportError:  # the installation lacks the vocabulary
         return [estimate(text) for text in texts], "estimate"

@@ -1,11 +1,8 @@
-"""Look for tools of a catalog that are hard to find or easily confused, by asking for each in other words.
+"""Look for tools of a catalog that are hard to find or easy to confuse: ask for each in other words.
 
 It searches the gateway as an agent would and starts no server. Phrases come from the tools' own descriptions
-(`maitred.evaluation.paraphrase`), so a tool that is not found by them will hardly be found by others.
-
-What to change in a tool's definition so that it is found: rules of thumb, each with its reason.
-
-`docs/server-authors.md` explains them to the authors of servers. Nothing here searches.
+(`maitred.evaluation.paraphrase`); a tool that these do not find is hard to find by others. It also advises
+how to change a definition, by rules of thumb that `docs/server-authors.md` explains.
 """
 
 from collections import defaultdict
@@ -20,7 +17,7 @@ from maitred.search.base import ToolDocument, document
 from maitred.search.tokenize import STOP_WORDS, words
 
 _FEWEST_TERMS = 4
-_MOST_CHARACTERS = 2_000  # search reads no more of a description
+_MOST_CHARACTERS = 2_000  # of a description; search reads no more
 _LONG_SENTENCE_WORDS = 30
 _MANY_PARAMETERS = 3
 
@@ -34,41 +31,43 @@ _NOTHING = STOP_WORDS | frozenset(
 
 
 def advise(tool: ToolDocument, *, twins: Sequence[str] = (), echoes: Sequence[str] = ()) -> list[str]:
-    """What to change, most useful first; never empty.
+    """Return what to change, most useful first; never empty.
 
     Args:
         tool: The tool as search reads it.
         twins: Names of tools with the same description.
-        echoes: Names of tools whose first sentence says the same once their names are left out.
+        echoes: Names of tools whose first sentence is the same, except for their names.
     """
-    found = [*_on_description(tool, twins), *_on_name(tool), *_on_parameters(tool)]
+    advice = [*_on_description(tool, twins), *_on_name(tool), *_on_parameters(tool)]
     if echoes and not twins:
-        found.insert(0, f"apart from its name its first sentence is that of {_some(echoes)}: say more in it")
-    return found or ["say in the first sentence what sets it apart from those that come first instead"]
+        advice.insert(
+            0, f"apart from its name its first sentence is that of {_first_of(echoes)}: say more in it"
+        )
+    return advice or ["say in the first sentence what sets it apart from those that come first instead"]
 
 
 def _on_description(tool: ToolDocument, twins: Sequence[str]) -> list[str]:
     about = tool.description.strip()
     if not about:
         return ["write a description: one sentence on what it does, to what, and when to choose it"]
-    found = []
+    advice = []
     if len(content_terms(about)) < _FEWEST_TERMS:
-        found.append("its description is too short: name what it works on and what comes of it")
+        advice.append("its description is too short: name what it works on and what it returns")
     if twins:
-        found.append(f"its description is also that of {_some(twins)}: say what each is for")
-    missing = _missing(tool)
-    if missing:
-        named = ", ".join(map(repr, missing))
-        found.append(f"its description never says {named}, which its name does: write it out")
+        advice.append(f"its description is also that of {_first_of(twins)}: say what each is for")
+    undescribed = _words_not_described(tool)
+    if undescribed:
+        words_text = ", ".join(map(repr, undescribed))
+        advice.append(f"its description never says {words_text}, which its name does: write it out")
     if len(about) >= _MOST_CHARACTERS:
-        found.append(f"its description is too long: nothing beyond {_MOST_CHARACTERS:,} characters is read")
+        advice.append(f"its description is too long: nothing beyond {_MOST_CHARACTERS:,} characters is read")
     elif len(about.split(". ", 1)[0].split()) > _LONG_SENTENCE_WORDS:
-        found.append("its first sentence is too long to be shown whole: say the main thing in it alone")
-    return found
+        advice.append("its first sentence is too long to be shown whole: say only the main thing in it")
+    return advice
 
 
 def _on_name(tool: ToolDocument) -> list[str]:
-    if _telling(tool.name):
+    if _content_words_of_name(tool.name):
         return []
     return [f"the name {tool.name!r} says nothing: name it by a verb and what it acts on"]
 
@@ -80,22 +79,22 @@ def _on_parameters(tool: ToolDocument) -> list[str]:
     return []
 
 
-def _missing(tool: ToolDocument) -> Sequence[str]:
-    """The telling words of a name, if its description repeats none of them."""
-    telling = _telling(tool.name)
-    said = content_terms(tool.description)
-    return [] if any(content_terms(word) & said for word in telling) else telling
+def _words_not_described(tool: ToolDocument) -> Sequence[str]:
+    """Return the content words of a name, if its description repeats none of them."""
+    name_words = _content_words_of_name(tool.name)
+    description_terms = content_terms(tool.description)
+    return [] if any(content_terms(word) & description_terms for word in name_words) else name_words
 
 
-def _telling(name: str) -> list[str]:
-    """The words of a name that say something."""
+def _content_words_of_name(name: str) -> list[str]:
+    """Return the words of a name that say something."""
     pieces = list(words(name))
-    if len(set(pieces)) > 1 and pieces[-1] == "".join(pieces[:-1]):  # the joined form
+    if len(set(pieces)) > 1 and pieces[-1] == "".join(pieces[:-1]):  # the joined form of an identifier
         pieces.pop()
     return [word for word in pieces if len(word) > 1 and not word.isdigit() and word not in _NOTHING]
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_of(names: Sequence[str]) -> str:
     return repr(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
@@ -110,7 +109,7 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True, kw_only=True)
 class PhraseResult:
-    """A phrase, the published names found for it, and the tool's place among them (0: not there)."""
+    """A phrase, the published names in its results, and the tool's place among them (0: absent)."""
 
     phrase: str
     found: Sequence[str]
@@ -119,7 +118,7 @@ class PhraseResult:
 
 @dataclass(frozen=True, kw_only=True)
 class HardTool:
-    """A tool that too few of its phrases bring among the first five; `instead` are those that come first."""
+    """A tool that most of its phrases do not bring among the first five; `instead` are the first results."""
 
     name: str
     server: str
@@ -129,13 +128,13 @@ class HardTool:
 
     @property
     def found(self) -> int:
-        """How many of its phrases bring it among the first five."""
+        """The number of its phrases that bring it among the first five."""
         return sum(0 < one.place <= _FIRST for one in self.asked)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfusablePair:
-    """Two tools that are taken for each other, and why."""
+    """Two tools that search confuses, and why."""
 
     first: str
     second: str
@@ -144,7 +143,7 @@ class ConfusablePair:
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCheck:
-    """What was found. `at_first` and `among_five` are shares of all phrases."""
+    """The result. `at_first` and `among_five` are shares of all phrases."""
 
     tools: int
     phrases: int
@@ -166,22 +165,22 @@ class _ToolExamination:
 
 
 async def check(gateway: Gateway, viewer: Viewer, server: str = "", step: Step = lambda: None) -> SelfCheck:
-    """Ask for each tool that may be shown, or for those of one server, among all.
+    """Search for each visible tool, or for those of one server, among all.
 
     The work is two or three searches a tool.
     """
     await gateway.warm(wholly=True)
     snapshot = gateway.whole_catalog(viewer)
     tools = [tool for tool in gateway.visible_tools(viewer) if not server or tool.server == server]
-    examined = {}
+    examinations = {}
     for tool in tools:
         about = document(snapshot, tool)
-        asked = [await _ask(gateway, viewer, tool, phrase) for phrase in paraphrases(about)]
-        examined[tool.name] = _ToolExamination(tool=tool, document=about, asked=asked)
+        results = [await _ask(gateway, viewer, tool, phrase) for phrase in paraphrases(about)]
+        examinations[tool.name] = _ToolExamination(tool=tool, document=about, asked=results)
         step()
-    twins = _groups({name: entry.document.description for name, entry in examined.items()})
-    echoes = _groups({name: entry.asked[0].phrase for name, entry in examined.items() if entry.asked})
-    places = [one.place for entry in examined.values() for one in entry.asked]
+    twins = _groups({name: entry.document.description for name, entry in examinations.items()})
+    echoes = _groups({name: entry.asked[0].phrase for name, entry in examinations.items() if entry.asked})
+    places = [one.place for entry in examinations.values() for one in entry.asked]
     return SelfCheck(
         tools=len(tools),
         phrases=len(places),
@@ -189,10 +188,10 @@ async def check(gateway: Gateway, viewer: Viewer, server: str = "", step: Step =
         among_five=_share([0 < place <= _FIRST for place in places]),
         hard=[
             _hard(entry, twins.get(name, ()), echoes.get(name, ()))
-            for name, entry in examined.items()
+            for name, entry in examinations.items()
             if entry.is_hard
         ],
-        confusable=_confusable(examined, twins),
+        confusable=_confusable(examinations, twins),
     )
 
 
@@ -203,8 +202,8 @@ async def _ask(gateway: Gateway, viewer: Viewer, tool: Tool, phrase: str) -> Phr
 
 
 def _hard(entry: _ToolExamination, twins: Sequence[str], echoes: Sequence[str]) -> HardTool:
-    missed = [one.found[0] for one in entry.asked if one.found and not 0 < one.place <= _FIRST]
-    rivals = list(dict.fromkeys(missed))
+    first_names = [one.found[0] for one in entry.asked if one.found and not 0 < one.place <= _FIRST]
+    rivals = list(dict.fromkeys(first_names))
     return HardTool(
         name=entry.tool.name,
         server=entry.tool.server,
@@ -215,7 +214,7 @@ def _hard(entry: _ToolExamination, twins: Sequence[str], echoes: Sequence[str]) 
 
 
 def _groups(texts: Mapping[str, str]) -> dict[str, list[str]]:
-    """For each tool the others with the same text, if there are any; case and spacing do not count."""
+    """Return for each tool the others with the same text, if any; case and spacing do not count."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name, text in texts.items():
         if plain := " ".join(text.lower().split()):
@@ -225,11 +224,11 @@ def _groups(texts: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _confusable(
-    examined: Mapping[str, _ToolExamination], twins: Mapping[str, Sequence[str]]
+    examinations: Mapping[str, _ToolExamination], twins: Mapping[str, Sequence[str]]
 ) -> list[ConfusablePair]:
-    """Each pair once, for its strongest reason; of many twins the first with each other."""
+    """Return each pair once, with its strongest reason; of many twins, pair the first with each other one."""
     pairs: dict[frozenset[str], ConfusablePair] = {}
-    for reasons in (_same(twins), _nearly_same(examined), _mistaken(examined)):
+    for reasons in (_same(twins), _nearly_same(examinations), _mutual_results(examinations)):
         for first, second, why in reasons:
             pairs.setdefault(frozenset((first, second)), ConfusablePair(first=first, second=second, why=why))
     return list(pairs.values())
@@ -239,28 +238,28 @@ Pairs = Iterator[tuple[str, str, str]]
 
 
 def _same(twins: Mapping[str, Sequence[str]]) -> Pairs:
-    for name, others in twins.items():
-        if name < min(others):
-            yield from ((name, other, "the same description") for other in others)
+    for name, same_tools in twins.items():
+        if name < min(same_tools):
+            yield from ((name, other, "the same description") for other in same_tools)
 
 
-def _nearly_same(examined: Mapping[str, _ToolExamination]) -> Pairs:
-    """Pairs that come up together and whose descriptions share most words."""
-    terms = {name: content_terms(entry.document.description) for name, entry in examined.items()}
-    for name, entry in examined.items():
+def _nearly_same(examinations: Mapping[str, _ToolExamination]) -> Pairs:
+    """Yield pairs that occur in the same results and whose descriptions share most words."""
+    terms = {name: content_terms(entry.document.description) for name, entry in examinations.items()}
+    for name, entry in examinations.items():
         near = {other for one in entry.asked for other in one.found[:_FIRST]} - {name}
-        for other in sorted(near & examined.keys()):
+        for other in sorted(near & examinations.keys()):
             both, either = terms[name] & terms[other], terms[name] | terms[other]
             if len(both) >= _FEWEST_TERMS and len(both) >= _NEARLY * len(either):
                 yield name, other, f"descriptions that share {len(both)} of {len(either)} words"
 
 
-def _mistaken(examined: Mapping[str, _ToolExamination]) -> Pairs:
-    """Pairs where the main phrase of the one brings the other first, and the other way round nearly so."""
-    for name, entry in examined.items():
+def _mutual_results(examinations: Mapping[str, _ToolExamination]) -> Pairs:
+    """Yield pairs where the main phrase of one brings the other first, and nearly so in reverse."""
+    for name, entry in examinations.items():
         main = next(iter(entry.asked), None)
         other = main.found[0] if main and main.found and main.place != 1 else name
-        back = examined[other].asked if other in examined and other != name else ()
+        back = examinations[other].asked if other in examinations and other != name else ()
         if any(name in one.found[:_HIGH] for one in back):
             yield name, other, "what one does brings the other first"
 

@@ -1,7 +1,13 @@
-"""The gateway behind all surfaces; what they may know of it stands in `__all__`."""
+"""The gateway behind all surfaces: one service for each ability, and `Gateway`, which joins them.
+
+It parses no request and prints nothing; surfaces do. It makes no concrete object; `maitred.wiring` does.
+One module for each ability (`calls`, `search`, `menu`, `chains`, `admission`); `state` is what they share.
+To add an ability, write its service, a method of `Gateway`, and its name here if surfaces need a type.
+"""
 
 from maitred.audit.service import REQUEST_KEY, AuditService, known_id
 from maitred.backends.base import Progress
+from maitred.calls.answer import Answer
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.pages import PAGE_TOOLS
@@ -22,6 +28,7 @@ __all__ = [
     "MAX_LIMIT",
     "PAGE_TOOLS",
     "REQUEST_KEY",
+    "Answer",
     "AuditService",
     "Detail",
     "Gateway",

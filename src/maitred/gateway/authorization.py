@@ -65,7 +65,7 @@ class Authorization:
         self._nearest_of_all = nearest
         self._limiter = Limiter(RateLimits())
         self.credentials = credentials
-        self.tokens = TokenService(credentials.made, auditing, self._names)
+        self.tokens = TokenService(credentials.grants, auditing, self._names)
         menu = Menu(context, nearest)
         offers = ResourceService(context, subscriptions, auditing, screen)
         self.whole = ScopedCatalog(scope=EVERYTHING, context=context, menu=menu, offers=offers)
@@ -85,6 +85,15 @@ class Authorization:
         if tool is None:
             self._auditing.require(viewer, ability, server=server)
         elif why := self.why_not(viewer, ability, tool=tool):  # a call, which is written down as one
+            raise NotAllowedError(why)
+
+    def require_calls(self, viewer: Viewer) -> None:
+        """Refuse a viewer who may call nothing; the audit entry of the call itself records the refusal.
+
+        Raises:
+            NotAllowedError: The text says why not.
+        """
+        if why := self.why_not(viewer, "call"):
             raise NotAllowedError(why)
 
     def why_not(
@@ -147,12 +156,14 @@ class Authorization:
         """The tools that are not there for somebody."""
         return self.portion(viewer).outside
 
-    def found(self, name: str, viewer: Viewer) -> Tool:
-        """The tool that a name means, for somebody who is to call it.
+    def find(self, name: str, viewer: Viewer) -> Tool:
+        """The tool that a name means, as far as it is there for a viewer.
+
+        A tool outside of the viewer's scope is found by a name that tells its server: a check then says why
+        it may not be called.
 
         Raises:
-            ToolNotFoundError: There is none; the text names the nearest that are there for them.
-            NotAllowedError: They may not call it, and have named its server.
+            ToolNotFoundError: There is none; the text names the nearest that are there for the viewer.
         """
         try:
             tool = self.whole.menu.find(name)
@@ -163,7 +174,6 @@ class Authorization:
             tool = portion.menu.find(name)
         if tool.key in self.outside(viewer) and not _is_named(tool, name):
             tool = self.menu(viewer).find(name)  # a refusal would tell that it exists
-        self.check(viewer, "call", tool=tool)
         return tool
 
     def servers(self, viewer: Viewer) -> Sequence[ServerStatus]:

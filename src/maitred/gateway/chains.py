@@ -7,7 +7,7 @@ is made with the first program and ends with the gateway; calls that are only wr
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -15,8 +15,10 @@ import anyio
 import structlog
 from anyio import from_thread, to_thread
 
-from maitred.audit.service import AuditService, RequestContext, known_id, with_marks
+from maitred.audit.service import AuditService, RequestContext, known_id, origin_marks
 from maitred.backends.base import Progress
+from maitred.calls.answer import Answer, text_block
+from maitred.calls.pipeline import Call, Proceed
 from maitred.calls.results import ResultStore
 from maitred.calls.screening import AnswerScreen
 from maitred.chains.account import Account, ChainRun
@@ -33,8 +35,8 @@ from maitred.disclosure.budget import estimate
 from maitred.disclosure.chain_guide import GUIDE_TOKENS, chain_guide
 from maitred.errors import ToolWithheldError
 from maitred.gateway.authorization import Authorization, ScopedCatalog
-from maitred.gateway.calls import CallingChain, Calls
 from maitred.gateway.dry_run import DryRun
+from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolCall
@@ -47,14 +49,28 @@ _LARGE_BYTES = 50_000
 _NO_NAME: Final = re.compile(r"\W")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunningChain:
+    """The chain that makes a call, whose limits a saved chain inside of it shares."""
+
+    account: Account
+    saved: bool
+
+    @property
+    def id(self) -> str:
+        """The id by which the audit trail knows the chain."""
+        return self.account.id
+
+
 class Chains:
-    """Runs chains for a gateway, while it is `serving`."""
+    """Runs chains for a gateway, while it is `serving`; `proceed` makes a call on the way of all calls."""
 
     def __init__(
         self,
         context: GatewayState,
         access: Authorization,
-        calls: Calls,
+        lookup: ToolLookup,
+        proceed: Proceed,
         *,
         results: ResultStore,
         auditing: AuditService,
@@ -63,11 +79,12 @@ class Chains:
     ) -> None:
         self._context = context
         self._access = access
-        self._calls = calls
+        self._lookup = lookup
+        self._proceed = proceed
         self._results = results
         self._auditing = auditing
         self._screen = screen
-        self._dry = DryRun(context, calls, named=self._named, limits=self._limits)
+        self._dry = DryRun(context, lookup, named=self._named, limits=self._limits)
         self._engine = LazyEngine(open_sandbox)
         self._inner = LazyEngine(open_sandbox)  # a chain may wait for a saved one, and must not starve it
 
@@ -153,7 +170,7 @@ class Chains:
         servers = sorted({by_name[one.tool].server for one in made.calls if one.tool in by_name})
         to_person = viewer.surface == "cli"
         result = await self._screen.screened(made.to_result(), ", ".join(servers), to_person=to_person)
-        return with_marks(result, request_id, {"servers": servers})
+        return Answer(wire=result).with_meta(origin_marks(request_id, {"servers": servers})).wire
 
     async def _looked_at(
         self, program: ChainProgram | DirectCalls, most_s: float, viewer: Viewer
@@ -182,24 +199,17 @@ class Chains:
         written = ChainProgram(code=code, modules=modules, known=index.names, failing=failing)
         return read_form(code, modules) or written
 
-    async def run_saved(
-        self,
-        name: str,
-        call: ToolCall,
-        *,
-        viewer: Viewer,
-        progress: Progress | None,
-        within: CallingChain | None,
-    ) -> dict[str, Any]:
-        """Run a saved chain. One that only reads may only call what does.
+    async def run_saved(self, call: Call) -> dict[str, Any]:
+        """Run the saved chain that a call is of. One that only reads may only call what does.
 
-        The result is that of a tool: for a caller from outside an answer like that of any chain, and `within`
+        The result is that of a tool: for a caller from outside an answer like that of any chain, and within
         a chain, whose limits it shares, the plain value.
 
         Raises:
             ToolWithheldError: It is not what was reviewed.
             ArgumentsError: The arguments do not fit its parameters.
         """
+        name, viewer, within = call.tool.key.name, call.viewer, call.chain
         spec = self._context.spec(SAVED)
         async with self._context.pool.connection(SAVED):  # so that the list is looked at again
             try:
@@ -210,13 +220,13 @@ class Chains:
             index = self._modules_in(self._access.whole)
             modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
             program = chain.program(call.arguments, modules, known=index.names)
-            about = RequestContext(viewer=viewer, request_id=known_id(call.request_id))
+            about = RequestContext(viewer=viewer, request_id=call.entry.request_id)
             runner = self._runner(about, saved=chain)
             run = await runner.run(
                 program,
                 timeout_s=min(spec.timeouts.call_s, LONGEST_MS / 1_000),
-                progress=progress,
-                within=within.account if within else None,
+                progress=call.progress,
+                within=within.account if isinstance(within, RunningChain) else None,
             )
         if within:
             return _value(run)
@@ -255,22 +265,20 @@ class Chains:
 
         async def find(name: str) -> ChainTarget:
             async with self._auditing.entry(about, "call", name):  # which is told of a refusal
-                tool = await self._calls.found(self._named(name, viewer), viewer)
+                tool = await self._lookup.callable_tool(self._named(name, viewer), viewer)
                 if reads and not tool.read_only:
                     raise ToolWithheldError(
                         tool.name, "a chain that is saved as read-only cannot call what may write"
                     )
 
             async def call(arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
-                return await self._calls.call(
-                    ToolCall(name=tool.name, arguments=arguments, request_id=about.request_id),
-                    viewer=viewer,
-                    within=CallingChain(account=account, saved=saved is not None),
-                )
+                request = ToolCall(name=tool.name, arguments=arguments, request_id=about.request_id)
+                chain = RunningChain(account=account, saved=saved is not None)
+                return (await self._proceed(Call(request=request, viewer=viewer, chain=chain))).wire
 
             nested = self._context.is_saved(tool.server)
             return ChainTarget(
-                name=tool.name, call=call, nested=nested, parameters=partial(self._calls.parameters, tool)
+                name=tool.name, call=call, nested=nested, parameters=partial(self._lookup.parameters, tool)
             )
 
         engine = self._inner if saved else self._engine
@@ -299,7 +307,7 @@ def _value(run: ChainRun) -> dict[str, Any]:
     if fault is None:
         return {"content": [], "structuredContent": run.outcome.value}
     where = f"line {fault.line}: " if fault.line else ""
-    return {"content": [{"type": "text", "text": f"{where}{fault.message}"}], "isError": True}
+    return {"content": [text_block(f"{where}{fault.message}")], "isError": True}
 
 
 def _kept_nowhere(_: dict[str, Any]) -> str:

@@ -56,7 +56,7 @@ class Configuration:
             await self._take(self._written)
 
     async def mediate_anew(self) -> None:
-        """Make another mender for the settings, since the one in use lacks what may be there now."""
+        """Make another mediation service, since the one in use lacks what may be there now."""
         async with self._lock:
             settings = self._context.settings
             placer = self._parts.make_placer(settings)

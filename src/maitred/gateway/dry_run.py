@@ -20,7 +20,7 @@ from maitred.chains.saved_backend import read_saved
 from maitred.chains.values import TooBigError, crossing
 from maitred.config.settings import SAVED
 from maitred.errors import ArgumentsError, MaitredError
-from maitred.gateway.calls import Calls
+from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 
@@ -47,14 +47,14 @@ class DryRun:
     def __init__(
         self,
         context: GatewayState,
-        calls: Calls,
+        lookup: ToolLookup,
         *,
         named: Callable[[str, Viewer], str],
         limits: Callable[[], ChainLimits],
     ) -> None:
         self._limits = limits
         self._context = context
-        self._calls = calls
+        self._lookup = lookup
         self._named = named
 
     async def of_calls(self, form: DirectCalls, viewer: Viewer) -> Sequence[ChainFault]:
@@ -100,12 +100,12 @@ class DryRun:
         return faults
 
     async def _look_at(self, call: _Written, viewer: Viewer) -> None:
-        tool = await self._calls.found(self._named(call.tool, viewer), viewer)
+        tool = await self._lookup.callable_tool(self._named(call.tool, viewer), viewer)
         if self._context.is_saved(tool.server):
             await to_thread.run_sync(read_saved, self._context.spec(SAVED), tool.key.name)
         if call.arguments is not None:
             arguments, _ = await crossing(dict(call.arguments), self._limits())
-            self._calls.check(tool, arguments)
+            self._lookup.check(tool, arguments)
         elif call.keys is not None:
             schema = self._context.snapshot.schema(tool.input_hash)
             needed = schema.get("required") if isinstance(schema, dict) else None
@@ -113,7 +113,7 @@ class DryRun:
             missing = [key for key in names if key not in call.keys]
             if missing:
                 faults = [f"{key!r} is a required property" for key in missing]
-                raise ArgumentsError(tool.name, faults, schema=self._calls.parameters(tool))
+                raise ArgumentsError(tool.name, faults, schema=self._lookup.parameters(tool))
 
 
 def _told(error: MaitredError | TooBigError, call: _Written) -> tuple[FaultKind, str]:

@@ -1,4 +1,4 @@
-"""What happens to servers, told to whom it concerns: the keeper, who relists, and surfaces, who announce.
+"""What happens to servers, reported to discovery, which lists again, and to surfaces, which announce.
 
 `Events` is the pool's listener. Surfaces hear that lists may have changed, that single resources may have,
 and that other tools may make sense now. They must not block. The services that `follow` servers hear of

@@ -1,8 +1,7 @@
 """The gateway: one method for each thing a user can do, and all that the surfaces know.
 
 It answers reads from the catalog's snapshot and never waits for a server to do so; calls go to the servers.
-It knows no transport and no protocol: surfaces parse what comes in and print what goes out. The work is done
-by the parts beside this module; here stands what they come to.
+It knows no transport and no protocol: surfaces parse requests and print answers. Its parts do the work.
 """
 
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
@@ -13,7 +12,9 @@ from typing import Any
 import anyio
 
 from maitred.backends.base import Progress
+from maitred.calls.pipeline import Call, compose
 from maitred.calls.results import ResultPage
+from maitred.calls.steps.count_usage import CallWatcher
 from maitred.catalog.discovery import Report
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.load import catalog_path
@@ -22,13 +23,14 @@ from maitred.disclosure import pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.introduction import Shown
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
-from maitred.errors import MaitredError, NotAllowedError
+from maitred.errors import MaitredError
 from maitred.gateway.authorization import Authorization
-from maitred.gateway.calls import Calls
+from maitred.gateway.cache_policy import CachePolicy
+from maitred.gateway.calls import CallServices, MakeCallSteps
 from maitred.gateway.chains import Chains
 from maitred.gateway.configure import Configuration
 from maitred.gateway.lists import MenuLists
-from maitred.gateway.lookup import PathLookup
+from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.menu import Detail
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
@@ -59,7 +61,7 @@ class Gateway:
     token is, which is asked before there is a viewer.
     """
 
-    def __init__(self, settings: Settings, parts: GatewayParts) -> None:
+    def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
         self._keeper, self._search, self._pool = parts.keeper, parts.search, parts.pool
         self._results, self._events = parts.results, parts.events
         self.auditing, self._screen = parts.auditing, parts.screen
@@ -80,24 +82,14 @@ class Gateway:
         self.expansion = MenuLists(self._context, self._menu, self._visibility, self.ledger, changed)
         self._paths = PathLookup(self._context, self._access, self.settled)
         self._finder = SearchService(self._context, self._access, self._visibility, self._search)
-        self._calls = Calls(
-            self._context,
-            self._access,
-            self._visibility,
-            usage=parts.usage,
-            shortener=parts.shortener,
-            cache=parts.cache,
-            used=self._search.used,
-            warm=self.warm,
-            run_saved=self._run_saved,
-            result_tools=ResultTools(self._context, self.expansion, self._access.outside),
-            auditing=parts.auditing,
-            screen=parts.screen,
-        )
+        self._lookup = ToolLookup(self._context, self._access, self._visibility, warm=self.warm)
+        self._call_watchers: list[CallWatcher] = []
+        self._proceed = compose(make_call_steps(self._call_services(parts)))
         self.chains = Chains(
             self._context,
             self._access,
-            self._calls,
+            self._lookup,
+            self._proceed,
             results=parts.results,
             auditing=parts.auditing,
             screen=parts.screen,
@@ -109,12 +101,30 @@ class Gateway:
         self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
         self._supervising = SuspensionRecorder(self._context, self.admission, self.auditing)
         self._storage = Storage(parts.catalog, catalog_path(settings), self._configuring.again)
-        self._calls.watchers.append(lambda server, *_: self.mediation.needed([server]))
+        self._call_watchers.append(lambda server, *_: self.mediation.needed([server]))
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
         parts.events.follow(
             started=self._visibility.restarted,
             health_changed=self._visibility.health_changed,
             supervised=self._supervising.heard,
+        )
+
+    def _call_services(self, parts: GatewayParts) -> CallServices:
+        return CallServices(
+            state=self._context,
+            access=self._access,
+            lookup=self._lookup,
+            visibility=self._visibility,
+            auditing=parts.auditing,
+            screen=parts.screen,
+            shortener=parts.shortener,
+            cache=parts.cache,
+            cache_policy=CachePolicy(self._context, self._visibility),
+            usage=parts.usage,
+            result_tools=ResultTools(self._context, self.expansion, self._access.outside),
+            succeeded=self._search.used,
+            watchers=self._call_watchers,
+            run_saved=lambda call: self.chains.run_saved(call),  # noqa: PLW0108  # chains are made after steps
         )
 
     @asynccontextmanager
@@ -131,9 +141,6 @@ class Gateway:
                 tasks.start_soon(keep_up)
             yield
             tasks.cancel_scope.cancel()
-
-    async def _run_saved(self, name: str, call: ToolCall, **how: Any) -> dict[str, Any]:
-        return await self.chains.run_saved(name, call, **how)  # which is made after what calls it
 
     # --- configuration ------------------------------------------------------------------------------------
 
@@ -165,12 +172,12 @@ class Gateway:
         """
         self._events.listen(lists=lists, resource=resource, visibility=visibility)
 
-    def watch(self, called: Callable[[str, bool, float], None]) -> None:
+    def watch(self, called: CallWatcher) -> None:
         """Have a function called after each call of a tool: its server, whether it succeeded, seconds.
 
         It must not block.
         """
-        self._calls.watchers.append(called)
+        self._call_watchers.append(called)
 
     @property
     def has_visibility_rules(self) -> bool:
@@ -267,8 +274,7 @@ class Gateway:
         False when that takes longer. All is done in the background: for servers that are new, and when the
         rules or choices changed. A language model is not waited for.
         """
-        keeper, mediation = self._keeper, self.mediation
-        waits = (keeper.settled, keeper.placed, mediation.settled)
+        waits = (self._keeper.settled, self._keeper.placed, self.mediation.settled)
         return all([await wait(timeout_s) for wait in waits])
 
     # --- the menu -----------------------------------------------------------------------------------------
@@ -455,8 +461,8 @@ class Gateway:
             ToolNotFoundError: There is none; the text names the nearest.
             ToolWithheldError: It cannot be called now; the text says why.
         """
-        self._authorize_calls(viewer)
-        return await self._calls.found(name, viewer)
+        self._access.require_calls(viewer)
+        return await self._lookup.callable_tool(name, viewer)
 
     async def tool_of_server_to_call(self, server: str, name: str, viewer: Viewer) -> Tool:
         """A tool of a server, by its raw or its published name; otherwise as `tool_to_call`.
@@ -466,13 +472,8 @@ class Gateway:
             NotFoundError: There is no such server, or it has no such tool.
             ToolWithheldError: Its tools are not known yet.
         """
-        self._authorize_calls(viewer)
+        self._access.require_calls(viewer)
         return await self._paths.tool_to_call(server, name, viewer)
-
-    def _authorize_calls(self, viewer: Viewer) -> None:
-        """Refuse a viewer who may call nothing; the audit trail has it as the call that it was to be."""
-        if why := self._access.why_not(viewer, "call"):
-            raise NotAllowedError(why)
 
     def parameters(self, tool: Tool, viewer: Viewer) -> str:
         """What a tool takes, in short.
@@ -481,7 +482,7 @@ class Gateway:
             NotAllowedError: The viewer may not see it.
         """
         self._access.check(viewer, "see", tool=tool)
-        return self._calls.parameters(tool)
+        return self._lookup.parameters(tool)
 
     async def call(
         self,
@@ -505,9 +506,10 @@ class Gateway:
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
-        return self.expansion.answer(call, viewer) or await self._calls.call(
-            call, viewer=viewer, read_only=read_only, progress=progress, shorten=shorten
-        )
+        if ours := self.expansion.answer(call, viewer):
+            return ours
+        made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, progress=progress)
+        return (await self._proceed(made)).wire
 
     def result(self, result_id: str, cursor: str = "", *, viewer: Viewer) -> ResultPage:
         """A page of an answer that was too long.

@@ -40,7 +40,7 @@ _LOOK_S: Final = 3_600.0
 class MediationTasks:
     """Owns the background tasks of mediation; `use` says by whom tools are mended now.
 
-    `remake` is called after a pause where a mender lacks something; it is to make another and `use` it.
+    `remake` is called after a pause where the service lacks something; it is to make another and `use` it.
     `pauses_s` are the first pause after a failure and the longest one: a day, as an answer that cannot be
     used is paid for as well.
     """
@@ -76,7 +76,7 @@ class MediationTasks:
             await mender.aclose()
 
     def use(self, mender: MediationService) -> None:
-        """Go by another mender; what it needs for the servers that are known is worked out soon."""
+        """Go by another service; what it needs for the servers that are known is worked out soon."""
         if self._mender is not None:
             self._retired.append(self._mender)
         self._mender = mender
@@ -128,7 +128,7 @@ class MediationTasks:
             self._unasked.add(server)
 
     async def _keep_whole(self) -> None:
-        """Have the mender made anew as long as it lacks something."""
+        """Make another mediation service as long as this one lacks something."""
         pause_s = 0.0
         while True:
             await self._lacking.wait()
@@ -343,7 +343,7 @@ class GatewayMediation:
         self.settled = self.enhancing.settled
 
     def use(self, mender: MediationService) -> None:
-        """Go by another mender."""
+        """Go by another mediation service."""
         self._mender = mender
         self.enhancing.use(mender)
 

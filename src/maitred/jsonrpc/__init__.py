@@ -1,4 +1,9 @@
-"""JSON-RPC over lines of text: to servers that are child processes, and to a client on stdio."""
+"""JSON-RPC, one message a line: with servers that are child processes, and with a client on stdio.
+
+`LineChannel` implements the SDK's `Dispatcher` protocol. The package knows no server, tool or caller.
+`channel` sends and receives, `context` is one request on its way, `errors` is what can go wrong.
+To add an error, write it in `errors` and raise it in `channel`.
+"""
 
 from maitred.jsonrpc.channel import LineChannel
 from maitred.jsonrpc.context import Inbound

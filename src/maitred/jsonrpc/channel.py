@@ -1,8 +1,8 @@
-"""JSON-RPC over lines of text: the same channel to servers that are child processes and to a client on stdio.
+"""JSON-RPC, one message a line, for servers that are child processes and for a client on stdio.
 
-It implements the SDK's `Dispatcher` protocol, so the SDK's sessions speak both protocol eras over it, but it
-is ours: it answers in one task switch, takes lines of any length up to a limit, and survives what real
-servers write to standard output (log lines, ANSI colours, invalid UTF-8, messages nobody asked for).
+It implements the SDK's `Dispatcher` protocol, so the SDK's sessions speak both protocol eras over it. It has
+three advantages over the SDK's own. It answers within one task switch, limits the length of a line, and
+survives what real servers write: log lines, ANSI colours, invalid UTF-8, messages that answer no request.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ _FLOOD_UNITS = 32
 _FLOOD_S = 1.0
 _CANCEL_WRITE_S = 2.0
 _DEEPEST = 200
-_SHOWN = 200
+_EXCERPT_CHARS = 200
 _MESSAGE = re.compile(rb"\s*[\[{].*[\"']jsonrpc[\"']\s*:", re.DOTALL)
 _ID = re.compile(rb"[\"']id[\"']\s*:\s*[\"']?(\d{1,15})\b")
 
 
 class _Pending(NamedTuple):
-    """One request of ours that waits for its answer."""
+    """A request of ours that waits for its answer."""
 
     future: asyncio.Future[dict[str, Any]]
     progress: ProgressFnT | None
@@ -61,13 +61,13 @@ class _Pending(NamedTuple):
 class LineChannel:
     """Requests, answers and notifications over a pair of byte pipes.
 
-    Args:
-        write: Sends bytes to the peer; a BrokenPipeError means that nothing of them was read.
-        max_message_bytes: A longer line ends the channel.
-        trusted: Do not cut off a peer that sends many requests: a client is there to send them.
-        inline: Methods that are answered before the next message is looked at.
+    The owner passes what the peer writes to `feed`, and calls `close` when the peer is gone.
 
-    Feed what the peer writes to `feed`, and call `close` when it is gone.
+    Args:
+        write: Sends bytes to the peer; a BrokenPipeError means that the peer read none of them.
+        max_message_bytes: A longer line ends the channel.
+        trusted: Do not cut off a peer that sends many requests, as a client does.
+        inline: Methods that the gateway answers before it reads the next message.
     """
 
     def __init__(
@@ -91,16 +91,16 @@ class LineChannel:
         self._early: deque[bytes] = deque()
         self._handlers: tuple[OnRequest, OnNotify, OnNotifyIntercept | None] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._told_unreadable = False
+        self._warned_unreadable = False
         self._noise = _NOISE_BURST
         self._noise_at = time.monotonic()
         self._noise_read = 0.0
-        self._read = 0
+        self._read_bytes = 0
         self._closed = anyio.Event()
         self.reason = ""
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the server's standard output; they may end anywhere."""
+        """Take the next bytes of the peer's output; they may end in the middle of a line."""
         if self._closed.is_set():
             return
         self._allow_noise(len(data))
@@ -129,34 +129,36 @@ class LineChannel:
         if self._waiting:
             self._early.append(line)
             if len(self._early) > _NOISE_BURST:
-                self.close("it flooded its standard output before it was asked anything")
+                self.close("it flooded its standard output before the first request")
             return
         if not line.strip():
             self._count_noise(1)
             return
         message = _parse(line)
         several = message if isinstance(message, list) else [message]
-        readable = [one for one in several if isinstance(one, dict) and ("method" in one or "id" in one)]
+        readable = [
+            entry for entry in several if isinstance(entry, dict) and ("method" in entry or "id" in entry)
+        ]
         if len(readable) < len(several):
             self._take_unreadable(line)
-        for one in readable:
-            if "method" in one:
-                self._take_message(one)
+        for entry in readable:
+            if "method" in entry:
+                self._take_message(entry)
             else:
-                self._settle(one)
+                self._settle(entry)
 
     def _take_unreadable(self, line: bytes) -> None:
-        """Have the request whose answer this is fail, rather than wait; other text is only counted."""
+        """Fail the request that this unreadable line answers; count other text as noise."""
         self._count_noise(1 + len(line) / 1024)
         if not _MESSAGE.match(line):
             return
-        if not self._told_unreadable:  # of one that writes many, the first is enough for its operator
-            self._told_unreadable = True
-            log.warning("a line of a server cannot be read", line=_shown(line))
-        named = [int(number) for number in _ID.findall(line) if int(number) in self._pending]
-        pending = self._pending.pop(named[0]) if len(named) == 1 else None
+        if not self._warned_unreadable:  # one warning is enough for the operator
+            self._warned_unreadable = True
+            log.warning("a line of a server cannot be read", line=_excerpt(line))
+        ids = [int(number) for number in _ID.findall(line) if int(number) in self._pending]
+        pending = self._pending.pop(ids[0]) if len(ids) == 1 else None
         if pending is not None and not pending.future.done():
-            why = f"its answer cannot be read: {_shown(line)}"
+            why = f"its answer cannot be read: {_excerpt(line)}"
             pending.future.set_exception(MCPError(PARSE_ERROR, why))
 
     def _take_message(self, message: dict[str, Any]) -> None:
@@ -179,8 +181,8 @@ class LineChannel:
 
     def _take_request(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
         context = Inbound(self.notify, request_id, params)
-        if (known := as_request_id(request_id)) is not None:
-            self._inbound[coerce_request_id(known)] = context
+        if (key := as_request_id(request_id)) is not None:
+            self._inbound[coerce_request_id(key)] = context
         if method in self._inline:
             self._waiting = True
         self._spawn(self._serve, context, method, params)
@@ -208,10 +210,10 @@ class LineChannel:
 
     def _settle(self, message: dict[str, Any]) -> None:
         request_id = message["id"]
-        known = as_request_id(request_id)
+        key = as_request_id(request_id)
         if request_id is None and "error" in message and len(self._pending) == 1:
-            known = next(iter(self._pending))  # a server that could not read what it was asked
-        pending = self._pending.pop(coerce_request_id(known), None) if known is not None else None
+            key = next(iter(self._pending))  # the server could not read the id
+        pending = self._pending.pop(coerce_request_id(key), None) if key is not None else None
         if pending is None or pending.future.done():
             self._count_noise(1)
             return
@@ -231,26 +233,28 @@ class LineChannel:
             pending.future.set_exception(MCPError(INTERNAL_ERROR, "the answer has neither result nor error"))
 
     def _allow_noise(self, count: int) -> None:
-        """Fill up the allowance for the time since the last read, as the next `count` bytes come.
+        """Refill the allowance for the time since the last read; `count` is the size of the next in bytes.
 
-        Not where that read was a pipe full of noise, and this one follows within a second: then the server
-        waited for us. Else a machine too busy to read a flood fast would never find that it is one.
+        A flooding peer gets no refill: its last read was large and full of noise, and this one follows within
+        a second. Its wait was our own delay, so a slow machine would otherwise never detect a flood.
         """
         now = time.monotonic()
-        waited = now - self._noise_at
-        flooding = self._read >= _FLOOD_BYTES and self._noise_read >= _FLOOD_UNITS and waited < _FLOOD_S
+        pause_s = now - self._noise_at
+        flooding = (
+            self._read_bytes >= _FLOOD_BYTES and self._noise_read >= _FLOOD_UNITS and pause_s < _FLOOD_S
+        )
         if not flooding:
-            self._noise = min(_NOISE_BURST, self._noise + waited * _NOISE_PER_S)
-        self._noise_at, self._noise_read, self._read = now, 0.0, count
+            self._noise = min(_NOISE_BURST, self._noise + pause_s * _NOISE_PER_S)
+        self._noise_at, self._noise_read, self._read_bytes = now, 0.0, count
 
     def _count_noise(self, units: float) -> None:
-        """Spend from the allowance for what nobody asked for; a server that overdraws it is cut off."""
+        """Spend the allowance for messages that answer no request; close the channel when it is used up."""
         if self._trusted:
             return
         self._noise -= units
         self._noise_read += units
         if self._noise < 0:
-            self.close("it flooded the gateway with output that nobody asked for")
+            self.close("it flooded the gateway with output that answers no request")
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -258,7 +262,8 @@ class LineChannel:
         """Send a request and wait for its answer.
 
         Raises:
-            MCPError: An error answer; `REQUEST_TIMEOUT`; `CONNECTION_CLOSED` with the reason.
+            MCPError: The peer answered with an error, the time ran out (`REQUEST_TIMEOUT`), or the channel
+                ended (`CONNECTION_CLOSED`, with the reason).
         """
         options = opts or CallOptions()
         if self._closed.is_set():
@@ -288,7 +293,7 @@ class LineChannel:
         finally:
             self._pending.pop(key, None)
             if future.done() and not future.cancelled():
-                future.exception()  # mark as seen: the connection may have ended while we were leaving
+                future.exception()  # mark as retrieved: the connection may have ended meanwhile
 
     async def notify(
         self,
@@ -296,7 +301,7 @@ class LineChannel:
         params: Mapping[str, Any] | None,
         opts: CallOptions | None = None,
     ) -> None:
-        """Send a notification; nothing happens when the server is gone."""
+        """Send a notification; do nothing if the peer is gone."""
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = dict(params)
@@ -309,7 +314,7 @@ class LineChannel:
         try:
             await self._write(to_json(message, inf_nan_mode="null") + b"\n")
         except ConnectionError as error:
-            await self._closed.wait()  # the process' end is on its way, and with it the reason
+            await self._closed.wait()  # the process is ending, and its end gives the reason
             raise ChannelClosedError(self.reason, unread=isinstance(error, BrokenPipeError)) from None
 
     async def _abandon(self, request_id: str | int, why: str, options: CallOptions) -> None:
@@ -325,7 +330,7 @@ class LineChannel:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve until the channel is closed; what arrived before is served first."""
+        """Serve until the channel is closed. Messages that arrived before come first."""
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -344,13 +349,13 @@ class LineChannel:
         return not self._closed.is_set()
 
     def _resume(self) -> None:
-        """Look at the messages that had to wait, until one of them has to be answered first."""
+        """Read the lines that waited, up to the next request that must be answered first."""
         self._waiting = False
         while self._early and not self._waiting:
             self._take_line(self._early.popleft())
 
     def close(self, reason: str) -> None:
-        """End the channel; every waiting request fails with the reason. The first reason counts."""
+        """End the channel and fail every waiting request with the reason. Only the first reason counts."""
         if self._closed.is_set():
             return
         self.reason = reason
@@ -362,53 +367,53 @@ class LineChannel:
         self._pending.clear()
 
     async def closed(self) -> str:
-        """Wait for the end and return the reason."""
+        """Wait until the channel ends; returns the reason."""
         await self._closed.wait()
         return self.reason
 
     def _spawn(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         if self._tasks is not None and not self._closed.is_set():
-            self._tasks.start_soon(self._contained, function, *args)
+            self._tasks.start_soon(self._run_logged, function, *args)
 
-    async def _contained(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+    async def _run_logged(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         try:
             await function(*args)
         except Exception:  # a handler of one message must not end the connection
             log.exception("a message from a server could not be handled")
 
     async def _serve(self, context: Inbound, method: str, params: dict[str, Any] | None) -> None:
-        """Answer a request of the peer; one that it cancelled is not answered."""
+        """Answer a request of the peer, unless the peer cancelled it."""
         if self._handlers is None:
             return
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": context.request_id}
         try:
             with context.scope:
                 answer["result"] = await self._handlers[0](context, method, params)
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises is what the peer is told
+        except Exception as error:  # noqa: BLE001  # the peer gets every error of a handler as its answer
             answer["error"] = _as_error(error, method)
         finally:
-            if (known := as_request_id(context.request_id)) is not None:
-                self._inbound.pop(coerce_request_id(known), None)
+            if (key := as_request_id(context.request_id)) is not None:
+                self._inbound.pop(coerce_request_id(key), None)
             if method in self._inline:
                 self._resume()
         if context.cancel_requested.is_set():
             return
         try:
             await self._send(answer)
-        except PydanticSerializationError as error:  # else the peer would wait for ever
+        except PydanticSerializationError as error:  # without an answer the peer would wait for ever
             await self._send({"jsonrpc": "2.0", "id": context.request_id, "error": _as_error(error, method)})
 
 
 def _as_error(error: Exception, method: str) -> dict[str, Any]:
-    known = handler_exception_to_error_data(error)
-    if known is None:
+    data = handler_exception_to_error_data(error)
+    if data is None:
         log.error("a request could not be handled", method=method, exc_info=error)
-        known = ErrorData(code=INTERNAL_ERROR, message="Internal error")
-    return known.model_dump(exclude_none=True)
+        data = ErrorData(code=INTERNAL_ERROR, message="Internal error")
+    return data.model_dump(exclude_none=True)
 
 
 def _parse(line: bytes) -> Any:
-    """Parse one line, tolerating invalid UTF-8 inside strings; anything else that is not JSON gives None."""
+    """Parse one line; invalid UTF-8 inside strings is replaced. `None` for a line that is not JSON."""
     try:
         return from_json(line)
     except ValueError:
@@ -421,13 +426,13 @@ def _parse(line: bytes) -> Any:
         return None
 
 
-def _shown(line: bytes) -> str:
-    text = line[:_SHOWN].decode("utf-8", "replace")
-    return f"{text}…" if len(line) > _SHOWN else text
+def _excerpt(line: bytes) -> str:
+    text = line[:_EXCERPT_CHARS].decode("utf-8", "replace")
+    return f"{text}…" if len(line) > _EXCERPT_CHARS else text
 
 
 def _sendable(value: Any, depth: int = 0) -> Any:
-    """A value that can be sent on as JSON: no halves of characters, nothing nested beyond all measure."""
+    """The value without what JSON cannot carry: lone surrogates are replaced, too deep nesting is refused."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if depth > _DEEPEST:

@@ -1,4 +1,4 @@
-"""The context of one message from the peer, as the SDK's handlers want it."""
+"""The context of one message from the peer, in the form that the SDK's handlers expect."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ Notify = Callable[[str, Mapping[str, Any] | None, CallOptions | None], Awaitable
 
 
 class Inbound:
-    """The context of one message from the peer: its id, its progress token, and whether it was cancelled."""
+    """The context of one message: its id, its progress token, and whether the peer cancelled it."""
 
     transport = TransportContext(kind="stdio", can_send_request=False)
     can_send_request = False
@@ -29,7 +29,7 @@ class Inbound:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Refused: the gateway asks nothing while it answers."""
+        """Always raises: the gateway sends no request while it answers one."""
         raise NoBackChannelError(method)
 
     async def notify(

@@ -1,4 +1,7 @@
-"""How a request can end without an answer; errors that the peer answered may have the same codes."""
+"""Errors of a request that got no answer.
+
+An answer of the peer may have the same codes; only these classes say that no answer came.
+"""
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
@@ -13,7 +16,7 @@ class ChannelClosedError(MCPError):
 
 
 class CredentialsRefusedError(MCPError):
-    """The peer did not look at the request, since whoever sent it may not, or did not say who it is."""
+    """The peer refused the credentials, or found none, before it read the request."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(INTERNAL_ERROR, reason)

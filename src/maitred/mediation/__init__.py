@@ -1,8 +1,8 @@
-"""Better tools: names, descriptions and schemas that a model can choose from and call.
+"""Mediation: better names, descriptions and schemas, so that a model can choose and call tools.
 
-A `Mediator` puts raw tools through transformers: what a person wrote (`OverrideTransformer`), rules
-(`RuleTransformer`), a language model (`LlmTransformer`), or others that follow the protocol. It is a library
-on its own, without a gateway.
+A `Mediator` asks transformers in order: overrides of an operator, rules, a language model. The package
+works as a library without a gateway; `service` and `factory` connect it to the catalog and the settings.
+To add a transformer, implement the protocol `Transformer` of `base` and name it in `factory`.
 """
 
 from maitred.mediation.base import EnhancedTool, Middleware, SourceTool, ToolContext, Transformer

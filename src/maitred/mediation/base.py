@@ -1,7 +1,7 @@
-"""What mediation works on: tools before and after, where they come from, and the protocol of a transformer.
+"""The values of mediation: tools before and after, their source, and the protocol of a transformer.
 
-These are plain values, apart from those of the catalog (`maitred.model.tools`), so that mediation is a
-library on its own: a program can use it on tools from anywhere, without a gateway.
+They are separate from the catalog's values (`maitred.model.tools`), so that mediation is a library: a program
+can use it without a gateway.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ SourceType = Literal["web", "api", "file", "manual"]
 
 @dataclass(frozen=True, kw_only=True)
 class SourceTool:
-    """A tool as its source offers it; `input_schema` is `None` where it gave none that is an object."""
+    """A tool as its source offers it; `input_schema` is `None` if the source gave no object."""
 
     name: str
     title: str = ""
@@ -28,12 +28,11 @@ class SourceTool:
 
 @dataclass(frozen=True, kw_only=True)
 class EnhancedTool(SourceTool):
-    """A tool ready to be shown.
+    """A tool after mediation.
 
-    `original_name` is the name that its source knows, `category` is empty for none, `confidence` (0 to 1)
-    says how sure the transformer named in `enhanced_by` is. An empty `original_name` or `enhanced_by` of a
-    transformer's answer is filled by the mediator. `hidden` and `pinned` are wishes of a person about the
-    menu.
+    `original_name` is the name that its source knows, and an empty `category` means none. `confidence` (0 to
+    1) says how sure the transformer in `enhanced_by` is. The mediator fills in an empty `original_name` or
+    `enhanced_by`. `hidden` and `pinned` are an operator's wishes for the menu.
 
     Raises:
         ValueError: The confidence is not between 0 and 1.
@@ -55,7 +54,7 @@ class EnhancedTool(SourceTool):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """Where tools come from: `source` is a server's name, a domain or a URL; they were read at `time`."""
+    """The origin of tools: `source` is a server's name, a domain or a URL; they were read at `time`."""
 
     source: str
     source_type: SourceType
@@ -64,7 +63,7 @@ class ToolContext:
 
 
 class PartlyAnsweredError(MaitredError):
-    """A transformer gave up in between; `answers` are those for the first tools it was asked about."""
+    """A transformer failed midway; `answers` belong to the first tools of the question."""
 
     code: ClassVar[str] = "llm_failed"
 
@@ -74,34 +73,33 @@ class PartlyAnsweredError(MaitredError):
 
 
 class Transformer(Protocol):
-    """One way to make tools better.
+    """One way to improve tools.
 
-    Implementations never drop, add or reorder tools: element *i* of an answer describes element *i* of the
-    question, under the same name or with that name as `original_name`. What they are given they leave as it
-    is.
+    An implementation never drops, adds or reorders tools. Element *i* of its answer describes element *i* of
+    the question, with that tool's name as its name or `original_name`. It does not change its arguments.
     """
 
     @property
     def name(self) -> str:
-        """What `enhanced_by` says of its answers."""
+        """The value of `enhanced_by` in its answers."""
         ...
 
     @property
     def priority(self) -> int:
-        """The transformer with the highest is asked first."""
+        """The mediator asks the transformer with the highest priority first."""
         ...
 
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
-        """One answer a tool, `None` for each that it cannot help with, or `None` if it can help with none.
+        """One answer a tool: `None` for a tool that it cannot help with, or `None` for all.
 
         Raises:
-            PartlyAnsweredError: It could answer for the first tools only; a `Memo` keeps those answers.
-            Exception: It could not; the tools go to the next transformer.
+            PartlyAnsweredError: It answered for the first tools only; a `Memo` stores those answers.
+            Exception: It failed; the next transformer gets the tools.
         """
         ...
 
 
 Middleware = Callable[[Sequence[SourceTool]], Awaitable[Sequence[SourceTool]]]
-"""A hook on the way of tools from their source to their reader; knows nothing of mediators."""
+"""A hook between a source and the readers of its tools, for programs that do not use mediators."""

@@ -1,6 +1,7 @@
-"""Make the mender that the settings ask for: overrides of persons, rules, a language model, proofs.
+"""Make the mediation service for some settings: overrides, rules, a language model, proofs.
 
-What outlives settings is kept here: what was answered and proven before, and the hook of a program.
+The factory outlives a change of settings. It keeps stored answers, proofs, and the hook of an embedding
+program.
 """
 
 import os
@@ -39,12 +40,12 @@ _HOUR_S: Final = 3_600.0
 
 
 class MediatorFactory:
-    """Makes menders.
+    """Makes mediation services.
 
     Args:
-        memos: Where answers of models and outcomes of proofs are kept.
-        make_ranker: Makes that by which search is judged; called for the first proof.
-        middleware: The hook of a program on the way of all tools; it may do otherwise at every start.
+        memos: Stores answers of models and results of proofs.
+        make_ranker: Makes the ranker that judges search; called for the first proof.
+        middleware: The hook of an embedding program for all tools; it may differ at every start.
     """
 
     def __init__(
@@ -60,29 +61,29 @@ class MediatorFactory:
         self._hook_mark = uuid4().hex if middleware else ""
 
     async def make(self, settings: Settings) -> MediationService:
-        """The mender for these settings.
+        """The mediation service for these settings.
 
-        Fetching a file of overrides is waited for a few seconds; without it the mender is not whole.
+        It waits a few seconds for a file of overrides by URL; without the file the service is not whole.
 
         Raises:
-            ConfigError: A file of overrides has faults, all of which are listed, or is not the one that was
-                pinned; or the language model cannot be used as it is configured.
+            ConfigError: A file of overrides has faults, which are all listed, or another checksum than the
+                settings say. Or the settings of the language model are wrong.
         """
-        wanted = settings.mediation
+        own = settings.mediation
         community, is_whole = await _community(settings)
         files = [*_own(settings), *_of_manifests(settings), *community]
-        asked = self._asked(wanted)
+        model = self._remembered_model(own)
         transformers: list[Transformer] = [OverrideTransformer(*files)] if files else []
-        if wanted.auto_enhance and wanted.rules:
-            fills = asked is not None and wanted.mode == "hybrid"
+        if own.auto_enhance and own.rules:
+            fills = model is not None and own.mode == "hybrid"
             transformers.append(ThreadedRules(_FILLING) if fills else ThreadedRules())
-        proofs = self._proofs if wanted.proof and wanted.auto_enhance else None
+        proofs = self._proofs if own.proof and own.auto_enhance else None
         choices = {key: choice for key, choice in settings.tools.items() if choice.mending}
         marks: list[Any] = [
             [asdict(file)["servers"] for file in files],
-            [[type(one).__name__, one.priority] for one in transformers],
+            [[type(transformer).__name__, transformer.priority] for transformer in transformers],
             RuleTransformer.version,
-            _version(wanted) if asked else "",
+            _version(own) if model else "",
             VERSION if proofs else 0,
             [[key.server, key.name, choices[key].mending] for key in sorted(choices)],
             self._hook_mark,
@@ -90,38 +91,38 @@ class MediatorFactory:
         return MediationService(
             transformers,
             content_hash(canonical(marks)),
-            asked=asked,
+            model=model,
             proofs=proofs,
             choices=choices,
             middleware=self._middleware,
             is_whole=is_whole,
         )
 
-    def _asked(self, wanted: MediationSettings) -> RememberedModel | None:
-        if not wanted.auto_enhance:
+    def _remembered_model(self, own: MediationSettings) -> RememberedModel | None:
+        if not own.auto_enhance:
             return None
-        written = Endpoint(url=wanted.url, model=wanted.model, key=wanted.api_key)
+        endpoint = Endpoint(url=own.url, model=own.model, key=own.api_key)
         resolve = resolver(os.environ)
-        model = make_language_model("mediation", wanted.llm_provider, written, resolve)
+        model = make_language_model("mediation", own.llm_provider, endpoint, resolve)
         if model is None:
             return None
-        transformer = LlmTransformer(model, grouping_threshold=wanted.grouping_threshold)
-        memo = Memo(transformer, self._memos, version=_version(wanted), ttl_s=wanted.cache_ttl * _HOUR_S)
+        transformer = LlmTransformer(model, grouping_threshold=own.grouping_threshold)
+        memo = Memo(transformer, self._memos, version=_version(own), ttl_s=own.cache_ttl * _HOUR_S)
         return RememberedModel(model=transformer, memo=memo, close=model.aclose)
 
 
 def overrides_path(settings: Settings) -> Path | None:
-    """The file of overrides that a person wrote, if there is one."""
+    """The operator's file of overrides, if there is one."""
     if not settings.mediation.overrides:
         return None
     path = settings.source.absolute().parent / Path(settings.mediation.overrides).expanduser()
-    return Path(os.path.normpath(path))  # as who watches it writes it
+    return Path(os.path.normpath(path))  # the spelling that the file watcher uses
 
 
-def _version(wanted: MediationSettings) -> str:
-    """What an answer of the language model depends on beside the tool."""
-    said = [LlmTransformer.version, wanted.llm_provider, wanted.model, wanted.url, wanted.grouping_threshold]
-    return content_hash(canonical(said))
+def _version(own: MediationSettings) -> str:
+    """All settings on which an answer of the language model depends."""
+    parts = [LlmTransformer.version, own.llm_provider, own.model, own.url, own.grouping_threshold]
+    return content_hash(canonical(parts))
 
 
 def _own(settings: Settings) -> Sequence[Overrides]:
@@ -131,24 +132,24 @@ def _own(settings: Settings) -> Sequence[Overrides]:
 
 
 def _of_manifests(settings: Settings) -> Sequence[Overrides]:
-    """What manifests say of their own tools; it was checked when they were registered."""
+    """Overrides in manifests; registration checked them."""
     return [overrides_of(name, spec.overrides) for name, spec in settings.servers.items() if spec.overrides]
 
 
 async def _community(settings: Settings) -> tuple[Sequence[Overrides], bool]:
-    """The file of others, and whether all that is wanted is there."""
-    wanted = settings.mediation
-    if not wanted.overrides_url:
+    """The overrides from a URL, and whether all that the settings name are there."""
+    own = settings.mediation
+    if not own.overrides_url:
         return [], True
     try:
         async with httpx2.AsyncClient() as client:
             with anyio.fail_after(_FETCH_S):
                 cache = catalog_path(settings).parent / "overrides"
-                found = await fetch_overrides(
-                    wanted.overrides_url, wanted.overrides_checksum, cache=cache, client=client
+                overrides = await fetch_overrides(
+                    own.overrides_url, own.overrides_checksum, cache=cache, client=client
                 )
     except (UnreachableError, TimeoutError) as error:
         why = str(error) or f"there was no answer within {_FETCH_S:g} s"
-        log.warning("going on without overrides; they are fetched later", url=wanted.overrides_url, why=why)
+        log.warning("going on without overrides; they are fetched later", url=own.overrides_url, why=why)
         return [], False
-    return [found], True
+    return [overrides], True

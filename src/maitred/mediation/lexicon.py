@@ -1,7 +1,7 @@
-"""The words that rules know: abbreviations, what they mean, and words that are none.
+"""The word lists of the rules: abbreviations with their meaning, verbs, nouns, acronyms.
 
-Tables of our own and nothing else; `maitred.mediation.words` uses them. A word of English is never an
-abbreviation here, and what may mean two things stands with the words that decide between them.
+These are tables without logic; `maitred.mediation.words` uses them. An English word is never an abbreviation
+here. An abbreviation with two meanings has words that decide between them.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 
 
 def word_set(text: str) -> AbstractSet[str]:
-    """The words of a text; lists of one word a line would be pages long."""
+    """The words of a text; a list with one word a line would be pages long."""
     return frozenset(text.split())
 
 
@@ -56,7 +56,7 @@ ABBREVIATIONS = _table("""
     var=variable veh=vehicle ver=version vid=video vol=volume whse=warehouse wk=week wthr=weather
     xfer=transfer yr=year zn=zone
 """)
-"""Abbreviation -> what it stands for, where that is the same everywhere."""
+"""Abbreviation -> meaning, for those that mean the same everywhere."""
 
 FIRST = "^"
 LAST = "$"
@@ -149,7 +149,7 @@ VERBS = word_set("""
     suggest summarize suspend synchronize tag take test toggle track transcribe transfer transform translate
     trigger type undo uninstall unlock unmute unsubscribe update upgrade upload use validate verify view
     wait watch withdraw write zoom
-""")  # a list of one word a line would be pages long
+""")  # a list with one word a line would be pages long
 """What tools do."""
 
 NOUNS = word_set("""
@@ -182,7 +182,7 @@ NOUNS = word_set("""
     unit url user value variable vehicle vendor venue version video visit visitor voice volume vote
     warehouse weather webhook week widget window word worker workflow workspace year zone
 """)
-"""What tools do it to."""
+"""The objects of those verbs."""
 
 _OTHER = word_set("""
     about access active after all also any auth auto available avoid back background base before begin
@@ -204,4 +204,4 @@ ACRONYMS = word_set("""
     sip sku sla sms smtp sql ssh ssl svg tcp tls totp ttl udp ui uri url usb utc uuid vat vm vpn wsdl xls
     xml yaml zip
 """)
-"""Written in capitals; `uid` and the like are abbreviations instead."""
+"""Acronyms, written in capitals; `uid` and the like are abbreviations instead."""

@@ -1,9 +1,9 @@
-"""Tools made better by a language model: one question for a whole server, and an answer nobody trusts.
+"""Improve tools with a language model: one question a server, and an untrusted answer.
 
-Names, titles, descriptions, hints about parameters, tags, use cases, and categories. A server with more tools
-than `grouping_threshold` is asked to be put into groups of its own, whose names are then the categories;
-others get one of the ten that every menu has. A question that fails is not asked again here, and its tools go
-to the next transformer. `maitred.mediation.llm_answer` says what an answer may change.
+The model writes names, titles, descriptions, hints for parameters, tags, use cases and categories. For a
+server with more tools than `grouping_threshold` it makes groups, whose names become categories. For others it
+chooses among the ten categories of every menu. A failed question is not repeated; the next transformer gets
+its tools. `maitred.mediation.llm_answer` checks what an answer may change.
 """
 
 import secrets
@@ -24,7 +24,7 @@ from maitred.mediation.llm_prompt import question, rules
 log = structlog.get_logger(__name__)
 
 _LETTERS_A_TOKEN = 3
-_ROOM, _ROOM_A_TOOL = 4_000, 300  # many models think before they answer, and that counts
+_ROOM, _ROOM_A_TOOL = 4_000, 300  # reasoning models count their thoughts as output
 _MOST_TOKENS = 32_000
 _MARK_BYTES = 8
 
@@ -34,23 +34,23 @@ class ModelAsker(Protocol):
 
     @property
     def name(self) -> str:
-        """The model's name, by which its price is known."""
+        """The model's name, which determines its price."""
         ...
 
     async def ask(self, rules: str, prompt: str, *, max_tokens: int) -> Reply:
-        """What it answers.
+        """The model's answer.
 
         Raises:
-            Exception: It did not.
+            Exception: The model did not answer.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What questions will cost at most; `usd` is `None` where the model's price is not known.
+    """The most that questions will cost; `usd` is `None` if the model's price is unknown.
 
-    Input tokens are estimated. Endpoints of OpenAI's protocol are not held to the output tokens.
+    Input tokens are estimated. Endpoints of OpenAI's protocol may exceed the output tokens.
     """
 
     calls: int
@@ -61,10 +61,10 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpending:
-    """What questions did cost; `failures` are those without an answer that could be used.
+    """The cost of past questions; `failures` had no usable answer.
 
-    Tokens are as the provider counted them, estimated where it does not say. `usd` is `None` where the
-    model's price is not known.
+    Tokens are the provider's count, or estimated if it gave none. `usd` is `None` if the model's price is
+    unknown.
     """
 
     calls: int = 0
@@ -83,17 +83,17 @@ class _ToolQuestion:
 
 
 def estimated_tokens(text: str) -> int:
-    """A careful guess at how many tokens a text is, for models of any vendor."""
+    """A high estimate of a text's tokens, for models of any vendor."""
     return -(-len(text) // _LETTERS_A_TOKEN)
 
 
 class LlmTransformer:
-    """Asks a language model about all tools of a server at once; `spent` adds up over its life."""
+    """Asks a language model about all tools of a server at once; `spent` is the total of its life."""
 
     name = "llm"
     priority = 50
     version: ClassVar[str] = "1"
-    """Raised when the same answer might be asked for, or read, otherwise."""
+    """Raise it when the question, or the reading of an answer, changes."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class LlmTransformer:
         max_tools: int = 100,
         count: Callable[[str], int] = estimated_tokens,
     ) -> None:
-        """With more tools than `max_tools` there are several questions; `count` counts tokens of a text."""
+        """More tools than `max_tools` make several questions; `count` counts the tokens of a text."""
         self._model = model
         self._threshold = grouping_threshold
         self._max_tools = max_tools
@@ -113,28 +113,30 @@ class LlmTransformer:
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
-        """See `Transformer`; `None` for each tool that the model has nothing usable to say of.
+        """See `Transformer`; `None` for each tool without a usable answer.
 
         Raises:
-            LlmError: The model did not answer, or what it answered cannot be used as a whole.
-            PartlyAnsweredError: The same, of a question that was not the first one.
+            LlmError: The model did not answer, or its answer is unusable as a whole.
+            PartlyAnsweredError: The same, but for a question after the first one.
         """
         names = {tool.name for tool in tools}
-        found: list[EnhancedTool | None] = []
-        for one in self._questions(tools, context):
+        answers: list[EnhancedTool | None] = []
+        for request in self._questions(tools, context):
             try:
-                found += await self._answered(one, context, names=names, grouped=self._is_grouped(tools))
+                answers += await self._answer_question(
+                    request, context, names=names, grouped=self._is_grouped(tools)
+                )
             except Exception as error:
-                if not found:
+                if not answers:
                     raise
-                raise PartlyAnsweredError(str(error) or type(error).__name__, found) from error
-        return found
+                raise PartlyAnsweredError(str(error) or type(error).__name__, answers) from error
+        return answers
 
     def estimate(self, tools: Sequence[SourceTool], context: ToolContext) -> Estimate:
-        """What asking about these tools will cost at most; nothing is asked."""
+        """The most that a question about these tools will cost; asks nothing."""
         questions = list(self._questions(tools, context))
-        inputs = sum(self._count(one.rules) + self._count(one.prompt) for one in questions)
-        outputs = sum(one.max_tokens for one in questions)
+        inputs = sum(self._count(request.rules) + self._count(request.prompt) for request in questions)
+        outputs = sum(request.max_tokens for request in questions)
         return Estimate(
             calls=len(questions),
             input_tokens=inputs,
@@ -148,27 +150,27 @@ class LlmTransformer:
     def _questions(self, tools: Sequence[SourceTool], context: ToolContext) -> Iterator[_ToolQuestion]:
         instructions = rules(grouped=self._is_grouped(tools))
         for start in range(0, len(tools), self._max_tools):
-            some = tools[start : start + self._max_tools]
+            batch = tools[start : start + self._max_tools]
             yield _ToolQuestion(
-                tools=some,
+                tools=batch,
                 rules=instructions,
-                prompt=question(some, context, secrets.token_hex(_MARK_BYTES)),
-                max_tokens=min(_ROOM + _ROOM_A_TOOL * len(some), _MOST_TOKENS),
+                prompt=question(batch, context, secrets.token_hex(_MARK_BYTES)),
+                max_tokens=min(_ROOM + _ROOM_A_TOOL * len(batch), _MOST_TOKENS),
             )
 
-    async def _answered(
-        self, asked: _ToolQuestion, context: ToolContext, *, names: set[str], grouped: bool
+    async def _answer_question(
+        self, request: _ToolQuestion, context: ToolContext, *, names: set[str], grouped: bool
     ) -> Sequence[EnhancedTool | None]:
-        refused: list[str] = []
+        refusals: list[str] = []
 
         def refuse(tool: SourceTool, why: str) -> None:
-            refused.append(tool.name)
+            refusals.append(tool.name)
             log.warning("an answer about a tool is refused", source=context.source, tool=tool.name, why=why)
 
         try:
-            reply = await self._paid_for(asked)
-            read = partial(read_answer, names=names, grouped=grouped, by=self.name, refuse=refuse)
-            found = await to_thread.run_sync(read, reply.text, asked.tools)
+            reply = await self._ask_and_pay(request)
+            parse = partial(read_answer, names=names, grouped=grouped, by=self.name, refuse=refuse)
+            answers = await to_thread.run_sync(parse, reply.text, request.tools)
         except Exception:
             self.spent = replace(self.spent, failures=self.spent.failures + 1)
             raise
@@ -176,19 +178,19 @@ class LlmTransformer:
             "a language model was asked about tools",
             source=context.source,
             model=self._model.name,
-            tools=len(asked.tools),
-            refused=len(refused),
+            tools=len(request.tools),
+            refused=len(refusals),
             input_tokens=reply.input_tokens,
             output_tokens=reply.output_tokens,
             usd=usd(self._model.name, reply.input_tokens, reply.output_tokens),
         )
-        return found
+        return answers
 
-    async def _paid_for(self, asked: _ToolQuestion) -> Reply:
-        """A whole answer, with its tokens, added to what was spent; those of a broken one are as well."""
+    async def _ask_and_pay(self, request: _ToolQuestion) -> Reply:
+        """A whole answer. Adds its tokens to `spent`, and those of a broken answer too."""
         self.spent = replace(self.spent, calls=self.spent.calls + 1)
-        reply = await self._model.ask(asked.rules, asked.prompt, max_tokens=asked.max_tokens)
-        inputs = reply.input_tokens or self._count(asked.rules) + self._count(asked.prompt)
+        reply = await self._model.ask(request.rules, request.prompt, max_tokens=request.max_tokens)
+        inputs = reply.input_tokens or self._count(request.rules) + self._count(request.prompt)
         outputs = reply.output_tokens or self._count(reply.text)
         cost = usd(self._model.name, inputs, outputs)
         self.spent = replace(

@@ -1,15 +1,9 @@
-"""The answer of a language model about tools: checked entry by entry, and never more than was allowed.
+"""Check the answer of a language model about tools, entry by entry.
 
-Tools are built from the server's own, with the parts of an entry that may change laid over them, so that
-whatever else an answer holds has no effect. Annotations stay. Of a schema only what it leaves open is filled
-in, as hints: descriptions, and types as a choice between that type and anything, so that every call that was
-valid still is. An entry with a fault is refused as a whole; its tool keeps what the server says.
-
-What a language model may not say of a tool, since it may have been talked into it by the tool itself.
-
-A description is read by other models, so a text that speaks to them, leads somewhere or names other tools is
-a way in. The rules are few and blunt: they cost an honest tool its better description now and then, and it
-then keeps what its server says. They are a second fence, not the first one.
+A malicious tool may have instructed the model. So a tool is built from the server's own values, and only
+allowed parts of an entry replace them. Annotations stay. The schema only gains hints: descriptions, and types
+as a choice between that type and anything, so every valid call stays valid. A text that addresses models, has
+addresses, or names other tools is refused. An entry with a fault is refused whole.
 """
 
 import re
@@ -77,21 +71,23 @@ _TOKEN = re.compile(r"[\w-]+"), re.compile(r"[\w./-]+")
 
 def identifiers(names: Iterable[str]) -> AbstractSet[str]:
     """The names that are no ordinary words, such as `list_users`; for `why_not`."""
-    return {_folded(name) for name in names if _IDENTIFIER.search(name)}
+    return {_fold(name) for name in names if _IDENTIFIER.search(name)}
 
 
 def why_not(text: str, original: str, others: AbstractSet[str] = frozenset()) -> str:
-    """Why a text may not be shown for a tool; empty if it may.
+    """Why a tool may not have a text; empty if it may.
+
+    The rules are few and strict: an honest tool sometimes loses a better description by them.
 
     Args:
-        text: What the model wrote, or a name it gave.
-        original: What the server says of the tool, as far as the model saw it. Addresses, markup and tools
-            that are named there may be named.
-        others: The `identifiers` among the names of other tools; an ordinary word may be used as such.
+        text: A text or a name from the model.
+        original: What the model saw of the server's own texts. Addresses, markup and tools that occur in it
+            may occur in `text`.
+        others: The `identifiers` among the names of other tools; ordinary words are allowed.
     """
-    seen, known = _folded(text), _folded(original)
+    seen, known = _fold(text), _fold(original)
     if _ADDRESSED.search(_SPACES.sub(" ", seen)):
-        return "it speaks to whoever reads it"
+        return "it gives orders to its reader"
     if _links(seen) - _links(known):
         return "it holds an address that the server does not mention"
     if any(mark not in known for mark in _MARKUP.findall(seen)):
@@ -105,7 +101,7 @@ def _links(text: str) -> set[str]:
     return {link.rstrip(".,;:!?/") for link in _LINK.findall(text)}
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold().translate(_READ_AS)
 
 
@@ -114,7 +110,7 @@ def _tokens(text: str) -> set[str]:
 
 
 SUREST = 0.9
-"""A model is never surer than this, whatever it says of itself."""
+"""Upper limit of a model's confidence, whatever it claims."""
 
 _MAX_ANSWER = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -126,7 +122,7 @@ _RAW_FIELDS = tuple(field.name for field in fields(SourceTool))
 _TEN = frozenset(category.name for category in CATEGORIES)
 
 Refuse = Callable[[SourceTool, str], None]
-"""Called with a tool whose entry is refused, and why."""
+"""Called with a tool whose entry is refused, and the reason."""
 
 
 class _Strict(BaseModel):
@@ -150,7 +146,7 @@ class _Entry(_Strict):
     confidence: Annotated[float, Field(allow_inf_nan=False)] = 0.5
 
     def texts(self) -> Iterator[str]:
-        """All that a reader of the tool would see, apart from what the parameters are called."""
+        """All texts that a reader of the tool sees, except names of parameters."""
         yield from (self.name, self.title, self.description, *_use_cases(self.use_cases))
         yield from (parameter.description for parameter in self.parameters.values())
 
@@ -162,7 +158,7 @@ class _Group(_Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class _TakenNames:
-    """What an entry is held against: names that are taken, and names that it may not speak of."""
+    """Names that an entry may not take, and names that it may not mention."""
 
     tool: SourceTool
     taken: AbstractSet[str]
@@ -173,18 +169,18 @@ class _TakenNames:
 def read_answer(
     text: str, tools: Sequence[SourceTool], *, names: Collection[str], grouped: bool, by: str, refuse: Refuse
 ) -> list[EnhancedTool | None]:
-    """One answer a tool, in their order; `None` where the model had nothing to say or its entry is refused.
+    """One answer a tool, in order; `None` if the model has none or its entry is refused.
 
     Args:
-        text: What the model answered, with or without words and fences around it.
-        tools: What it was asked about, numbered from 1.
+        text: The model's answer, with or without words and fences around it.
+        tools: The tools of the question, numbered from 1.
         names: The names of all tools of the server.
-        grouped: Whether it was asked for groups, whose names are then the categories.
-        by: What `enhanced_by` is to say.
-        refuse: Hears of every entry that is refused.
+        grouped: Whether the question asked for groups, whose names become the categories.
+        by: The value of `enhanced_by`.
+        refuse: Called for every refused entry.
 
     Raises:
-        LlmError: It is no answer to the question as a whole.
+        LlmError: The text as a whole is no answer to the question.
     """
     answer = _object(text)
     entries = answer["tools"]
@@ -192,48 +188,50 @@ def read_answer(
     if not entries.keys() <= set(numbers):
         raise LlmError("the model answered for tools that it was not asked about")
     groups = _groups(answer.get("groups")) if grouped else None
-    read = {number: _entry(entry) for number, entry in entries.items()}
-    new = Counter(entry.name.casefold() for entry in read.values() if isinstance(entry, _Entry))
+    entries_by_number = {number: _entry(entry) for number, entry in entries.items()}
+    new = Counter(entry.name.casefold() for entry in entries_by_number.values() if isinstance(entry, _Entry))
     old = {name.casefold() for name in names}
     spoken = identifiers([*names, *new])
-    found: list[EnhancedTool | None] = []
+    answers: list[EnhancedTool | None] = []
     for number, tool in zip(numbers, tools, strict=True):
-        entry = read.get(number, "it is missing in the answer")
+        entry = entries_by_number.get(number, "it is missing in the answer")
         if isinstance(entry, _Entry):
             name, own = entry.name.casefold(), tool.name.casefold()
-            known = _TakenNames(
+            own_names = _TakenNames(
                 tool=tool,
                 taken=(old - {own}) | ({name} if new[name] > 1 else set()),
                 unspoken=spoken - {own, name},
                 group=None if groups is None else groups.get(int(number), ""),
             )
-            fault = _fault(entry, known)
-            found.append(None if fault else _enhanced(entry, known, by))
+            fault = _fault(entry, own_names)
+            answers.append(None if fault else _enhance(entry, own_names, by))
         else:
             fault = entry
-            found.append(None)
+            answers.append(None)
         if fault:
             refuse(tool, fault)
-    return found
+    return answers
 
 
 def _object(text: str) -> Mapping[str, Any]:
     """The last JSON object with tools in a text."""
-    found = [
+    objects = [
         value
         for value in json_objects(text[:_MAX_ANSWER])
         if isinstance(value, dict) and isinstance(value.get("tools"), dict)
     ]
-    if not found:
+    if not objects:
         raise LlmError("the model answered without a list of tools")
-    return found[-1]
+    return objects[-1]
 
 
 def _entry(value: Any) -> _Entry | str:
-    """An entry of the right shape, or what is wrong with it."""
-    given = {key: one for key, one in value.items() if one is not None} if isinstance(value, dict) else value
+    """An entry of the right shape, or its fault."""
+    fields = (
+        {key: part for key, part in value.items() if part is not None} if isinstance(value, dict) else value
+    )
     try:
-        return _Entry.model_validate(given)
+        return _Entry.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part)[:64] for part in first["loc"])
@@ -241,55 +239,55 @@ def _entry(value: Any) -> _Entry | str:
 
 
 def _groups(value: Any) -> Mapping[int, str]:
-    """Number of a tool -> its group: the first that has it, of those with a usable name."""
-    found: dict[int, str] = {}
-    for one in value if isinstance(value, list) else ():
+    """Number of a tool -> its group: the first one with a usable name."""
+    groups: dict[int, str] = {}
+    for entry in value if isinstance(value, list) else ():
         try:
-            group = _Group.model_validate(one)
+            group = _Group.model_validate(entry)
         except ValidationError:
             continue
         if _GROUP.fullmatch(group.name) and not why_not(group.name, ""):
-            found = dict.fromkeys(group.tools, group.name) | found
-    return found
+            groups = dict.fromkeys(group.tools, group.name) | groups
+    return groups
 
 
-def _fault(entry: _Entry, known: _TakenNames) -> str:
+def _fault(entry: _Entry, names: _TakenNames) -> str:
     """Why an entry is refused; empty if it is not."""
-    tool = known.tool
+    tool = names.tool
     if plain(entry.tool) != shown_name(tool):
         return "it is about another tool"
     if entry.name and entry.name != tool.name:
         if not _NAME.fullmatch(entry.name):
             return "its name is none that a tool may have"
-        if entry.name.casefold() in known.taken:
+        if entry.name.casefold() in names.taken:
             return "its name is that of another tool"
-    declared = properties_of(tool.input_schema)
-    if declared and not entry.parameters.keys() <= declared.keys():
+    properties = properties_of(tool.input_schema)
+    if properties and not entry.parameters.keys() <= properties.keys():
         return "it names a parameter that the tool does not have"
-    if not declared and not all(_PARAMETER.fullmatch(name) for name in entry.parameters):
+    if not properties and not all(_PARAMETER.fullmatch(name) for name in entry.parameters):
         return "it suggests a parameter with a name that none has"
     original = shown_text(tool)
-    texts = [*entry.texts(), *(entry.parameters if not declared else ())]
-    return next(filter(None, (why_not(plain(text), original, known.unspoken) for text in texts)), "")
+    texts = [*entry.texts(), *(entry.parameters if not properties else ())]
+    return next(filter(None, (why_not(plain(text), original, names.unspoken) for text in texts)), "")
 
 
-def _enhanced(entry: _Entry, known: _TakenNames, by: str) -> EnhancedTool | None:
-    own = {name: getattr(known.tool, name) for name in _RAW_FIELDS}
-    told = {
+def _enhance(entry: _Entry, names: _TakenNames, by: str) -> EnhancedTool | None:
+    own = {name: getattr(names.tool, name) for name in _RAW_FIELDS}
+    fields = {
         **own,
-        "name": entry.name or known.tool.name,
-        "title": plain(entry.title) or known.tool.title,
-        "description": plain(entry.description) or known.tool.description,
-        "input_schema": _schema(known.tool.input_schema, entry.parameters),
+        "name": entry.name or names.tool.name,
+        "title": plain(entry.title) or names.tool.title,
+        "description": plain(entry.description) or names.tool.description,
+        "input_schema": _schema(names.tool.input_schema, entry.parameters),
     }
-    category = known.group if known.group is not None else entry.category if entry.category in _TEN else ""
+    category = names.group if names.group is not None else entry.category if entry.category in _TEN else ""
     tags = dict.fromkeys(filter(None, map(normalise_tag, entry.tags)))
     use_cases = _use_cases(entry.use_cases)
-    if told == own and not (category or tags or use_cases):
+    if fields == own and not (category or tags or use_cases):
         return None
     return EnhancedTool(
-        **told,
-        original_name=known.tool.name,
+        **fields,
+        original_name=names.tool.name,
         category=category,
         tags=tuple(islice(tags, MOST_TAGS)),
         use_cases=use_cases,
@@ -300,25 +298,25 @@ def _enhanced(entry: _Entry, known: _TakenNames, by: str) -> EnhancedTool | None
 
 def _use_cases(texts: Sequence[str]) -> tuple[str, ...]:
     shortest, longest = USE_CASE_LENGTH
-    found = dict.fromkeys(text for text in map(plain, texts) if shortest <= len(text) <= longest)
-    return tuple(islice(found, MOST_USE_CASES))
+    valid = dict.fromkeys(text for text in map(plain, texts) if shortest <= len(text) <= longest)
+    return tuple(islice(valid, MOST_USE_CASES))
 
 
 def _schema(
     schema: Mapping[str, Any] | None, parameters: Mapping[str, _Parameter]
 ) -> Mapping[str, Any] | None:
-    """The schema with what it leaves open filled in; the same one if that is nothing."""
+    """The schema with the model's hints where it says nothing; the same object if there are none."""
     own: Mapping[str, Any] = {"type": "object"} if schema is None else schema
-    declared = properties_of(own)
-    if not declared and not _is_open(own):
+    properties = properties_of(own)
+    if not properties and not _is_open(own):
         return schema
-    known = declared or dict.fromkeys(islice(parameters, MOST_SUGGESTED), True)
-    told = {name: _told(one, parameters.get(name, _Parameter())) for name, one in known.items()}
-    return schema if told == declared else {**own, "properties": told}
+    targets = properties or dict.fromkeys(islice(parameters, MOST_SUGGESTED), True)
+    new = {name: _with_hints(part, parameters.get(name, _Parameter())) for name, part in targets.items()}
+    return schema if new == properties else {**own, "properties": new}
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema without parameters says nothing against any."""
+    """Whether a schema without parameters allows any."""
     return (
         schema.keys() <= _OPEN
         and schema.get("type", "object") == "object"
@@ -327,15 +325,15 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
     )
 
 
-def _told(schema: Any, told: _Parameter) -> Any:
-    """A parameter's schema with what the model says of it, where the server says nothing."""
+def _with_hints(schema: Any, hints: _Parameter) -> Any:
+    """A parameter's schema with the model's hints where the server says nothing."""
     if not (schema is True or isinstance(schema, Mapping)):
         return schema
     own: Mapping[str, Any] = {} if schema is True else schema
-    text = "" if own.get("description") else plain(told.description)
-    hint = told.type if TEXTS.issuperset(own) else None
+    text = "" if own.get("description") else plain(hints.description)
+    hint = hints.type if TEXTS.issuperset(own) else None
     new = {
         **({"description": text} if text else {}),
-        **({"anyOf": [{"type": hint}, {}]} if hint else {}),  # the second takes whatever the server may take
+        **({"anyOf": [{"type": hint}, {}]} if hint else {}),  # `{}`: any type stays valid
     }
     return {**own, **new} if new else schema

@@ -1,7 +1,7 @@
-"""What language models cost, as their vendors published it until November 2026: USD for a million tokens.
+"""Prices of language models, as their vendors published them until November 2026: USD per million tokens.
 
-Only what is certain stands here, and a model that is not here has no price rather than a guessed one. These
-are the plain rates, without those for cached tokens and batches.
+A model without a certain price is not in the table and has no price. These are the plain rates, without
+discounts for cached tokens and batches.
 """
 
 import re
@@ -25,14 +25,14 @@ PRICES: Mapping[str, tuple[float, float]] = {
     "gpt-4o-2024-05-13": (5.0, 15.0),
     "gpt-4o-mini": (0.15, 0.60),
 }
-"""Model -> what it costs to ask and what it costs to answer."""
+"""Model -> price of input tokens and price of output tokens."""
 
 _DATE = re.compile(r"-\d{4}-?\d{2}-?\d{2}\Z")
 _MILLION = 1_000_000
 
 
 def usd(model: str, input_tokens: int, output_tokens: int) -> float | None:
-    """What tokens cost; `None` where the model's price is not known. A date after its name is left aside."""
+    """The price of tokens; `None` if the model's price is unknown. A date after its name is ignored."""
     price = PRICES.get(model) or PRICES.get(_DATE.sub("", model))
     if price is None:
         return None

@@ -1,7 +1,7 @@
 """The question to a language model about a server's tools: rules, and the tools as untrusted data.
 
-What servers wrote stands in JSON, one tool a line, between two marks that are made anew for each question, so
-that no text can pass for another tool, for the end of the data or for a rule.
+The server's texts are JSON, one tool a line, between two marks that are random for each question. So no text
+can pass for another tool, for the end of the data, or for a rule.
 """
 
 import json
@@ -65,14 +65,14 @@ English words with underscores.
 
 
 def rules(*, grouped: bool) -> str:
-    """What the model has to do; with `grouped` it makes groups, otherwise it chooses among the categories."""
+    """The model's task; with `grouped` it makes groups, otherwise it chooses among the categories."""
     return _RULES + (_GROUPS if grouped else _CATEGORIES)
 
 
 def question(tools: Sequence[SourceTool], context: ToolContext, mark: str) -> str:
-    """The tools as data, numbered from 1, between two lines with `mark`, which nobody can foresee."""
+    """The tools as data, numbered from 1, between two lines with the unpredictable `mark`."""
     about = {"source": plain(context.source)[:_MAX_NAME], "kind": context.source_type}
-    lines = [_json(about), *(_json(_shown(number, tool)) for number, tool in enumerate(tools, 1))]
+    lines = [_json(about), *(_json(_tool_data(number, tool)) for number, tool in enumerate(tools, 1))]
     return "\n".join([f"UNTRUSTED DATA {mark}", *lines, f"END OF UNTRUSTED DATA {mark}"])
 
 
@@ -82,19 +82,25 @@ def shown_name(tool: SourceTool) -> str:
 
 
 def shown_text(tool: SourceTool) -> str:
-    """All that a model is shown of a tool, which is not much, however much its server says."""
-    return _json(_shown(0, tool))
+    """All texts of a tool that the model sees; long ones are cut."""
+    return _json(_tool_data(0, tool))
 
 
 def properties_of(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The parameters of a schema, as far as they can be read."""
-    found = schema.get("properties") if schema is not None else None
-    return found if isinstance(found, Mapping) and all(isinstance(name, str) for name in found) else {}
+    """The parameters of a schema, if they can be read."""
+    properties = schema.get("properties") if schema is not None else None
+    return (
+        properties
+        if isinstance(properties, Mapping) and all(isinstance(name, str) for name in properties)
+        else {}
+    )
 
 
-def _shown(number: int, tool: SourceTool) -> Mapping[str, Any]:
-    declared = properties_of(tool.input_schema).items()
-    legible = ((name, schema) for name, schema in declared if plain(name) == name and len(name) <= _MAX_NAME)
+def _tool_data(number: int, tool: SourceTool) -> Mapping[str, Any]:
+    properties = properties_of(tool.input_schema).items()
+    legible = (
+        (name, schema) for name, schema in properties if plain(name) == name and len(name) <= _MAX_NAME
+    )
     parameters = islice(legible, _MAX_PARAMETERS)
     about = {
         "title": plain(tool.title)[:_MAX_NAME],
@@ -109,7 +115,7 @@ def _shown(number: int, tool: SourceTool) -> Mapping[str, Any]:
 
 
 def _parameter(schema: Any) -> Mapping[str, Any]:
-    """What a parameter's schema says, in a few words."""
+    """A short form of a parameter's schema."""
     own = schema if isinstance(schema, Mapping) else {}
     description, kind, values = own.get("description"), own.get("type"), own.get("enum")
     return {

@@ -1,17 +1,9 @@
-"""The mediator: asks its transformers, best first, until each tool has an answer.
+"""The mediator: asks its transformers in order of priority until each tool has an answer.
 
-Whatever a transformer does, every tool comes out once, in its place and callable: an answer that cannot be
-trusted is logged and left aside. It runs when the tools of a source are read, never when they are listed.
-
-The hook of a program that embeds maitred, as a transformer; it is not trusted more than others.
-
-Such a hook knows nothing of mediators. It can do what any transformer can: no tool is lost, swapped or given
-the name of another.
-
-One transformer over another: what the upper one leaves as it was comes from the lower one.
-
-A language model is told to leave out what needs no change, and may say of a tool nothing but its group. Such
-an answer counts as one; without this it would keep the rules from the rest of the tool.
+Every tool comes out once, in its place and callable, whatever a transformer does: an invalid answer is logged
+and ignored. Mediation runs when the tools of a source are read, never when they are listed. The module also
+has two transformers that contain others: `FunctionTransformer` wraps the hook of an embedding program, and
+`LayeredTransformer` lays one transformer over another.
 """
 
 import re
@@ -27,38 +19,40 @@ from maitred.mediation.base import EnhancedTool, Middleware, SourceTool, ToolCon
 log = structlog.get_logger(__name__)
 
 UNCATEGORIZED = "uncategorized"
-"""Where tools without a category stand."""
+"""The category of tools without one."""
 
 _RAW_FIELDS = tuple(field.name for field in fields(SourceTool))
 
 
 class Mediator:
-    """Holds transformers and puts tools through them."""
+    """Asks transformers about tools."""
 
     def __init__(self) -> None:
         self._transformers: list[Transformer] = []
 
     def use(self, transformer: Transformer) -> None:
-        """Add a transformer; of two with the same priority, the one that was added first is asked first."""
+        """Add a transformer; with equal priority, the one that was added first comes first."""
         self._transformers.append(transformer)
-        self._transformers.sort(key=lambda one: -one.priority)
+        self._transformers.sort(key=lambda entry: -entry.priority)
 
     async def enhance(self, tools: Sequence[SourceTool], context: ToolContext) -> list[EnhancedTool]:
-        """One tool for each that is given, in the same order.
+        """One tool for each given one, in the same order.
 
-        Of each tool the first transformer that answers wins; later ones are asked only about the others. What
-        nobody answers for is as it was, enhanced by "none" with confidence 0. A new name that another tool
-        has already is taken back.
+        The first transformer that answers for a tool wins; later ones get only the others. A tool without an
+        answer stays as it is, enhanced by "none" with confidence 0. A new name that another tool already has
+        is undone.
         """
-        found: dict[int, EnhancedTool] = {}
+        by_place: dict[int, EnhancedTool] = {}
         for transformer in self._transformers:
-            left = [at for at in range(len(tools)) if at not in found]
-            if not left:
+            open_places = [at for at in range(len(tools)) if at not in by_place]
+            if not open_places:
                 break
-            answers = await _ask(transformer, [tools[at] for at in left], context)
-            found |= {at: answer for at, answer in zip(left, answers, strict=True) if answer is not None}
-        enhanced = [found.get(at) or _as_it_is(tool) for at, tool in enumerate(tools)]
-        return _told_apart(enhanced, context)
+            answers = await _ask(transformer, [tools[at] for at in open_places], context)
+            by_place |= {
+                at: answer for at, answer in zip(open_places, answers, strict=True) if answer is not None
+            }
+        enhanced_tools = [by_place.get(at) or _as_it_is(tool) for at, tool in enumerate(tools)]
+        return _undo_duplicates(enhanced_tools, context)
 
     def filter(
         self,
@@ -69,14 +63,14 @@ class Mediator:
         name_pattern: str | re.Pattern[str] | None = None,
         exclude: Collection[str] = (),
     ) -> list[EnhancedTool]:
-        """The tools that fit all criteria, in order.
+        """The tools that match all criteria, in order.
 
         Args:
-            tools: Where to choose from.
-            categories: Only these; tools without one stand in "uncategorized". `None` takes all.
+            tools: The tools to filter.
+            categories: Only these; "uncategorized" means tools without one. `None` means all.
             min_confidence: Only tools with at least this confidence, from 0 to 1.
             name_pattern: A regular expression that must match somewhere in the name.
-            exclude: Names, new or original, of tools to leave out.
+            exclude: Names of tools to leave out, new or original.
         """
         pattern = re.compile(name_pattern or "")
         return [
@@ -111,7 +105,7 @@ def _category(tool: EnhancedTool) -> str:
 
 
 def _as_it_is(tool: SourceTool) -> EnhancedTool:
-    if isinstance(tool, EnhancedTool):  # by another mediator, whose work stays
+    if isinstance(tool, EnhancedTool):  # another mediator's result stays
         return replace(tool, original_name=tool.name)
     own = {name: getattr(tool, name) for name in _RAW_FIELDS}
     return EnhancedTool(**own, original_name=tool.name, enhanced_by="none")
@@ -120,7 +114,7 @@ def _as_it_is(tool: SourceTool) -> EnhancedTool:
 async def _ask(
     transformer: Transformer, tools: Sequence[SourceTool], context: ToolContext
 ) -> Sequence[EnhancedTool | None]:
-    """The answers of a transformer, one a tool; none at all if they cannot be trusted."""
+    """The answers of a transformer, one a tool; empty if they are invalid."""
     nothing: Sequence[EnhancedTool | None] = [None] * len(tools)
     where = {"transformer": transformer.name, "source": context.source}
     try:
@@ -157,14 +151,14 @@ def _fault(tools: Sequence[SourceTool], answers: Sequence[EnhancedTool | None]) 
     return ""
 
 
-def _told_apart(tools: list[EnhancedTool], context: ToolContext) -> list[EnhancedTool]:
-    """Take back new names that are not unique, so that a caller always means one tool."""
+def _undo_duplicates(tools: list[EnhancedTool], context: ToolContext) -> list[EnhancedTool]:
+    """Undo new names that are not unique, so that a name always means one tool."""
     original = {tool.original_name for tool in tools}
     count = Counter(tool.name for tool in tools if tool.name != tool.original_name)
-    kept = []
+    unique = []
     for tool in tools:
-        renamed = tool.name != tool.original_name
-        if renamed and (tool.name in original or count[tool.name] > 1):
+        is_renamed = tool.name != tool.original_name
+        if is_renamed and (tool.name in original or count[tool.name] > 1):
             log.warning(
                 "two tools cannot have one name; the original name stays",
                 source=context.source,
@@ -172,14 +166,15 @@ def _told_apart(tools: list[EnhancedTool], context: ToolContext) -> list[Enhance
                 name=tool.name,
             )
             tool = replace(tool, name=tool.original_name)  # noqa: PLW2901  # the same tool
-        kept.append(tool)
-    return kept
+        unique.append(tool)
+    return unique
 
 
 class FunctionTransformer:
-    """Puts tools through a function; what it gives back as it was counts as no answer.
+    """Calls a function with the tools; a tool that it returns unchanged counts as no answer.
 
-    Each tool stays in its place, under its name or, as an `EnhancedTool`, with that as `original_name`.
+    The function is the hook of a program that embeds maitred. It gets no more trust than other transformers:
+    each tool stays in its place, under its name or, as an `EnhancedTool`, with that as `original_name`.
     """
 
     name = "middleware"
@@ -204,17 +199,23 @@ class FunctionTransformer:
         if isinstance(answer, EnhancedTool):
             return replace(answer, enhanced_by=self.name)
         if isinstance(answer, SourceTool) and isinstance(tool, EnhancedTool) and answer.name == tool.name:
-            changed = {name: getattr(answer, name) for name in _RAW_FIELDS}
-            return replace(tool, **changed, enhanced_by=self.name)
+            fields = {name: getattr(answer, name) for name in _RAW_FIELDS}
+            return replace(tool, **fields, enhanced_by=self.name)
         return answer
 
 
 _LAYERS: Final = (("name", "title", "description"), ("input_schema",))
-"""What is taken together: a title of one and a description of the other would not fit."""
+"""Fields that come from the same transformer: the title of one and the description of another do not match.
+"""
 
 
 class LayeredTransformer:
-    """Answers where the upper transformer does, under its name and priority."""
+    """Lays one transformer over another: what the upper one does not change comes from the lower one.
+
+    It answers where the upper one does, under its name and priority. A language model leaves out what needs
+    no change, and may give a tool nothing but a category. Without layers such an answer would hide the
+    rules'.
+    """
 
     def __init__(self, upper: Transformer, lower: Transformer) -> None:
         self._upper = upper
@@ -222,12 +223,12 @@ class LayeredTransformer:
 
     @property
     def name(self) -> str:
-        """That of the upper transformer."""
+        """The name of the upper transformer."""
         return self._upper.name
 
     @property
     def priority(self) -> int:
-        """That of the upper transformer."""
+        """The priority of the upper transformer."""
         return self._upper.priority
 
     async def transform(

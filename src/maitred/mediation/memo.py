@@ -1,10 +1,8 @@
-"""Remember what a transformer answered, so that a tool is asked about once and not at every start.
+"""Store a transformer's answers, so that it is asked once about a tool and not at every start.
 
-An answer belongs to the content of one tool: it counts until that, the transformer or its version changes.
-After its time to live it is stale; a stale answer still serves while a new one is fetched. What cannot be
-written as JSON cannot be remembered.
-
-What is remembered of an answer that was costly to get.
+An answer belongs to the content of one tool. It is valid until the content, the transformer or its version
+changes. After its time to live it is stale; a stale answer serves until a new one arrives. An answer that
+cannot be written as JSON cannot be stored.
 """
 
 import json
@@ -25,7 +23,7 @@ from maitred.model.tools import canonical, content_hash
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoEntry:
-    """An answer about one tool as JSON (`null`: there was none), and when it was given, in unix seconds."""
+    """An answer about one tool as JSON (`null`: no answer), and its time in unix seconds."""
 
     answer: bytes
     at: float
@@ -34,7 +32,7 @@ class MemoEntry:
 log = structlog.get_logger(__name__)
 
 TTL_S: Final = 7 * 86_400.0
-"""How long an answer is fresh."""
+"""Default time to live of an answer in seconds."""
 
 _BEFORE_THE_INNER = 10
 _KEPT_TTLS = 4
@@ -42,58 +40,58 @@ _NOTHING: Final = b"null"
 _TOOL_FIELDS = tuple(field.name for field in fields(SourceTool))
 
 Start = Callable[[Callable[[], Awaitable[None]]], None]
-"""Starts a function in the background; it neither waits for it nor fails when that does."""
+"""Starts a function in the background; neither waits for it nor fails with it."""
 
 
 class MemoStore(Protocol):
-    """Where memories are kept. The methods raise `StoreError` when it does not let itself be used."""
+    """Stores answers. The methods raise `StoreError` if the storage cannot be used."""
 
     async def load(self, keys: Collection[str]) -> Mapping[str, MemoEntry]:
-        """The memories that are kept for some keys."""
+        """The stored answers of some keys."""
         ...
 
     async def save(self, memories: Mapping[str, MemoEntry]) -> None:
-        """Keep memories, in place of older ones."""
+        """Store answers, in place of older ones."""
         ...
 
     async def prune(self, before: float) -> None:
-        """Drop what is older than a time in unix seconds."""
+        """Delete answers older than a time in unix seconds."""
         ...
 
 
 class MemoryStore:
-    """Memories for as long as the program runs."""
+    """Keeps answers in memory until the program ends."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, MemoEntry] = {}
+        self._entries: dict[str, MemoEntry] = {}
 
     async def load(self, keys: Collection[str]) -> Mapping[str, MemoEntry]:
         """See `MemoStore`."""
-        return {key: self._kept[key] for key in keys if key in self._kept}
+        return {key: self._entries[key] for key in keys if key in self._entries}
 
     async def save(self, memories: Mapping[str, MemoEntry]) -> None:
         """See `MemoStore`."""
-        self._kept |= memories
+        self._entries |= memories
 
     async def prune(self, before: float) -> None:
         """See `MemoStore`."""
-        self._kept = {key: memory for key, memory in self._kept.items() if memory.at >= before}
+        self._entries = {key: memory for key, memory in self._entries.items() if memory.at >= before}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Recalled:
-    """What is remembered of a tool; `answer` is `None` where the inner transformer had none."""
+    """A stored answer about a tool; `answer` is `None` if the inner transformer had none."""
 
     answer: EnhancedTool | None
     at: float
 
 
 class Memo:
-    """A transformer that asks another one only for what it does not remember.
+    """A transformer that asks another one only about tools without a stored answer.
 
-    It has the name of the inner one and a somewhat higher priority. What the inner one raises leaves the
-    tools that are remembered as they are; it is raised where no tool is. The content of one source is never
-    asked for twice at the same time.
+    It has the name of the inner transformer and a slightly higher priority. If the inner one fails, stored
+    answers still serve, and the error is raised only if there are none. It never asks for the content of one
+    source twice at the same time.
     """
 
     def __init__(
@@ -109,14 +107,14 @@ class Memo:
         """Wrap a transformer.
 
         Args:
-            inner: Whom to ask.
-            store: Where answers are kept.
-            version: Changes when the inner one might answer otherwise.
-            ttl_s: After how many seconds an answer is stale; what is four times as old, and older than
-                four weeks, is dropped.
-            clock: The time in unix seconds.
-            start: Refreshes stale answers in the background. Without it they are asked for anew at once, and
-                the old ones serve where that fails.
+            inner: The transformer to ask.
+            store: Stores the answers.
+            version: Change it when the inner transformer might answer differently.
+            ttl_s: An answer is stale after so many seconds. It is deleted at four times that age, and not
+                before four weeks.
+            clock: Returns the time in unix seconds.
+            start: Refreshes stale answers in the background. Without it `transform` asks at once, and the
+                stale answers serve if that fails.
         """
         self._inner = inner
         self._store = store
@@ -128,114 +126,116 @@ class Memo:
 
     @property
     def name(self) -> str:
-        """That of the inner transformer."""
+        """The name of the inner transformer."""
         return self._inner.name
 
     @property
     def priority(self) -> int:
-        """Just before the inner transformer."""
+        """Slightly higher than that of the inner transformer."""
         return self._inner.priority + _BEFORE_THE_INNER
 
     @property
-    def remembered(self) -> Transformer:
-        """Serves what is remembered, also when it is stale, and never asks."""
-        return _Remembered(self)
+    def stored_answers(self) -> Transformer:
+        """A transformer that serves stored answers, also stale ones, and never asks."""
+        return _StoredAnswers(self)
 
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
-        known = await self.recall(tools, context)
-        wanted = [at for at, one in enumerate(known) if self._is_wanted(one)]
-        at_once = [at for at in wanted if known[at] is None or self._start is None]
-        found = [one.answer if one else None for one in known]
+        recalled_answers = await self.recall(tools, context)
+        stale = [at for at, recalled in enumerate(recalled_answers) if self._is_stale(recalled)]
+        at_once = [at for at in stale if recalled_answers[at] is None or self._start is None]
+        answers = [recalled.answer if recalled else None for recalled in recalled_answers]
         try:
             fresh, _ = await self._ask([tools[at] for at in at_once], context)
             for at, answer in zip(at_once, fresh, strict=True):
-                found[at] = answer
+                answers[at] = answer
         except Exception as error:
-            if not any(known):
+            if not any(recalled_answers):
                 raise
             self._tell("asking failed; what is remembered serves", context, error)
-        if self._start is not None and len(wanted) > len(at_once):
+        if self._start is not None and len(stale) > len(at_once):
             self._start(lambda: self._refresh(tools, context))
-        return found
+        return answers
 
     async def missing(self, tools: Sequence[SourceTool], context: ToolContext) -> list[int]:
-        """The positions of the tools that are not remembered, or whose answers are stale."""
-        known = await self.recall(tools, context)
-        return [at for at, one in enumerate(known) if self._is_wanted(one)]
+        """The positions of the tools without a stored answer, or with a stale one."""
+        recalled_answers = await self.recall(tools, context)
+        return [at for at, recalled in enumerate(recalled_answers) if self._is_stale(recalled)]
 
     async def fill(self, tools: Sequence[SourceTool], context: ToolContext) -> int:
-        """Ask for what is missing or stale; how many tools have another answer than before.
+        """Ask about tools with a missing or stale answer; returns how many answers changed.
 
         Raises:
-            Exception: The inner transformer could not answer, or the store could not be read.
+            Exception: The inner transformer failed, or the store cannot be read.
         """
         return (await self._ask(tools, context))[1]
 
     async def recall(self, tools: Sequence[SourceTool], context: ToolContext) -> list[_Recalled | None]:
-        """What is remembered of each tool, `None` where nothing is."""
+        """The stored answer of each tool, or `None`."""
         keys = [self._key(tool, context) for tool in tools]
-        kept = await self._store.load(frozenset(keys))
-        return [_read(kept[key]) if key in kept else None for key in keys]
+        entries = await self._store.load(frozenset(keys))
+        return [_decode(entries[key]) if key in entries else None for key in keys]
 
     async def _refresh(self, tools: Sequence[SourceTool], context: ToolContext) -> None:
         try:
             await self._ask(tools, context)
-        except Exception as error:  # noqa: BLE001  # whatever it raises, the old answers are there
+        except Exception as error:  # noqa: BLE001  # stale answers remain, whatever the error
             self._tell("stale answers could not be refreshed", context, error)
 
     async def _ask(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> tuple[list[EnhancedTool | None], int]:
-        """The fresh answers about tools, asked for unless somebody else did meanwhile; how many are new."""
+        """Fresh answers about tools, and how many of them changed. Concurrent callers share one question."""
         if not tools:
             return [], 0
         async with self._asking.setdefault(context.source, anyio.Lock()):
             keys = [self._key(tool, context) for tool in tools]
-            known = dict(zip(keys, await self.recall(tools, context), strict=True))
-            asked = {key: tool for key, tool in zip(keys, tools, strict=True) if self._is_wanted(known[key])}
-            now = {key: one.answer if one else None for key, one in known.items()}
-            if not asked:
+            by_key = dict(zip(keys, await self.recall(tools, context), strict=True))
+            tools_to_ask = {
+                key: tool for key, tool in zip(keys, tools, strict=True) if self._is_stale(by_key[key])
+            }
+            now = {key: recalled.answer if recalled else None for key, recalled in by_key.items()}
+            if not tools_to_ask:
                 return [now[key] for key in keys], 0
             try:
-                answers = await self._inner.transform(tuple(asked.values()), context)
+                answers = await self._inner.transform(tuple(tools_to_ask.values()), context)
             except PartlyAnsweredError as error:
-                some = dict(islice(asked.items(), len(error.answers)))
-                await self._keep(some, error.answers, context)
+                first_tools = dict(islice(tools_to_ask.items(), len(error.answers)))
+                await self._store_answers(first_tools, error.answers, context)
                 raise
-            fresh = await self._keep(asked, answers, context)
+            fresh = await self._store_answers(tools_to_ask, answers, context)
         count = sum(now[key] != answer for key, answer in fresh.items())
         return [fresh.get(key, now[key]) for key in keys], count
 
-    async def _keep(
+    async def _store_answers(
         self,
-        asked: Mapping[str, SourceTool],
+        tools: Mapping[str, SourceTool],
         answers: Sequence[EnhancedTool | None] | None,
         context: ToolContext,
     ) -> Mapping[str, EnhancedTool | None]:
-        """The answers by key, saved."""
-        fresh = dict(zip(asked, _checked(list(asked.values()), answers, self.name), strict=True))
+        """Save the answers and return them by key."""
+        fresh = dict(zip(tools, _check_answers(list(tools.values()), answers, self.name), strict=True))
         await self._save(fresh, context)
         return fresh
 
     async def _save(self, answers: Mapping[str, EnhancedTool | None], context: ToolContext) -> None:
         now = self._clock()
-        memories = {key: MemoEntry(answer=_written(answer), at=now) for key, answer in answers.items()}
+        memories = {key: MemoEntry(answer=_encode(answer), at=now) for key, answer in answers.items()}
         try:
             await self._store.save(memories)
-            await self._store.prune(now - _KEPT_TTLS * max(self._ttl_s, TTL_S))  # others keep theirs there
-        except StoreError as error:  # the answers were paid for; they serve this time
+            await self._store.prune(now - _KEPT_TTLS * max(self._ttl_s, TTL_S))  # other memos share the store
+        except StoreError as error:  # the answers cost money, so they serve this once
             self._tell("answers could not be kept", context, error)
 
-    def _tell(self, what: str, context: ToolContext, error: Exception) -> None:
+    def _tell(self, event: str, context: ToolContext, error: Exception) -> None:
         reason = str(error) or type(error).__name__
-        log.warning(what, transformer=self.name, source=context.source, reason=reason)
+        log.warning(event, transformer=self.name, source=context.source, reason=reason)
 
-    def _is_wanted(self, one: _Recalled | None) -> bool:
-        """Whether a tool is to be asked about; a time to come is a clock that was set back."""
-        return one is None or not 0 <= self._clock() - one.at < self._ttl_s
+    def _is_stale(self, recalled: _Recalled | None) -> bool:
+        """Whether to ask about a tool; an answer from the future means that the clock was set back."""
+        return recalled is None or not 0 <= self._clock() - recalled.at < self._ttl_s
 
     def _key(self, tool: SourceTool, context: ToolContext) -> str:
         own = {name: getattr(tool, name) for name in _TOOL_FIELDS}
@@ -243,7 +243,7 @@ class Memo:
 
 
 @dataclass(frozen=True)
-class _Remembered:
+class _StoredAnswers:
     memo: Memo
 
     @property
@@ -257,28 +257,28 @@ class _Remembered:
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
-        return [one.answer if one else None for one in await self.memo.recall(tools, context)]
+        return [recalled.answer if recalled else None for recalled in await self.memo.recall(tools, context)]
 
 
-def _checked(
+def _check_answers(
     tools: Sequence[SourceTool], answers: Sequence[EnhancedTool | None] | None, by: str
 ) -> Sequence[EnhancedTool | None]:
-    """Answers that belong to the tools; what a mediator would refuse must not be remembered for a week."""
+    """The answers, if they match the tools; an invalid answer must not be stored for a week."""
     if answers is None:
         return [None] * len(tools)
-    named = [one.original_name or one.name if one else "" for one in answers]
-    belong = [name in ("", tool.name) for name, tool in zip(named, tools, strict=False)]
-    if len(named) != len(tools) or not all(belong):
+    names = [answer.original_name or answer.name if answer else "" for answer in answers]
+    belong = [name in ("", tool.name) for name, tool in zip(names, tools, strict=False)]
+    if len(names) != len(tools) or not all(belong):
         raise ValueError(f"{by} did not answer with one tool for each in their order; it is not remembered")
     return answers
 
 
-def _written(answer: EnhancedTool | None) -> bytes:
+def _encode(answer: EnhancedTool | None) -> bytes:
     return _NOTHING if answer is None else canonical(asdict(answer))
 
 
-def _read(memory: MemoEntry) -> _Recalled | None:
-    """What a memory says; nothing if it is damaged, or was written by a version with other fields."""
+def _decode(memory: MemoEntry) -> _Recalled | None:
+    """The answer in an entry; `None` if it is damaged, or another version wrote it."""
     try:
         value: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))
         if value is None:

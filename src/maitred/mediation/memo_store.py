@@ -1,7 +1,7 @@
-"""What transformers answered about tools, kept beside the catalog so that nobody is asked at every start.
+"""Store transformers' answers beside the catalog, so that a restart does not ask again.
 
-It satisfies `maitred.mediation.memo.MemoStore`. Losing it costs what asking anew costs; it is no part of a
-snapshot, and writing it raises no generation.
+It implements `maitred.mediation.memo.MemoStore`. Its loss costs only new questions. It is not part of a
+snapshot, and a write raises no generation.
 """
 
 import json
@@ -17,46 +17,46 @@ from maitred.storage.database import opened
 
 
 class SqliteMemos:
-    """Memories in the SQLite file of a catalog, which must be there.
+    """Answers in the SQLite file of a catalog, which must exist.
 
-    The methods raise `StoreError` when the file does not let itself be read or written.
+    The methods raise `StoreError` if the file cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     async def load(self, keys: Collection[str]) -> Mapping[str, MemoEntry]:
-        """The memories that are kept for some keys."""
+        """The stored answers of some keys."""
         query = (
             "SELECT key, answer, at FROM memos WHERE typeof(answer) = 'blob'"
             " AND key IN (SELECT value FROM json_each(?))"
         )
 
         def load() -> Mapping[str, MemoEntry]:
-            with self._opened() as connection:
+            with self._open() as connection:
                 rows = connection.execute(query, (json.dumps(list(keys)),)).fetchall()
             return {key: MemoEntry(answer=answer, at=at) for key, answer, at in rows}
 
         return await anyio.to_thread.run_sync(load)
 
     async def save(self, memories: Mapping[str, MemoEntry]) -> None:
-        """Keep memories, in place of older ones."""
+        """Store answers, in place of older ones."""
         rows = [(key, memory.answer, memory.at) for key, memory in memories.items()]
         query = "INSERT OR REPLACE INTO memos (key, answer, at) VALUES (?, ?, ?)"
         await self._write(lambda connection: connection.executemany(query, rows))
 
     async def prune(self, before: float) -> None:
-        """Drop what is older than a time in unix seconds."""
+        """Delete answers older than a time in unix seconds."""
         await self._write(lambda connection: connection.execute("DELETE FROM memos WHERE at < ?", (before,)))
 
     async def _write(self, change: Callable[[sqlite3.Connection], object]) -> None:
         def write() -> None:
-            with self._opened() as connection:
+            with self._open() as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 change(connection)
                 connection.execute("COMMIT")
 
         await anyio.to_thread.run_sync(write)
 
-    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+    def _open(self) -> AbstractContextManager[sqlite3.Connection]:
         return opened(self._path)

@@ -1,7 +1,7 @@
-"""Find the tools of other servers that a proof has to look at: those that say the same words.
+"""Find the tools of other servers that a proof must check: those with the same words.
 
-Only what may be confused with a tool can be ranked behind it by mistake. Words are compared as they stand,
-rare ones count most; this need not be exact, so it is cheap.
+Only similar tools can be ranked behind another by mistake. Words are compared in their written form, and rare
+ones count most; a cheap approximation is enough.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from maitred.mediation.words import pieces, singular
 from maitred.model.tools import Tool
 
 MOST: Final = 200
-"""How many neighbours a server has at most."""
+"""Greatest number of neighbours of a server."""
 
 _LONGEST: Final = 400
 _COMMON: Final = 0.2
@@ -25,7 +25,7 @@ _FEWEST: Final = 5
 
 
 class Neighbourhood:
-    """The words of all published tools of a snapshot, and who says them."""
+    """The words of all published tools of a snapshot, and the tools that have them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -35,12 +35,12 @@ class Neighbourhood:
                 self._saying[word].append(at)
 
     def near(self, server: str, tools: Iterable[SourceTool], most: int = MOST) -> list[SourceTool]:
-        """The tools of other servers that are nearest to these, as they are published, at most `most`."""
+        """The tools of other servers that resemble these most, in published form, at most `most`."""
         texts = list(tools)
-        each = max(_FEWEST, 2 * most // max(len(texts), 1))
-        ranked = [self._nearest(server, tool, each) for tool in texts]
-        found = dict.fromkeys(row[at] for at in range(each) for row in ranked if at < len(row))
-        return [published(self.snapshot, self.snapshot.tools[at]) for at in list(found)[:most]]
+        per_tool = max(_FEWEST, 2 * most // max(len(texts), 1))
+        rankings = [self._nearest(server, tool, per_tool) for tool in texts]
+        places = dict.fromkeys(row[at] for at in range(per_tool) for row in rankings if at < len(row))
+        return [published(self.snapshot, self.snapshot.tools[at]) for at in list(places)[:most]]
 
     def _nearest(self, server: str, tool: SourceTool, most: int) -> Sequence[int]:
         total = len(self.snapshot.tools)
@@ -56,7 +56,7 @@ class Neighbourhood:
 
 
 def published(snapshot: Snapshot, tool: Tool) -> SourceTool:
-    """A tool as it is published, under the name that its server knows."""
+    """A tool in its published form, but under the name that its server knows."""
     schema = snapshot.schema(tool.input_hash)
     return SourceTool(
         name=tool.key.name,

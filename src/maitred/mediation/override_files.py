@@ -1,15 +1,8 @@
-"""Read files of overrides, and check all that is in them.
+"""Read files of overrides and check them; reports all faults of a file at once, each with its line.
 
-    overrides:
-      example.com:                 # a server's name, or a domain
-        gt_usr:                    # a tool's name there, or a pattern with *
-          rename: get_user
-          description: Look a user up by ID or email address.
-          parameters:
-            usr_id: {type: integer, description: The user's number.}
-
-All faults of a file are reported at once, each with its line. `maitred.mediation.remote_overrides` fetches
-files that others wrote.
+overrides: example.com:                 # a server's name, or a domain gt_usr:                    # a
+    tool's name there, or a pattern with * rename: get_user description: Look a user up by ID or email
+    address. parameters: {usr_id: {type: integer, description: The user's number.}}
 """
 
 import hashlib
@@ -31,7 +24,7 @@ from maitred.model.tools import canonical
 from maitred.wording import as_code, did_you_mean
 
 MAX_BYTES = 1_000_000
-"""How large a file of overrides may be."""
+"""Largest size of a file of overrides in bytes."""
 
 _MAX_VALUES = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -57,8 +50,8 @@ def load_overrides(path: Path, sha256: str = "", *, categories: Collection[str] 
 
     Args:
         path: The file.
-        sha256: What its SHA-256 must be, in hexadecimal; empty for a file that may change.
-        categories: Those that there are; where they are known, unknown ones and unknown tags are faults.
+        sha256: The SHA-256 that it must have, in hexadecimal; empty for a file that may change.
+        categories: All that exist; if given, unknown categories and unknown tags are faults.
 
     Raises:
         ConfigError: The file cannot be read, has another checksum, or has faults; all of them are listed.
@@ -76,7 +69,7 @@ def load_overrides(path: Path, sha256: str = "", *, categories: Collection[str] 
 def parse_overrides(
     path: Path, data: bytes, *, source: str = "", categories: Collection[str] = ()
 ) -> Overrides:
-    """Check the bytes of a file; `path` tells JSON from YAML, `source` names the file in messages.
+    """Check the bytes of a file; the suffix of `path` says JSON or YAML, `source` names the file in messages.
 
     Raises:
         ConfigError: As for `load_overrides`.
@@ -89,8 +82,8 @@ def parse_overrides(
     except UnicodeDecodeError:
         raise ConfigError(source, ["is not UTF-8 text"]) from None
     except ConfigError as error:
-        told = [one.replace("`servers` or `mcpServers`", f"`{_TOP}`") for one in error.faults]
-        raise ConfigError(source, told) from None
+        faults = [fault.replace("`servers` or `mcpServers`", f"`{_TOP}`") for fault in error.faults]
+        raise ConfigError(source, faults) from None
     check = _OverridesReader(document, categories)
     servers = check.servers()
     if check.faults:
@@ -98,26 +91,23 @@ def parse_overrides(
     return Overrides(source=source, servers=servers)
 
 
-def overrides_of(server: str, written: Mapping[str, Any], *, categories: Collection[str] = ()) -> Overrides:
-    """The overrides for the tools of one server, as a manifest has them.
+def overrides_of(server: str, mapping: Mapping[str, Any], *, categories: Collection[str] = ()) -> Overrides:
+    """The overrides for the tools of one server, from a manifest.
 
     Raises:
         ConfigError: They have faults; all are listed.
     """
-    whole = canonical({_TOP: {server: written}})
+    whole = canonical({_TOP: {server: mapping}})
     return parse_overrides(Path("manifest.json"), whole, source=server, categories=categories)
 
 
-# --- checking ---------------------------------------------------------------------------------------------
-
-
 class _OverridesReader:
-    """Turns a document into overrides and keeps every fault with its line."""
+    """Turns a document into overrides and collects every fault with its line."""
 
     def __init__(self, document: ConfigDocument, categories: Collection[str]) -> None:
         self._document = document
         self._categories = categories
-        self._typed = _typed(document.root, {}) if document.root is not None else {}
+        self._values = _typed_value(document.root, {}) if document.root is not None else {}
         self._schemas = jsonschema_rs.Draft202012Validator(_META)
         self.faults = list(document.faults)
 
@@ -127,28 +117,30 @@ class _OverridesReader:
             self._add([stranger], _unknown(stranger, [_TOP]))
         if _TOP not in tree:
             self._add([], f"the top level must have the key `{_TOP}`")
-        found: dict[str, dict[str, ToolOverride]] = {}
+        servers: dict[str, dict[str, ToolOverride]] = {}
         for server, tools in self._entries([_TOP], tree.get(_TOP), "servers or domains to tools"):
             entries = self._entries([_TOP, server], tools, "tools to overrides")
             name = server.lower() if "." in server else server
-            if name in found:
+            if name in servers:
                 self._add([_TOP, server], "is given twice, in another spelling")
-            found[name] = {tool: self._override([_TOP, server, tool], raw) for tool, raw in entries}
-            self._new_names([_TOP, server], found[name])
-        return found
+            servers[name] = {tool: self._override([_TOP, server, tool], raw) for tool, raw in entries}
+            self._new_names([_TOP, server], servers[name])
+        return servers
 
-    def _entries(self, keys: Keys, raw: Any, what: str) -> Iterable[tuple[str, Any]]:
+    def _entries(self, keys: Keys, raw: Any, contents: str) -> Iterable[tuple[str, Any]]:
         if isinstance(raw, dict | None):
             return (raw or {}).items()
-        self._add(keys, f"must be a mapping of {what}")
+        self._add(keys, f"must be a mapping of {contents}")
         return ()
 
     def _override(self, keys: Keys, raw: Any) -> ToolOverride:
-        given = {key: value for key, value in self._entries(keys, raw, "keys to values") if value is not None}
-        if not given and isinstance(raw, dict | None):
+        entries = {
+            key: value for key, value in self._entries(keys, raw, "keys to values") if value is not None
+        }
+        if not entries and isinstance(raw, dict | None):
             self._add(keys, "says nothing; leave it out")
         values: dict[str, Any] = {}
-        for key, value in given.items():
+        for key, value in entries.items():
             at = [*keys, key]
             if key in _TEXT:
                 values[key] = self._text(at, value, one_line=key in _ONE_LINE)
@@ -166,7 +158,7 @@ class _OverridesReader:
         return ToolOverride(**values)
 
     def _strange_places(self, keys: Keys, values: Mapping[str, Any]) -> None:
-        """Categories and tags that there are not, where it is known which there are."""
+        """Faults of unknown categories and tags, if the known ones are given."""
         category = values.get("category")
         if self._categories and category and category not in self._categories:
             there = f"there are {', '.join(self._categories)}"
@@ -176,7 +168,7 @@ class _OverridesReader:
             self._add([*keys, "tags"], fault)
 
     def _new_names(self, keys: Keys, tools: Mapping[str, ToolOverride]) -> None:
-        taken: dict[str, str] = {}
+        owners: dict[str, str] = {}
         for tool, override in tools.items():
             new, at = override.rename, [*keys, tool, "rename"]
             if not new:
@@ -185,11 +177,11 @@ class _OverridesReader:
                 self._add(at, f"{new!r} is no name: use up to 64 letters, digits, `_` and `-`")
             elif "*" in tool:
                 self._add(at, "a pattern may fit several tools, which cannot have one name")
-            elif new in taken:
-                self._add(at, f"{new!r} is the new name of {taken[new]!r} already")
+            elif new in owners:
+                self._add(at, f"{new!r} is the new name of {owners[new]!r} already")
             elif new in tools and new != tool:
                 self._add(at, f"{new!r} is the name of another tool here")
-            taken.setdefault(new, tool)
+            owners.setdefault(new, tool)
 
     def _text(self, keys: Keys, value: Any, *, one_line: bool = False) -> str:
         if not isinstance(value, str) or not value.strip():
@@ -205,7 +197,7 @@ class _OverridesReader:
         if not isinstance(value, list):
             self._add(keys, "must be a list of texts")
             return ()
-        return tuple(self._text([*keys, at], one, one_line=True) for at, one in enumerate(value))
+        return tuple(self._text([*keys, at], item, one_line=True) for at, item in enumerate(value))
 
     def _flag(self, keys: Keys, value: Any) -> bool:
         if value not in ("true", "false"):
@@ -213,11 +205,11 @@ class _OverridesReader:
         return bool(value == "true")
 
     def _parameters(self, keys: Keys, raw: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for name, written in self._entries(keys, raw, "parameters to parts of their schemas"):
+        for name, schema in self._entries(keys, raw, "parameters to parts of their schemas"):
             at = [*keys, name]
-            if isinstance(written, dict):
-                self._strangers(at, written)
-                part = _at(self._typed, at)
+            if isinstance(schema, dict):
+                self._strangers(at, schema)
+                part = _at(self._values, at)
                 self._part(at, part)
                 yield name, part
             else:
@@ -231,22 +223,22 @@ class _OverridesReader:
             self._add([*keys, keyword], message)
 
     def _part(self, keys: Keys, part: Any) -> None:
-        """Whether a part of a schema is one."""
+        """Faults of a part of a schema."""
         texts = _texts(part)
         if texts is None:
             self._add(keys, f"holds more than {_MAX_VALUES:,} values")
             return
         if hidden := next(filter(None, map(_hidden, texts)), ""):
             self._add(keys, f"holds the invisible character {hidden}")
-        known = {keyword: value for keyword, value in part.items() if keyword in _KEYWORDS}
-        unknown = [one for one in types_of(known) if one not in _TYPES]
-        for one in unknown:
-            self._add([*keys, "type"], f"{one!r} is no type; there are {', '.join(_TYPES)}")
-        errors = [] if unknown else list(self._schemas.iter_errors(known))
+        keywords = {keyword: value for keyword, value in part.items() if keyword in _KEYWORDS}
+        unknown = [name for name in types_of(keywords) if name not in _TYPES]
+        for name in unknown:
+            self._add([*keys, "type"], f"{name!r} is no type; there are {', '.join(_TYPES)}")
+        errors = [] if unknown else list(self._schemas.iter_errors(keywords))
         for error in errors:
             self._add([*keys, *error.instance_path], f"is no JSON Schema: {error.message}")
         try:
-            jsonschema_rs.Draft202012Validator({} if unknown or errors else known)
+            jsonschema_rs.Draft202012Validator({} if unknown or errors else keywords)
         except jsonschema_rs.ValidationError as error:
             self._add([*keys, *error.instance_path], f"is no JSON Schema: {error.message}")
 
@@ -264,57 +256,57 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 
 
 def _hidden(text: str) -> str:
-    """The first character of a text that does not show, as U+202E, or nothing."""
-    found = (c for c in text if unicodedata.category(c) in _HIDING and c not in "\n\t" + _JOINERS)
-    return next((f"U+{ord(c):04X}" for c in found), "")
+    """The first invisible character of a text, in the form U+202E, or an empty text."""
+    hidden = (c for c in text if unicodedata.category(c) in _HIDING and c not in "\n\t" + _JOINERS)
+    return next((f"U+{ord(c):04X}" for c in hidden), "")
 
 
 def _texts(value: Any) -> list[str] | None:
-    """All texts in a value; `None` where it is too large, as one that holds itself is."""
-    found: list[str] = []
-    left, stack = _MAX_VALUES, [value]
+    """All texts in a value; `None` if it is too large, such as one that contains itself."""
+    texts: list[str] = []
+    budget, stack = _MAX_VALUES, [value]
     while stack:
-        one, left = stack.pop(), left - 1
-        if left < 0:
+        item, budget = stack.pop(), budget - 1
+        if budget < 0:
             return None
-        if isinstance(one, str):
-            found.append(one)
-        elif isinstance(one, dict):
-            stack += [*one, *one.values()]
-        elif isinstance(one, list):
-            stack += one
-    return found
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, dict):
+            stack += [*item, *item.values()]
+        elif isinstance(item, list):
+            stack += item
+    return texts
 
 
 def _at(tree: Any, keys: Keys) -> Any:
-    """What the keys lead to; an empty mapping for a key that is no text, which is a fault by itself."""
+    """The value at the keys; an empty mapping after a key that is no text, which is a fault by itself."""
     for key in keys:
         tree = tree.get(key, {})
     return tree
 
 
-def _typed(node: Node, known: dict[int, Any]) -> Any:
+def _typed_value(node: Node, values: dict[int, Any]) -> Any:
     """The values of a document with their types, which `ConfigDocument.tree` leaves as text."""
-    if id(node) in known:
-        return known[id(node)]
-    known[id(node)] = None  # what holds itself is cut there
+    if id(node) in values:
+        return values[id(node)]
+    values[id(node)] = None  # cuts a value that contains itself
     if isinstance(node, MappingNode):
         merges: dict[str, Any] = {}
         own: dict[str, Any] = {}
         for key, item in node.value:
-            value = _typed(item, known)
+            value = _typed_value(item, values)
             if key.tag != f"{_TAG}merge":
                 own[_scalar(key, f"{_TAG}str")] = value
             else:
                 for source in value if isinstance(value, list) else [value]:
                     merges = {**source, **merges} if isinstance(source, dict) else merges
-        found: Any = {**merges, **own}
+        result: Any = {**merges, **own}
     elif isinstance(node, SequenceNode):
-        found = [_typed(item, known) for item in node.value]
+        result = [_typed_value(item, values) for item in node.value]
     else:
-        found = _scalar(node, str(node.tag))
-    known[id(node)] = found
-    return found
+        result = _scalar(node, str(node.tag))
+    values[id(node)] = result
+    return result
 
 
 def _scalar(node: Node, tag: str) -> Any:
@@ -330,18 +322,20 @@ def _scalar(node: Node, tag: str) -> Any:
             case "float":
                 number = float(text)
                 return number if math.isfinite(number) else text
-    except ValueError:  # YAML has more ways to write a number than JSON
+    except ValueError:  # YAML has more forms of numbers than JSON
         return text
     return text
 
 
 def check_sum(source: str, data: bytes, sha256: str) -> None:
-    """Refuse what is not the version that a SHA-256 in hexadecimal names.
+    """Refuse data whose SHA-256, in hexadecimal, is another one.
 
     Raises:
-        ConfigError: It has another checksum.
+        ConfigError: The data has another checksum.
     """
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256.lower():
-        fault = f"has the SHA-256 {found} instead of {sha256.lower()}; look at what changed before you pin it"
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != sha256.lower():
+        fault = (
+            f"has the SHA-256 {digest} instead of {sha256.lower()}; look at what changed before you pin it"
+        )
         raise ConfigError(source, [fault])

@@ -1,8 +1,8 @@
-"""What a person wrote about tools, laid over what their server says.
+"""Apply an operator's overrides to the tools of a server.
 
-A server's schema stays a true account of what the server takes: texts are replaced, what it left open is
-filled in, a type or a list of values may become narrower, and nothing else changes. A part of an override
-that does not fit is logged and left out. `maitred.mediation.override_files` reads the files.
+The schema stays a true account of what the server accepts. An override may replace texts, fill in what the
+server left open, and narrow a type or a list of values; nothing else. A part that does not fit is logged and
+left out. `maitred.mediation.override_files` reads the files.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from maitred.mediation.base import EnhancedTool, SourceTool, ToolContext
 log = structlog.get_logger(__name__)
 
 TEXTS = frozenset({"description", "title", "examples", "deprecated", "$comment"})
-"""Keywords of a parameter that say nothing about what is valid."""
+"""Keywords of a parameter that do not affect which values are valid."""
 
 _CHOICES = frozenset({"$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "not", "if", "const", "enum"})
 _CLOSED = ("additionalProperties", "unevaluatedProperties", "propertyNames")
@@ -27,12 +27,12 @@ _WIDER = {"integer": "number"}
 _PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=50_000)
 
 Refuse = Callable[[str, str], None]
-"""Called with the parameter and what of it cannot be applied."""
+"""Called with the parameter and the part that cannot be applied."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOverride:
-    """What is to be different about a tool; what is empty stays as it is.
+    """The changes to one tool; an empty field changes nothing.
 
     `parameters` maps names of parameters to parts of their JSON Schemas.
     """
@@ -56,11 +56,11 @@ class Overrides:
     servers: Mapping[str, Mapping[str, ToolOverride]]
 
     def find(self, source: str, tool: str) -> ToolOverride | None:
-        """The override of a tool: under its own name, else under the pattern with most letters.
+        """The override of a tool: the one for its name, else the one for the pattern with most letters.
 
         Args:
-            source: The server's name, or a domain or URL: what is written for its domain holds for all of it.
-            tool: The name as the server knows it.
+            source: The server's name, a domain or a URL. Overrides of a domain apply to all its URLs.
+            tool: The name that the server knows.
         """
         tools = self.servers.get(source) or self.servers.get(_domain(source)) or {}
         if tool in tools:
@@ -81,36 +81,36 @@ class OverrideTransformer:
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
-        """See `Transformer`; `None` for each tool that no file names."""
-        return [self._one(tool, context.source) for tool in tools]
+        """See `Transformer`; `None` for each tool without an override."""
+        return [self._apply(tool, context.source) for tool in tools]
 
-    def _one(self, tool: SourceTool, source: str) -> EnhancedTool | None:
-        found = next((one for file in self._overrides if (one := file.find(source, tool.name))), None)
-        if found is None:
+    def _apply(self, tool: SourceTool, source: str) -> EnhancedTool | None:
+        override = next((match for file in self._overrides if (match := file.find(source, tool.name))), None)
+        if override is None:
             return None
 
-        def refuse(parameter: str, what: str) -> None:
+        def refuse(parameter: str, part: str) -> None:
             log.warning(
                 "a part of an override does not fit the tool",
                 source=source,
                 tool=tool.name,
                 parameter=parameter,
-                part=what,
+                part=part,
             )
 
         return EnhancedTool(
-            name=found.rename or tool.name,
+            name=override.rename or tool.name,
             original_name=tool.name,
-            title=found.title or tool.title,
-            description=found.description or tool.description,
-            input_schema=merged(tool.input_schema, found.parameters, refuse),
+            title=override.title or tool.title,
+            description=override.description or tool.description,
+            input_schema=merged(tool.input_schema, override.parameters, refuse),
             annotations=tool.annotations,
             metadata=tool.metadata,
-            category=found.category,
-            tags=found.tags,
-            use_cases=found.use_cases,
-            hidden=found.hide,
-            pinned=found.pin,
+            category=override.category,
+            tags=override.tags,
+            use_cases=override.use_cases,
+            hidden=override.hide,
+            pinned=override.pin,
             confidence=1.0,
             enhanced_by=self.name,
         )
@@ -119,7 +119,7 @@ class OverrideTransformer:
 def merged(
     schema: Mapping[str, Any] | None, parameters: Mapping[str, Mapping[str, Any]], refuse: Refuse
 ) -> Mapping[str, Any] | None:
-    """A tool's schema with parts of schemas laid over it; `refuse` hears of what does not fit."""
+    """A tool's schema with the overrides of its parameters; calls `refuse` for parts that do not fit."""
     if not parameters:
         return schema
     own: Mapping[str, Any] = {"type": "object"} if schema is None else schema
@@ -127,38 +127,38 @@ def merged(
     if not isinstance(properties, Mapping):
         refuse("*", "all, since the server's schema is not valid")
         return schema
-    found = dict(properties)
+    properties_out = dict(properties)
     for name, part in parameters.items():
-        if name in found:
-            found[name] = _property(found[name], part, partial(refuse, name))
+        if name in properties_out:
+            properties_out[name] = _property(properties_out[name], part, partial(refuse, name))
         elif any(own.get(keyword, True) is not True for keyword in _CLOSED):
             refuse(name, "all, since the server takes no further parameters")
         else:
-            found[name] = part
-    return {**own, "properties": found} if found != properties else schema
+            properties_out[name] = part
+    return {**own, "properties": properties_out} if properties_out != properties else schema
 
 
 def _property(own: Any, part: Mapping[str, Any], refuse: Callable[[str], None]) -> Any:
     if own is not True and not isinstance(own, Mapping):
         refuse("all, since the server takes no value for it")
         return own
-    known: Mapping[str, Any] = {} if own is True else own
-    fitting: dict[str, Any] = {}
+    fields: Mapping[str, Any] = {} if own is True else own
+    additions: dict[str, Any] = {}
     for keyword, value in part.items():
-        if keyword in TEXTS or _fits_schema(known, keyword, value):
-            fitting[keyword] = value
+        if keyword in TEXTS or _fits_schema(fields, keyword, value):
+            additions[keyword] = value
         else:
             refuse(keyword)
-    return {**known, **fitting}
+    return {**fields, **additions}
 
 
 def _fits_schema(own: Mapping[str, Any], keyword: str, value: Any) -> bool:
-    """Whether a keyword only narrows, or fills in, what a server declared."""
+    """Whether a keyword only narrows or fills in what the server declared."""
     if keyword == "type" and "type" in own:
-        declared = types_of(own)
-        return all(one in declared or _WIDER.get(one) in declared for one in types_of({"type": value}))
+        types = types_of(own)
+        return all(item in types or _WIDER.get(item) in types for item in types_of({"type": value}))
     if keyword == "enum" and _CHOICES.isdisjoint(own.keys() - {"enum"}):
-        return all(_is_valid(own, one) for one in value)
+        return all(_is_valid(own, item) for item in value)
     if keyword in own:
         return bool(own[keyword] == value)
     if keyword == "default":
@@ -170,23 +170,23 @@ def _is_valid(schema: Mapping[str, Any], value: Any) -> bool:
     try:
         validator = jsonschema_rs.validator_for(dict(schema), retriever=_nothing, pattern_options=_PATTERNS)
         return validator.is_valid(value)
-    except (ValueError, jsonschema_rs.ReferencingError):  # of a schema that is no schema, nothing is known
+    except (ValueError, jsonschema_rs.ReferencingError):  # an invalid schema says nothing
         return False
 
 
 def _nothing(uri: str) -> Any:
-    """What a reference stands for is never fetched."""
+    """References are never fetched."""
     raise ValueError(uri)
 
 
 def types_of(schema: Mapping[str, Any]) -> list[str]:
-    """The types that a schema declares; none where it declares none, or nothing that is a type."""
-    found = schema.get("type")
-    return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str)]
+    """The types that a schema declares; empty if it declares none, or invalid ones."""
+    types = schema.get("type")
+    return [name for name in (types if isinstance(types, list) else [types]) if isinstance(name, str)]
 
 
 def _domain(source: str) -> str:
-    """The domain of a URL, or of a source that is one."""
+    """The domain of a URL, or the source itself if it is a domain."""
     try:
         host = urlsplit(source).hostname if "//" in source else source
     except ValueError:
@@ -195,7 +195,7 @@ def _domain(source: str) -> str:
 
 
 def _fits(pattern: str, name: str) -> bool:
-    """Whether a name fits a pattern with `*`, in one pass: as an expression it may take for ever."""
+    """Whether a name matches a pattern with `*`. One pass: a regular expression might never end."""
     first, *parts, last = pattern.split("*")
     if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
         return False

@@ -1,8 +1,8 @@
-"""Prove what is proposed for the tools of a server once, and remember the outcome by their content.
+"""Prove the proposals for a server once, and store the result by their content.
 
-A proof takes a second or two, so it is made in the background and never while something waits; what is not
-proven yet is not used. It holds for the texts it was made for, whatever other servers come and go. Where one
-tool of a server changes, what was proven of the others is used until they are proven together.
+A proof takes a second or two, so it runs in the background and nothing waits for it. An unproven proposal is
+not used. A proof holds for its texts, whatever other servers come and go. If one tool of a server changes,
+the others keep their result until the next proof of all.
 """
 
 import json
@@ -19,14 +19,14 @@ from maitred.mediation.proof import LoweredTool, Probe, ProofVerdict, Ranker, pr
 from maitred.model.tools import canonical, content_hash
 
 VERSION: Final = 1
-"""Raised when the same proposal might be judged otherwise."""
+"""Raise it when the same proposal might be judged differently."""
 
 Verdicts = Sequence[ProofVerdict | None]
-"""One a tool; `None` for one that nothing was proposed for."""
+"""One a tool; `None` for a tool without a proposal."""
 
 
 class Proofs:
-    """Makes proofs, one at a time. The ranker is made for the first one."""
+    """Makes proofs, one at a time. The first one makes the ranker."""
 
     def __init__(
         self,
@@ -40,35 +40,35 @@ class Proofs:
         self._store = store
         self._clock = clock
         self._proving = anyio.Lock()
-        self._stood: dict[str, frozenset[str]] = {}
+        self._last_proven: dict[str, frozenset[str]] = {}
 
-    async def known(
+    async def verdicts_of(
         self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]
     ) -> Verdicts | None:
-        """The verdicts about all tools of a source, or `None` if they are not proven.
+        """The verdicts about all tools of a source, or `None` if there is no proof of them.
 
         Raises:
-            StoreError: What is remembered cannot be read.
+            StoreError: The stored results cannot be read.
         """
         key = await anyio.to_thread.run_sync(_key, source, before, after)
         return await self._recall(key, len(before))
 
-    async def noted(
+    async def remember(
         self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool], verdicts: Verdicts
     ) -> None:
-        """Remember, while the program runs, which changes of a source are used by a proof."""
+        """Remember, while the program runs, which changes of a source a proof allows."""
         keys = await anyio.to_thread.run_sync(_pairs, before, after)
-        kept = (key for key, verdict in zip(keys, verdicts, strict=True) if verdict and verdict.kept)
-        self._stood[source] = frozenset(kept)
+        proven = (key for key, verdict in zip(keys, verdicts, strict=True) if verdict and verdict.kept)
+        self._last_proven[source] = frozenset(proven)
 
-    async def stood(
+    async def passed_last_proof(
         self, source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]
     ) -> Sequence[bool]:
-        """Which changes passed the last proof of a source, of which other tools have changed since."""
-        known = self._stood.get(source)
-        if not known:
+        """Which changes passed the last proof of a source, though other tools of it have changed since."""
+        proven = self._last_proven.get(source)
+        if not proven:
             return [False] * len(before)
-        return [key in known for key in await anyio.to_thread.run_sync(_pairs, before, after)]
+        return [key in proven for key in await anyio.to_thread.run_sync(_pairs, before, after)]
 
     async def prove(
         self,
@@ -77,37 +77,37 @@ class Proofs:
         after: Sequence[EnhancedTool],
         neighbours: Callable[[], Sequence[SourceTool]],
     ) -> Verdicts:
-        """Prove what was not, and remember it.
+        """Prove the proposals, unless that was done before, and store the result.
 
         Args:
-            source: Whose tools they are.
-            before: All tools of it as they are without the proposals.
-            after: The same with them.
-            neighbours: Makes the tools of others that must be found as well as before; run in a thread.
+            source: The source of the tools.
+            before: All its tools without the proposals.
+            after: The same tools with the proposals.
+            neighbours: Makes the tools of other servers whose places must not get worse; runs in a thread.
 
         Raises:
-            StoreError: The outcome cannot be kept.
+            StoreError: The result cannot be stored.
         """
         async with self._proving:
             key = await anyio.to_thread.run_sync(_key, source, before, after)
-            if (known := await self._recall(key, len(before))) is not None:
-                return known
+            if (stored_verdicts := await self._recall(key, len(before))) is not None:
+                return stored_verdicts
             near = await anyio.to_thread.run_sync(neighbours)
             if self._ranker is None:
                 self._ranker = await anyio.to_thread.run_sync(self._make_ranker)
             verdicts = await prove(before, after, near, self._ranker)
-            answer = canonical([asdict(one) if one else None for one in verdicts])
+            answer = canonical([asdict(verdict) if verdict else None for verdict in verdicts])
             await self._store.save({key: MemoEntry(answer=answer, at=self._clock())})
             return verdicts
 
     async def _recall(self, key: str, count: int) -> Verdicts | None:
-        found = (await self._store.load([key])).get(key)
-        return _read(found, count) if found else None
+        entry = (await self._store.load([key])).get(key)
+        return _decode(entry, count) if entry else None
 
 
 def _key(source: str, before: Sequence[SourceTool], after: Sequence[EnhancedTool]) -> str:
-    said = [[vars(tool) for tool in before], [vars(tool) for tool in after]]
-    return content_hash(canonical(["proof", VERSION, source, said]))
+    values = [[vars(tool) for tool in before], [vars(tool) for tool in after]]
+    return content_hash(canonical(["proof", VERSION, source, values]))
 
 
 def _pairs(before: Sequence[SourceTool], after: Sequence[EnhancedTool]) -> Sequence[str]:
@@ -116,8 +116,8 @@ def _pairs(before: Sequence[SourceTool], after: Sequence[EnhancedTool]) -> Seque
     return [content_hash(canonical([vars(old), vars(new)])) for old, new in pairs]
 
 
-def _read(memory: MemoEntry, count: int) -> Verdicts | None:
-    """What a memory says; nothing if it is damaged, or was written by a version with other fields."""
+def _decode(memory: MemoEntry, count: int) -> Verdicts | None:
+    """The verdicts in an entry; `None` if it is damaged, or another version wrote it."""
     try:
         rows: Any = json.loads(memory.answer.decode("utf-8", "surrogatepass"))
         return [_verdict(row) if row else None for row in rows] if len(rows) == count else None

@@ -1,6 +1,6 @@
-"""Fetch a file of overrides that others wrote, once: it is pinned by its checksum.
+"""Fetch a file of overrides by URL, once: its checksum pins the version.
 
-What a checksum names never changes, so a copy that has it is used without asking the network again.
+A checksum's content never changes, so a local copy with that checksum needs no network.
 """
 
 import hashlib
@@ -25,17 +25,17 @@ _CHECKSUM = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class UnreachableError(ConfigError):
-    """The file cannot be fetched now, and there is no copy of the wanted version; it may be later."""
+    """The file cannot be fetched now, and there is no copy of this version; a later attempt may succeed."""
 
 
 async def fetch_overrides(url: str, sha256: str, *, cache: Path, client: httpx2.AsyncClient) -> Overrides:
-    """Read a file of overrides by its URL, or the copy of it in a folder.
+    """Read a file of overrides by its URL, or its copy in a folder.
 
     Args:
-        url: Where it is; its suffix tells JSON from YAML.
+        url: The address; its suffix says JSON or YAML.
         sha256: The SHA-256 of the wanted version, in hexadecimal.
-        cache: Where the last good version is kept; made if it is missing.
-        client: Makes the request, which may take 20 seconds and bring 1 MB.
+        cache: The folder of the last good version; created if it is missing.
+        client: Sends the request, which may take 20 seconds and return 1 MB.
 
     Raises:
         UnreachableError: There is no copy, and the file cannot be fetched.
@@ -46,19 +46,19 @@ async def fetch_overrides(url: str, sha256: str, *, cache: Path, client: httpx2.
     suffix = PurePosixPath(urlsplit(url).path).suffix
     stem = hashlib.sha256(url.encode()).hexdigest()[:32]
     copy = cache / f"{stem}{suffix if suffix in JSON_SUFFIXES else '.yaml'}"
-    kept = await _kept(anyio.Path(copy), sha256)
-    data = await _fetched(url, client) if kept is None else kept
+    content = await _read_copy(anyio.Path(copy), sha256)
+    data = await _fetch(url, client) if content is None else content
     check_sum(url, data, sha256)
-    found = parse_overrides(copy, data, source=url)
-    if kept is None:
-        await _keep(anyio.Path(copy), data)
+    overrides = parse_overrides(copy, data, source=url)
+    if content is None:
+        await _write_copy(anyio.Path(copy), data)
     else:
         log.info("a kept copy of overrides is used", url=url)
-    return found
+    return overrides
 
 
-async def _kept(copy: anyio.Path, sha256: str) -> bytes | None:
-    """The copy, if it is there and is the wanted version."""
+async def _read_copy(copy: anyio.Path, sha256: str) -> bytes | None:
+    """The copy, if it exists and is the wanted version."""
     try:
         data = await copy.read_bytes()
     except OSError:
@@ -66,7 +66,7 @@ async def _kept(copy: anyio.Path, sha256: str) -> bytes | None:
     return data if hashlib.sha256(data).hexdigest() == sha256.lower() else None
 
 
-async def _keep(copy: anyio.Path, data: bytes) -> None:
+async def _write_copy(copy: anyio.Path, data: bytes) -> None:
     try:
         await anyio.to_thread.run_sync(make_folder, Path(copy.parent))
         fresh = copy.with_suffix(".new")
@@ -77,7 +77,7 @@ async def _keep(copy: anyio.Path, data: bytes) -> None:
         log.warning("the copy of overrides cannot be kept", path=str(copy), reason=error.strerror)
 
 
-async def _fetched(url: str, client: httpx2.AsyncClient) -> bytes:
+async def _fetch(url: str, client: httpx2.AsyncClient) -> bytes:
     data = bytearray()
     try:
         with anyio.fail_after(_TIMEOUT_S):

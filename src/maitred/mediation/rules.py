@@ -1,9 +1,9 @@
-"""Rules that make cryptic tools legible: names written out, descriptions and parameters told in words.
+"""Rules that make cryptic tools readable: spelled-out names, and sentences for tools and parameters.
 
-They need no network, ask nobody and always answer the same. They never change what a call means: names,
-types, values and defaults of parameters stay, and every arguments object that was valid is valid after. What
-a parameter probably takes is therefore a hint: a choice between that type and anything. The published name of
-a tool stays too, unless asked otherwise; its meaning goes into title and description, where search reads it.
+They need no network and always give the same answer. They never change what a call means: every valid
+arguments object stays valid. A guessed type of a parameter is only a hint, a choice between that type and
+anything. The published name stays too, unless `rename` is set; its meaning goes into title and description,
+for search.
 """
 
 import re
@@ -33,11 +33,11 @@ _HINTS: Mapping[str, Mapping[str, Any]] = {
     "time": _DATE,
     "datetime": _DATE,
 }
-"""Last word of a parameter's name -> what such a parameter usually takes."""
+"""Last word of a parameter's name -> the usual schema of such a parameter."""
 
 _BOOLEAN = frozenset({"is", "has"})
 _SWITCHED = VERBS | {"include"}
-_TOLD: Mapping[str, str] = {
+_SENTENCES: Mapping[str, str] = {
     "limit": "How many results at most.",
     "offset": "How many results to skip.",
     "page": "Which page of the results.",
@@ -48,49 +48,54 @@ _TOLD: Mapping[str, str] = {
 
 
 class RuleTransformer:
-    """Mends what can be mended by rules; `None` for a tool with nothing to mend."""
+    """Improves tools by rules; `None` for a tool that needs nothing."""
 
     name = "rules"
     priority = 100
     version = 1
-    """Raised when the same tool might be mended otherwise."""
+    """Raise it when the rules might answer differently."""
 
     def __init__(self, *, rename: bool = False) -> None:
-        """With `rename`, a name that was written out is also the new name of the tool."""
+        """With `rename`, a spelled-out name also becomes the new name of the tool."""
         self._rename = rename
 
     async def transform(
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
-        """See `Transformer`; the context plays no part."""
+        """See `Transformer`; the context is not used."""
         del context
-        return self.mended(tools)
+        return self.transform_now(tools)
 
-    def mended(self, tools: Sequence[SourceTool]) -> list[EnhancedTool | None]:
-        """The same at once, for a worker thread."""
-        return [self._mended(tool) for tool in tools]
+    def transform_now(self, tools: Sequence[SourceTool]) -> list[EnhancedTool | None]:
+        """The synchronous form of `transform`, for a worker thread."""
+        return [self._transform_tool(tool) for tool in tools]
 
-    def _mended(self, tool: SourceTool) -> EnhancedTool | None:
+    def _transform_tool(self, tool: SourceTool) -> EnhancedTool | None:
         properties = _properties(tool.input_schema)
         short = len(tool.description.split()) <= _SHORT_TEXT
         context = around([tool.name, *properties, *([tool.description] if short else [])])
         name = spell(tool.name, context, is_tool=True)
-        parameters = {one: spell(one, context) for one in properties}
+        parameters = {parameter: spell(parameter, context) for parameter in properties}
         sentence = describe(name, list(parameters.values()))
         description = _description(tool.description, name, sentence)
         if description == tool.description.strip():
             description = tool.description
-        title = sentence_case(name.text) if name.mended and tool.title in {"", tool.name} else tool.title
-        told = {one: _parameter(properties[one], spelling) for one, spelling in parameters.items()}
-        schema = _with(tool.input_schema, properties, told)
-        new_name = (_new_name(name) if self._rename and name.mended else "") or tool.name
+        title = (
+            sentence_case(name.text) if name.is_spelled_out and tool.title in {"", tool.name} else tool.title
+        )
+        new_properties = {
+            parameter: _parameter(properties[parameter], spelling)
+            for parameter, spelling in parameters.items()
+        }
+        schema = _with(tool.input_schema, properties, new_properties)
+        new_name = (_new_name(name) if self._rename and name.is_spelled_out else "") or tool.name
         if (title, description, schema, new_name) == (
             tool.title, tool.description, tool.input_schema, tool.name,
         ):  # fmt: skip
             return None
         inferred_from = sentence if sentence and description.startswith(sentence.text) else None
-        guessed = name.guessed or (inferred_from is not None and inferred_from.guessed)
-        inferred = inferred_from is not None or told != properties
+        is_guess = name.is_guess or (inferred_from is not None and inferred_from.is_guess)
+        is_inferred = inferred_from is not None or new_properties != properties
         return EnhancedTool(
             name=new_name,
             original_name=tool.name,
@@ -99,19 +104,19 @@ class RuleTransformer:
             input_schema=schema,
             annotations=tool.annotations,
             metadata=tool.metadata,
-            confidence=_GUESSED if guessed else _INFERRED if inferred else _RESPELLED,
+            confidence=_GUESSED if is_guess else _INFERRED if is_inferred else _RESPELLED,
             enhanced_by=self.name,
         )
 
 
 def _new_name(name: SpelledName) -> str:
-    """A name as it can be published; empty if it cannot."""
-    found = "_".join("_".join(name.words).split())
-    return found if re.fullmatch(rf"[a-z0-9_]{{1,{_MAX_NAME}}}", found) else ""
+    """A name in a form that can be published; empty if there is none."""
+    new = "_".join("_".join(name.words).split())
+    return new if re.fullmatch(rf"[a-z0-9_]{{1,{_MAX_NAME}}}", new) else ""
 
 
 def _description(description: str, name: SpelledName, sentence: SentenceDraft | None) -> str:
-    """What the tool does: as its author says, mended; inferred where that is missing or says too little."""
+    """The author's text, repaired; a sentence from the tool's name if that is missing or too short."""
     own = repaired(description)
     if sentence is None:
         return own
@@ -119,34 +124,44 @@ def _description(description: str, name: SpelledName, sentence: SentenceDraft | 
     repeats = count <= len(name.words) and stems(own) == stems(name.text)
     if own and not (own.isascii() and sentence.has_verb and (count < _FEW_WORDS or repeats)):
         return own
-    adds = bool(meaning(sentence.text) - set(stems(own))) or (repeats and name.mended)
+    adds = bool(meaning(sentence.text) - set(stems(own))) or (repeats and name.is_spelled_out)
     if not adds:
         return own
     return sentence.text if meaning(own) <= meaning(sentence.text) else f"{sentence.text} {own}"
 
 
 def _properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The parameters of a schema, as far as they can be read."""
-    found = schema.get("properties") if schema is not None else None
-    return found if isinstance(found, Mapping) and all(isinstance(name, str) for name in found) else {}
+    """The parameters of a schema, if they can be read."""
+    properties = schema.get("properties") if schema is not None else None
+    return (
+        properties
+        if isinstance(properties, Mapping) and all(isinstance(name, str) for name in properties)
+        else {}
+    )
 
 
 def _with(
-    schema: Mapping[str, Any] | None, properties: Mapping[str, Any], told: Mapping[str, Any]
+    schema: Mapping[str, Any] | None, properties: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
-    return schema if schema is None or told == properties else {**schema, "properties": told}
+    return schema if schema is None or new == properties else {**schema, "properties": new}
 
 
 def _parameter(schema: Any, name: SpelledName) -> Any:
-    """A parameter's schema with what its name tells; as it is where that is nothing new."""
+    """A parameter's schema with hints from its name; the same object if there are none."""
     if not (schema is True or isinstance(schema, Mapping)):
         return schema
     own: Mapping[str, Any] = {} if schema is True else schema
     hint = _hint(name.words) if _TEXTS.issuperset(own) else None
-    text = "" if own.get("description") else _told(name, own.get("type")) if name.mended or hint else ""
-    told = {"description": text} if text else {}
-    choice = {"anyOf": [hint, {}]} if hint else {}  # the second takes whatever the server may take
-    return {**own, **told, **choice} if told or choice else schema
+    text = (
+        ""
+        if own.get("description")
+        else _parameter_sentence(name, own.get("type"))
+        if name.is_spelled_out or hint
+        else ""
+    )
+    text_part = {"description": text} if text else {}
+    choice = {"anyOf": [hint, {}]} if hint else {}  # `{}`: any type stays valid
+    return {**own, **text_part, **choice} if text_part or choice else schema
 
 
 def _hint(words: Sequence[str]) -> Mapping[str, Any] | None:
@@ -155,15 +170,15 @@ def _hint(words: Sequence[str]) -> Mapping[str, Any] | None:
     return _HINTS.get(words[-1]) if words else None
 
 
-def _told(name: SpelledName, kind: Any) -> str:
-    """A sentence about a parameter; empty where its name makes none."""
+def _parameter_sentence(name: SpelledName, kind: Any) -> str:
+    """A sentence about a parameter; empty if its name yields none."""
     words = name.words
     if words[0] in _BOOLEAN and len(words) > 1:
         return f"Whether it {name.text}."
     if kind == "boolean":
         return f"Whether to {name.text}." if words[0] in _SWITCHED else ""
-    if (last := words[-1]) in _TOLD and (len(words) == 1 or last in {"limit", "offset"}):
-        return _TOLD[last]
+    if (last := words[-1]) in _SENTENCES and (len(words) == 1 or last in {"limit", "offset"}):
+        return _SENTENCES[last]
     if last in {"date", "time", "datetime"}:
         return f"The {name.text}, for example 2026-05-31T14:00:00Z."
     return f"The {name.text}."

@@ -1,7 +1,7 @@
-"""Rank tools as the gateway's search does, for proofs: by the same words, vectors and weights, out of order.
+"""Rank tools for proofs as the gateway's search does: the same words, vectors and weights.
 
-It builds a small index of the tools that it is given and forgets it again. What depends on who searches and
-on what was called has no place in a proof: servers, tools named exactly, usage.
+It builds a small temporary index of the tools. A proof ignores what depends on the caller and on past calls:
+servers, exact names, usage.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _REMEMBERED = 10_000
 
 
 class SearchRanker:
-    """Ranks with an embedder, in a worker thread; for one proof at a time. It remembers some vectors."""
+    """Ranks with an embedder, in a worker thread; for one proof at a time. It caches some vectors."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -36,7 +36,7 @@ class SearchRanker:
         """See `maitred.mediation.proof.Ranker`.
 
         Raises:
-            Exception: Whatever the embedder raises.
+            Exception: Any error of the embedder.
         """
         return await anyio.to_thread.run_sync(self._rank, tools, originals, queries)
 
@@ -51,27 +51,29 @@ class SearchRanker:
         count = len(documents)
         index.add(range(count), documents, count)
         mask = np.ones(count, np.bool_)
-        found = []
+        rankings = []
         for query, cosines in zip(queries, near, strict=True):
             lexical = index.search(self._terms(query)[:_MAX_TERMS], count)
             ranking = fuse(lexical, cosines if cosines.any() else None, mask)
-            found.append(ranking.rows[:DEPTH].tolist())
-        return found
+            rankings.append(ranking.rows[:DEPTH].tolist())
+        return rankings
 
     def _cosines(self, documents: Sequence[ToolDocument], queries: Sequence[str]) -> Vectors:
-        """Of each query to each document; all 0 where nothing of the query is known."""
-        for known in (self._documents, self._queries):
-            if len(known) > _REMEMBERED:
-                known.clear()
-        fresh = {one.digest: one for one in documents if one.digest not in self._documents}
+        """Cosine of each query to each document; all 0 if no word of the query is known."""
+        for cache in (self._documents, self._queries):
+            if len(cache) > _REMEMBERED:
+                cache.clear()
+        fresh = {
+            document.digest: document for document in documents if document.digest not in self._documents
+        }
         if fresh:
-            made = self._embedder.documents(list(fresh.values()))
-            self._documents |= zip(fresh, made, strict=True)
-        asked = [query for query in queries if query not in self._queries]
-        if asked:
-            self._queries |= zip(asked, self._embedder.queries(asked), strict=True)
+            vectors = self._embedder.documents(list(fresh.values()))
+            self._documents |= zip(fresh, vectors, strict=True)
+        new_queries = [query for query in queries if query not in self._queries]
+        if new_queries:
+            self._queries |= zip(new_queries, self._embedder.queries(new_queries), strict=True)
         near = np.stack([self._queries[query] for query in queries])
-        rows = np.stack([self._documents[one.digest] for one in documents])
+        rows = np.stack([self._documents[document.digest] for document in documents])
         return np.asarray(np.einsum("qd,nd->qn", near, rows), np.float32)
 
 

@@ -1,7 +1,7 @@
-"""Sentences about tools: made of the words of their names, or mended as their authors wrote them.
+"""Sentences about tools: made from the words of their names, or repaired from their authors' text.
 
-No grammar of English, only what names of tools need: an article, a plural, a full stop. Where a sentence
-cannot be made without inventing something, there is none.
+It is no grammar of English, only what names of tools need: an article, a plural, a full stop. If a sentence
+would need an invention, there is none.
 """
 
 import re
@@ -24,7 +24,7 @@ _NO_ARTICLE = word_set("""
     access all any availability both changes content data each every feedback find health help history
     information inventory mail many me metadata money more music my news no our people some staff stock
     storage support text time traffic two usage weather your
-""")  # before or after these words no article stands
+""")  # no article before or after these words
 _DEFINITE = frozenset({"active", "current", "default", "first", "last", "latest", "next", "previous", "top"})
 _PREPOSITIONS = word_set("""
     about after and as at before between by for from in into near of on or per to via with
@@ -35,7 +35,7 @@ _CERTAIN_VERBS = VERBS - NOUNS | {"list"}
 _UNKEYED = word_set("""
     add append build check create draw duplicate fill find generate insert make open post search send set
     start upload write
-""")  # one does not do these by an id
+""")  # these verbs take no id
 _IDENTIFIES = frozenset({"id", "number", "email", "name", "path", "key", "code", "url", "slug"})
 _MAX_TAKEN = 8
 _STEM = 3
@@ -59,34 +59,34 @@ _LEADING = re.compile(
 )
 _ENDS_OPEN = re.compile(
     r"(?:^|\s)[^\s/]*[a-zA-Z0-9)\"'`]$"
-)  # after an address, a full stop would belong to it
+)  # a full stop after an address would become part of it
 _PLAIN_WORD = re.compile(r"[a-z]+(?=[\s,;:.]|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceDraft:
-    """One or two sentences, whether they tell what is done, and whether they took a guess."""
+    """One or two sentences; `has_verb` if they say what the tool does, `is_guess` if they contain a guess."""
 
     text: str
     has_verb: bool
-    guessed: bool = False
+    is_guess: bool = False
 
 
 def describe(name: SpelledName, parameters: Sequence[SpelledName]) -> SentenceDraft | None:
-    """What a tool does, from its name and parameters; `None` if its name is no more than an unknown word.
+    """What a tool does, from its name and parameters; `None` if its name is just an unknown word.
 
-    Parameters are told of only where their names were written out; those that are words are seen anyway.
+    It mentions parameters only if a name was spelled out; the reader sees plain words in the schema.
     """
-    words, guessed = list(name.words), name.guessed
+    words, is_guess = list(name.words), name.is_guess
     if len(words) > 1 and words[0] not in VERBS and not _CERTAIN_VERBS.isdisjoint(words):
-        words, guessed = _verb_first(words), True
+        words, is_guess = _verb_first(words), True
     if not words or (len(words) == 1 and words[0] not in VERBS):
         return None
     does = words[0] in _CERTAIN_VERBS or len(words) == 1
     thing = words[1:] if does else words
     key = _key(parameters)
     if does and not thing and len(key) > 1:
-        thing, guessed = list(key[:-1]), True
+        thing, is_guess = list(key[:-1]), True
     parts = [words[0]] if does else []
     parts += [_phrase(thing, with_article=does)] if thing else []
     is_keyed = does and bool(key) and words[0] not in _UNKEYED and "by" not in thing
@@ -94,25 +94,29 @@ def describe(name: SpelledName, parameters: Sequence[SpelledName]) -> SentenceDr
         of_thing = {singular(word) for word in thing} & set(key[:-1])
         parts += ["by", " ".join(shown(word) for word in (key[-1:] if of_thing else key))]
     text = sentence_case(" ".join(parts)) + "."
-    taken = [one for one in parameters if one.words and not (is_keyed and one.words == key)]
-    taken = [one for one in taken if not set(one.words) <= _PREPOSITIONS]
-    if any(one.mended for one in taken):
-        text += f" Takes {_listed([one.text for one in taken])}."
-    guessed = guessed or any(one.guessed for one in parameters)
-    return SentenceDraft(text=text, has_verb=does, guessed=guessed)
+    others = [
+        parameter for parameter in parameters if parameter.words and not (is_keyed and parameter.words == key)
+    ]
+    others = [parameter for parameter in others if not set(parameter.words) <= _PREPOSITIONS]
+    if any(parameter.is_spelled_out for parameter in others):
+        text += f" Takes {_join([parameter.text for parameter in others])}."
+    is_guess = is_guess or any(parameter.is_guess for parameter in parameters)
+    return SentenceDraft(text=text, has_verb=does, is_guess=is_guess)
 
 
 def _verb_first(words: Sequence[str]) -> list[str]:
-    """`shop list orders`, with a name of something before, or `user delete`, as one would say it."""
+    """The words, verb first: `shop list orders` begins with a product, `user delete` with an object."""
     if words[0] not in KNOWN and words[1] in _CERTAIN_VERBS:
         return list(words[1:])
-    is_pair = len(words) == 2 and words[1] in _CERTAIN_VERBS  # noqa: PLR2004  # a thing and what is done
+    is_pair = len(words) == 2 and words[1] in _CERTAIN_VERBS  # noqa: PLR2004  # an object and its verb
     return [words[1], words[0]] if is_pair else list(words)
 
 
 def _key(parameters: Sequence[SpelledName]) -> tuple[str, ...]:
-    """The words of the parameter that says which thing is meant: an id if there is one."""
-    keys = [one.words for one in parameters if one.words and one.words[-1] in _IDENTIFIES]
+    """The words of the parameter that identifies the object: an id if there is one."""
+    keys = [
+        parameter.words for parameter in parameters if parameter.words and parameter.words[-1] in _IDENTIFIES
+    ]
     return next((words for words in keys if words[-1] == "id"), keys[0] if keys else ())
 
 
@@ -122,17 +126,17 @@ def sentence_case(text: str) -> str:
 
 
 def stems(text: str) -> list[str]:
-    """The words of a text as they were written, by their stems and in order."""
+    """The stems of a text's words, in order, with abbreviations as written."""
     return [_stem(piece) for piece in pieces(text)]
 
 
 def meaning(text: str) -> AbstractSet[str]:
-    """What a text says, by the stems of its words; abbreviations are written out, empty words left out."""
+    """The stems of a text's words, with abbreviations spelled out and empty words left out."""
     return {_stem(word) for word in around([text])} - _EMPTY
 
 
 def repaired(text: str) -> str:
-    """A description with its first sentence in order: no shouting, no "This tool", a capital, a full stop."""
+    """A description with its first sentence repaired: no shouting, no "This tool", a capital, a full stop."""
     calm = _calm(text.strip())
     rest = calm
     if (lead := _LEADING.match(calm)) and not VERBS.isdisjoint(_bases(lead["verb"].lower())):
@@ -145,21 +149,21 @@ def repaired(text: str) -> str:
 
 
 def _bases(verb: str) -> Sequence[str]:
-    """What a verb in the third person may come from."""
+    """Possible base forms of a verb in the third person."""
     return verb, verb.removesuffix("s"), verb.removesuffix("es"), singular(verb)
 
 
 def _calm(text: str) -> str:
-    """A text without calls for attention and sentences in capitals; quoted text stays as it is."""
+    """A text without calls for attention and without sentences in capitals; quoted text stays as it is."""
     whole = _is_shouted(text, marked=True)
     parts = _QUOTED.split(text)
     for at in range(0, len(parts), 2):
         loud = _CALL.sub("", parts[at])
-        parts[at] = _SENTENCE.sub(lambda found: _lowered(found[0], whole=whole), loud)
+        parts[at] = _SENTENCE.sub(lambda match: _lower_shouting(match[0], whole=whole), loud)
     return "".join(parts).strip() or text
 
 
-def _lowered(sentence: str, *, whole: bool) -> str:
+def _lower_shouting(sentence: str, *, whole: bool) -> str:
     marked = sentence.endswith("!")
     body = sentence.rstrip("!")
     several = sentence.endswith("!!")
@@ -171,7 +175,7 @@ def _lowered(sentence: str, *, whole: bool) -> str:
 
 
 def _is_shouted(sentence: str, *, marked: bool) -> bool:
-    """Whether a sentence stands in capitals: several words of prose, or one where it is marked as loud."""
+    """Whether a sentence is in capitals: several words of prose, or one word if it is `marked` as loud."""
     if not _SHOUTED.fullmatch(sentence.strip(" .!?")):
         return False
     words = [word for word in _LETTERS.findall(sentence.lower()) if word not in ACRONYMS]
@@ -179,7 +183,7 @@ def _is_shouted(sentence: str, *, marked: bool) -> bool:
 
 
 def _phrase(words: Sequence[str], *, with_article: bool) -> str:
-    """Words of a name as a noun phrase, with the article that belongs before it."""
+    """Words of a name as a noun phrase, with its article."""
     end = next((at for at, word in enumerate(words) if word in _PREPOSITIONS), len(words))
     text = " ".join(shown(word) for word in words)
     if not with_article or not end:
@@ -197,7 +201,7 @@ def _article(word: str) -> str:
     return "an" if soft else "a"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     if len(names) > _MAX_TAKEN:
         names = [*names[:_MAX_TAKEN], "others"]
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
@@ -208,5 +212,5 @@ def _stem(word: str) -> str:
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= _STEM:
             stem = word.removesuffix(ending)
-            return next((one for one in (stem, f"{stem}e") if one in KNOWN), stem)
+            return next((candidate for candidate in (stem, f"{stem}e") if candidate in KNOWN), stem)
     return word

@@ -1,8 +1,8 @@
-"""A mediator as the catalog uses it: raw tools of a server in, how they are to be published out.
+"""Mediation for the catalog: raw tools of a server in, tools to publish out.
 
-`mend` is quick, since the catalog waits for it: it asks no model and proves nothing, but goes by what is
-remembered of both. `ask` and `prove` work ahead for it in the background. What persons wrote or chose is not
-subject to proof.
+`mend` is quick, since the catalog waits for it: it asks no model and proves nothing, but uses stored answers
+and proofs. `ask` and `prove` fill those stores in the background. Overrides and choices of an operator need
+no proof.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,8 +31,9 @@ from maitred.model.tools import RawTool as ServerTool
 log = structlog.get_logger(__name__)
 
 State = Literal["same", "used", "accepted", "rejected", "harmful", "unproven"]
-"""What becomes of a tool: nothing is proposed; it is used; a person accepted or rejected it; search would get
-worse by it; it is not proven yet."""
+"""State of a proposal: there is none; it is used. An operator accepted or rejected it. Search would get worse
+with it; there is no proof yet.
+"""
 
 _NONE: Final = "none"
 _NOTHING_CHOSEN: Final = ToolChoice()
@@ -41,7 +42,7 @@ _RAW_FIELDS = tuple(field.name for field in fields(SourceTool))
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What mediation makes of a tool; `verdict` is `None` where no proof speaks of it."""
+    """What mediation proposes for a tool; `verdict` is `None` if no proof covers it."""
 
     before: SourceTool
     after: EnhancedTool
@@ -49,14 +50,14 @@ class Proposal:
     verdict: ProofVerdict | None = None
 
     @property
-    def published(self) -> EnhancedTool:
-        """The tool as it is published."""
+    def published_tool(self) -> EnhancedTool:
+        """The tool to publish."""
         return self.after if self.state in ("used", "accepted") else _as_it_is(self.before)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RememberedModel:
-    """A language model with what it answered before; `close` ends its connections."""
+    """A language model and its stored answers; `close` ends its connections."""
 
     model: LlmTransformer
     memo: Memo
@@ -64,7 +65,7 @@ class RememberedModel:
 
 
 class ThreadedRules(RuleTransformer):
-    """Rules in a worker thread, as a server may have thousands of tools; with a priority of one's own."""
+    """Rules in a worker thread, since a server may have thousands of tools; the priority can be set."""
 
     def __init__(self, priority: int = RuleTransformer.priority) -> None:
         super().__init__()
@@ -74,40 +75,44 @@ class ThreadedRules(RuleTransformer):
         self, tools: Sequence[SourceTool], context: ToolContext
     ) -> Sequence[EnhancedTool | None] | None:
         """See `Transformer`."""
-        return await to_thread.run_sync(self.mended, tools)
+        return await to_thread.run_sync(self.transform_now, tools)
 
 
 class MediationService:
-    """Mends by transformers; `fingerprint` stands for them and all that they go by."""
+    """Improves the tools of servers; `fingerprint` identifies its transformers and their inputs."""
 
     def __init__(
         self,
         transformers: Sequence[Transformer],
         fingerprint: str,
         *,
-        asked: RememberedModel | None = None,
+        model: RememberedModel | None = None,
         proofs: Proofs | None = None,
         choices: Mapping[ToolKey, ToolChoice] | None = None,
         middleware: Middleware | None = None,
         is_whole: bool = True,
     ) -> None:
-        """Put transformers together.
+        """Combine transformers.
 
         Args:
             transformers: Those that answer at once.
-            fingerprint: Changes when the same tools might be mended otherwise.
-            asked: The language model, whose answers have a priority among the others.
-            proofs: What proposals must pass; without, all are used.
-            choices: What persons decided about single tools.
-            middleware: The hook of a program, which has the last word.
-            is_whole: False where something that is wanted could not be had yet.
+            fingerprint: Changes when the same tools might get different answers.
+            model: The language model, whose stored answers have a priority among the others.
+            proofs: Checks proposals; without it all are used.
+            choices: An operator's decisions about single tools.
+            middleware: The hook of an embedding program; it comes last.
+            is_whole: False if a source of overrides is not available yet.
         """
         self.fingerprint = fingerprint
         self.is_whole = is_whole
-        self._mediator = _mediator([*transformers, *_remembered(asked, transformers)])
-        above = [one for one in transformers if asked and one.priority > asked.memo.priority]
+        self._mediator = _mediator([*transformers, *_stored_layers(model, transformers)])
+        above = [
+            transformer
+            for transformer in transformers
+            if model and transformer.priority > model.memo.priority
+        ]
         self._above = _mediator(above)
-        self._asked = asked
+        self._model = model
         self._proofs = proofs
         self._choices = dict(choices or {})
         self._hook = _mediator([FunctionTransformer(middleware)]) if middleware else None
@@ -116,92 +121,100 @@ class MediationService:
     @property
     def model(self) -> LlmTransformer | None:
         """The language model, if there is one."""
-        return self._asked.model if self._asked else None
+        return self._model.model if self._model else None
 
     @property
     def proves(self) -> bool:
-        """Whether proposals must pass a proof."""
+        """Whether proposals need a proof."""
         return self._proofs is not None
 
     async def aclose(self) -> None:
-        """End the connections to the language model."""
-        if self._asked:
-            await self._asked.close()
-
-    # --- what the catalog asks ----------------------------------------------------------------------------
+        """Close the connections to the language model."""
+        if self._model:
+            await self._model.close()
 
     async def mend(self, server: str, tools: Sequence[ServerTool]) -> Sequence[MediatedTool | None]:
-        """One answer a tool, in their order; `None` for one that stays as it is."""
+        """One answer a tool, in order; `None` for a tool that stays as it is."""
         proposals = await self.proposals(server, tools)
-        now = [one.published for one in proposals]
+        now = [proposal.published_tool for proposal in proposals]
         if self._hook is not None:
-            now = await _hooked(self._hook, server, now)
-        return [_mended(one.before, after) for one, after in zip(proposals, now, strict=True)]
-
-    # --- what is proposed ---------------------------------------------------------------------------------
+            now = await _apply_hook(self._hook, server, now)
+        return [
+            _mediated_tool(proposal.before, after) for proposal, after in zip(proposals, now, strict=True)
+        ]
 
     async def proposals(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
-        """What is proposed for each tool of a server, and what becomes of it by what is known now."""
+        """The proposal for each tool of a server, and its state at present."""
         drafts = await self._drafts(server, tools)
         if self._proofs is None or not _any_open(drafts):
             return drafts
-        verdicts = await self._known(server, drafts, self._proofs)
+        verdicts = await self._stored_verdicts(server, drafts, self._proofs)
         if verdicts is not None:
-            await self._proofs.noted(server, *_world(drafts), verdicts)
-            return _judged(drafts, verdicts)
-        stood = await self._proofs.stood(server, *_world(drafts))
+            await self._proofs.remember(server, *_world(drafts), verdicts)
+            return _apply_verdicts(drafts, verdicts)
+        are_proven = await self._proofs.passed_last_proof(server, *_world(drafts))
         return [
-            replace(one, state="used") if is_used and one.state == "unproven" else one
-            for one, is_used in zip(drafts, stood, strict=True)
+            replace(proposal, state="used") if is_used and proposal.state == "unproven" else proposal
+            for proposal, is_used in zip(drafts, are_proven, strict=True)
         ]
 
     async def prove(self, server: str, tools: Sequence[ServerTool], snapshot: Snapshot) -> bool:
-        """Prove what is proposed for a server beside the tools of others, which takes a second or two.
+        """Prove the proposals for a server against the tools of other servers, which takes a second or two.
 
         Args:
             server: The server.
             tools: Its tools that are not withheld, in the order of the snapshot.
-            snapshot: The catalog that they are of.
+            snapshot: The catalog that contains them.
 
         Returns:
-            Whether tools are to be published otherwise than the snapshot has them.
+            Whether tools must be published differently than the snapshot has them.
 
         Raises:
-            StoreError: The outcome cannot be kept.
+            StoreError: The result cannot be stored.
         """
         drafts = await self._drafts(server, tools)
         if self._proofs is not None and _any_open(drafts):
             verdicts = await self._proofs.prove(
                 server, *_world(drafts), lambda: self._neighbours(server, drafts, snapshot)
             )
-            drafts = _judged(drafts, verdicts)
-        shown = mendable_tools(snapshot, server)
-        return self._hook is not None or not all(map(_is_shown, shown, drafts))
+            drafts = _apply_verdicts(drafts, verdicts)
+        current_tools = mendable_tools(snapshot, server)
+        return self._hook is not None or not all(map(_is_published, current_tools, drafts))
 
     async def judged(self, server: str, tools: Sequence[ServerTool], snapshot: Snapshot) -> list[Proposal]:
-        """As `proposals`, and for information with a proof of what persons wrote or accepted.
+        """As `proposals`; also proves, for information, what an operator wrote or accepted.
 
         Raises:
-            StoreError: The outcome cannot be kept.
+            StoreError: The result cannot be stored.
         """
-        found = await self.proposals(server, tools)
-        told = [at for at, one in enumerate(found) if one.state in ("used", "accepted") and not one.verdict]
-        if self._proofs is None or not told:
-            return found
-        before = [one.before for one in found]
-        after = [one.after if at in told else _as_it_is(one.before) for at, one in enumerate(found)]
+        proposals = await self.proposals(server, tools)
+        unproven = [
+            at
+            for at, proposal in enumerate(proposals)
+            if proposal.state in ("used", "accepted") and not proposal.verdict
+        ]
+        if self._proofs is None or not unproven:
+            return proposals
+        before = [proposal.before for proposal in proposals]
+        after = [
+            proposal.after if at in unproven else _as_it_is(proposal.before)
+            for at, proposal in enumerate(proposals)
+        ]
         verdicts = await self._proofs.prove(
-            server, before, after, lambda: self._neighbours(server, found, snapshot)
+            server, before, after, lambda: self._neighbours(server, proposals, snapshot)
         )
-        return [replace(one, verdict=verdicts[at]) if at in told else one for at, one in enumerate(found)]
+        return [
+            replace(proposal, verdict=verdicts[at]) if at in unproven else proposal
+            for at, proposal in enumerate(proposals)
+        ]
 
     async def _drafts(self, server: str, tools: Sequence[ServerTool]) -> list[Proposal]:
         """Proposals without proof; those that need one are "unproven"."""
-        given = [_given(tool) for tool in tools]
-        answers = await self._mediator.enhance(given, _of(server))
+        originals = [_source_tool(tool) for tool in tools]
+        answers = await self._mediator.enhance(originals, _of(server))
         return [
             Proposal(before=before, after=after, state=self._state(tool.key, after))
-            for tool, before, after in zip(tools, given, answers, strict=True)
+            for tool, before, after in zip(tools, originals, answers, strict=True)
         ]
 
     def _state(self, key: ToolKey, after: EnhancedTool) -> State:
@@ -216,9 +229,11 @@ class MediationService:
     def _choice(self, key: ToolKey) -> str:
         return self._choices.get(key, _NOTHING_CHOSEN).mending
 
-    async def _known(self, server: str, drafts: Sequence[Proposal], proofs: Proofs) -> Verdicts | None:
+    async def _stored_verdicts(
+        self, server: str, drafts: Sequence[Proposal], proofs: Proofs
+    ) -> Verdicts | None:
         try:
-            return await proofs.known(server, *_world(drafts))
+            return await proofs.verdicts_of(server, *_world(drafts))
         except StoreError as error:
             log.warning("what was proven cannot be read", server=server, reason=error.reason)
             return None
@@ -228,62 +243,66 @@ class MediationService:
     ) -> Sequence[SourceTool]:
         if self._near is None or self._near.snapshot is not snapshot:
             self._near = Neighbourhood(snapshot)
-        changed = [one for one in drafts if one.state != "same"]
-        return self._near.near(server, [tool for one in changed for tool in (one.before, one.after)])
-
-    # --- the language model -------------------------------------------------------------------------------
+        proposals = [proposal for proposal in drafts if proposal.state != "same"]
+        return self._near.near(
+            server, [tool for proposal in proposals for tool in (proposal.before, proposal.after)]
+        )
 
     async def missing(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
-        """The tools that the language model is to be asked about.
+        """The tools that still need an answer of the language model.
 
         Raises:
-            StoreError: What it answered before cannot be read.
+            StoreError: The stored answers cannot be read.
         """
-        if self._asked is None:
+        if self._model is None:
             return []
-        left = await self._left(server, tools)
-        return [left[at] for at in await self._asked.memo.missing(left, _of(server))]
+        tools_left = await self._unanswered_tools(server, tools)
+        return [tools_left[at] for at in await self._model.memo.missing(tools_left, _of(server))]
 
     async def ask(self, server: str, tools: Sequence[ServerTool]) -> int:
-        """Ask the language model about those; of how many tools it says something new.
+        """Ask the language model about the tools of `missing`; returns how many answers changed.
 
         Raises:
-            LlmError: It does not answer, or not as it should.
-            StoreError: What it answered before cannot be read.
+            LlmError: The model does not answer, or its answer is unusable.
+            StoreError: The stored answers cannot be read.
         """
-        return await self._asked.memo.fill(await self._left(server, tools), _of(server)) if self._asked else 0
+        return (
+            await self._model.memo.fill(await self._unanswered_tools(server, tools), _of(server))
+            if self._model
+            else 0
+        )
 
     async def estimate(self, server: str, tools: Sequence[ServerTool]) -> Estimate | None:
-        """What asking would cost at most; `None` without a language model.
+        """The most that `ask` would cost; `None` without a language model.
 
         Raises:
-            StoreError: What it answered before cannot be read.
+            StoreError: The stored answers cannot be read.
         """
-        wanted = await self.missing(server, tools)
-        return self._asked.model.estimate(wanted, _of(server)) if self._asked else None
+        missing = await self.missing(server, tools)
+        return self._model.model.estimate(missing, _of(server)) if self._model else None
 
-    async def _left(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
-        """The tools that nothing answers which goes before the language model."""
-        given = [_given(tool) for tool in tools if self._choice(tool.key) != "reject"]
-        answers = await self._above.enhance(given, _of(server))
-        return [tool for tool, answer in zip(given, answers, strict=True) if answer.enhanced_by == _NONE]
+    async def _unanswered_tools(self, server: str, tools: Sequence[ServerTool]) -> list[SourceTool]:
+        """The tools without an answer from a transformer above the language model."""
+        originals = [_source_tool(tool) for tool in tools if self._choice(tool.key) != "reject"]
+        answers = await self._above.enhance(originals, _of(server))
+        return [tool for tool, answer in zip(originals, answers, strict=True) if answer.enhanced_by == _NONE]
 
 
-def _remembered(asked: RememberedModel | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
-    """What the language model answered, laid over what those say that come after it."""
-    if asked is None:
+def _stored_layers(model: RememberedModel | None, others: Sequence[Transformer]) -> Sequence[Transformer]:
+    """The stored answers of the language model, laid over the transformers below it."""
+    if model is None:
         return []
-    found: Transformer = asked.memo.remembered
-    for one in sorted(others, key=lambda one: -one.priority):
-        if one.priority < found.priority:
-            found = LayeredTransformer(found, one)
-    return [found]
+    layers: Transformer = model.memo.stored_answers
+    for transformer in sorted(others, key=lambda transformer: -transformer.priority):
+        if transformer.priority < layers.priority:
+            layers = LayeredTransformer(layers, transformer)
+    return [layers]
 
 
 def _mediator(transformers: Sequence[Transformer]) -> Mediator:
     mediator = Mediator()
-    for one in transformers:
-        mediator.use(one)
+    for transformer in transformers:
+        mediator.use(transformer)
     return mediator
 
 
@@ -291,7 +310,7 @@ def _of(server: str) -> ToolContext:
     return ToolContext(source=server, source_type="api")
 
 
-def _given(tool: ServerTool) -> SourceTool:
+def _source_tool(tool: ServerTool) -> SourceTool:
     schema = tool.input_schema
     return SourceTool(
         name=tool.key.name,
@@ -311,42 +330,47 @@ def _raw(tool: EnhancedTool) -> SourceTool:
     return SourceTool(**{name: getattr(tool, name) for name in _RAW_FIELDS})
 
 
-def _is_shown(tool: Tool, proposal: Proposal) -> bool:
-    """Whether a tool is published as it is to be."""
-    wanted, own = _mended(proposal.before, proposal.published), tool.mending
-    if wanted is None or own is None:
-        return wanted is None and own is None
-    said = replace(own, title="", description="", input_hash="")
-    if (tool.title, tool.description, said) != (wanted.title, wanted.description, wanted.mending):
+def _is_published(tool: Tool, proposal: Proposal) -> bool:
+    """Whether the snapshot already publishes a tool as proposed."""
+    target, own = _mediated_tool(proposal.before, proposal.published_tool), tool.mending
+    if target is None or own is None:
+        return target is None and own is None
+    mediation = replace(own, title="", description="", input_hash="")
+    if (tool.title, tool.description, mediation) != (target.title, target.description, target.mending):
         return False
-    schema = wanted.input_schema
+    schema = target.input_schema
     return tool.input_hash == (own.input_hash if schema is None else content_hash(canonical(schema)))
 
 
 def _any_open(drafts: Sequence[Proposal]) -> bool:
-    return any(one.state == "unproven" for one in drafts)
+    return any(proposal.state == "unproven" for proposal in drafts)
 
 
 def _world(drafts: Sequence[Proposal]) -> tuple[list[SourceTool], list[EnhancedTool]]:
-    """The tools without and with what is to be proven; what is settled is the same in both."""
-    before = [one.before if one.state == "unproven" else _raw(one.published) for one in drafts]
-    after = [one.after if one.state == "unproven" else one.published for one in drafts]
+    """The tools without and with the open proposals; the others are the same in both lists."""
+    before = [
+        proposal.before if proposal.state == "unproven" else _raw(proposal.published_tool)
+        for proposal in drafts
+    ]
+    after = [
+        proposal.after if proposal.state == "unproven" else proposal.published_tool for proposal in drafts
+    ]
     return before, after
 
 
-def _judged(drafts: Sequence[Proposal], verdicts: Verdicts) -> list[Proposal]:
+def _apply_verdicts(drafts: Sequence[Proposal], verdicts: Verdicts) -> list[Proposal]:
     return [
-        replace(one, verdict=verdict, state="used" if verdict is None or verdict.kept else "harmful")
-        if one.state == "unproven"
-        else one
-        for one, verdict in zip(drafts, verdicts, strict=True)
+        replace(proposal, verdict=verdict, state="used" if verdict is None or verdict.kept else "harmful")
+        if proposal.state == "unproven"
+        else proposal
+        for proposal, verdict in zip(drafts, verdicts, strict=True)
     ]
 
 
-async def _hooked(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) -> list[EnhancedTool]:
-    """The tools as the hook of a program gives them back."""
-    given = [replace(tool, original_name=tool.name) for tool in tools]
-    answers = await hook.enhance(given, _of(server))
+async def _apply_hook(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) -> list[EnhancedTool]:
+    """The tools as the hook of the embedding program returns them."""
+    renamed_tools = [replace(tool, original_name=tool.name) for tool in tools]
+    answers = await hook.enhance(renamed_tools, _of(server))
     return [
         replace(answer, original_name=tool.original_name)
         if answer.enhanced_by == FunctionTransformer.name
@@ -355,14 +379,14 @@ async def _hooked(hook: Mediator, server: str, tools: Sequence[EnhancedTool]) ->
     ]
 
 
-def _mended(before: SourceTool, after: EnhancedTool) -> MediatedTool | None:
+def _mediated_tool(before: SourceTool, after: EnhancedTool) -> MediatedTool | None:
     if after.enhanced_by == _NONE:
         return None
-    changed = after.input_schema != before.input_schema
+    is_schema_changed = after.input_schema != before.input_schema
     return MediatedTool(
         title=after.title,
         description=after.description,
-        input_schema=after.input_schema if changed else None,
+        input_schema=after.input_schema if is_schema_changed else None,
         mending=Mediation(
             by=after.enhanced_by,
             confidence=after.confidence,

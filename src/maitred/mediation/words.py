@@ -1,8 +1,8 @@
-"""Spell out what programmers abbreviate in names: `gt_usr`, `updPrf` and `delmsg` become words.
+"""Spell out abbreviations in names: `gt_usr`, `updPrf` and `delmsg` become words.
 
-A table of our own, no dictionary and no guessing beyond it, but for words without their vowels (`rmndr`) of
-which only one is possible. What is a word already stays; what may mean two things is spelled out only where
-the words around it decide; what is unknown stays as it is.
+It uses a table and no dictionary, and guesses only words without vowels (`rmndr`) with a single solution. A
+word stays as it is. An ambiguous abbreviation is spelled out only if the words around it decide. An unknown
+piece stays as it is.
 """
 
 import re
@@ -29,15 +29,15 @@ _SUFFIXES: Mapping[str, str] = {"id": "id", "ids": "ids", "no": "number", "nm": 
 
 @dataclass(frozen=True, kw_only=True)
 class SpelledName:
-    """A name in lower-case words; whether any was written out, and whether that took a guess."""
+    """A name as lower-case words; whether one was spelled out, and whether that was a guess."""
 
     words: tuple[str, ...]
-    mended: bool = False
-    guessed: bool = False
+    is_spelled_out: bool = False
+    is_guess: bool = False
 
     @property
     def text(self) -> str:
-        """The words as they stand inside a sentence."""
+        """The words in the form for the middle of a sentence."""
         return " ".join(shown(word) for word in self.words)
 
 
@@ -47,21 +47,21 @@ def pieces(name: str) -> list[str]:
 
 
 def around(texts: Iterable[str]) -> frozenset[str]:
-    """The words that names, or texts, say beyond doubt; they decide what ambiguous ones among them mean."""
-    found: set[str] = set()
+    """The certain words of names or texts; they decide what ambiguous abbreviations among them mean."""
+    result: set[str] = set()
     for piece in (piece for text in texts for piece in pieces(text)):
         words = _certain(piece, joined_verbs=False)[0]
-        found.update(words, (singular(word) for word in words))
-    return frozenset(found)
+        result.update(words, (singular(word) for word in words))
+    return frozenset(result)
 
 
 def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool = False) -> SpelledName:
-    """Write a name out.
+    """Spell a name out.
 
     Args:
         name: An identifier in any style.
-        context: Words that stand around it, see `around`.
-        is_tool: It names a tool, so that its first word may say what is done.
+        context: Words around it, see `around`.
+        is_tool: It names a tool, so its first word may be the verb.
     """
     words: list[str] = []
     certain = True
@@ -71,20 +71,20 @@ def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool =
         place = FIRST if is_tool and at == 0 else LAST if 0 < at == len(own) - 1 else ""
         if piece in proper:
             words.append(piece)
-        elif chosen := _by_place(piece, place):
-            words.append(chosen)
-        elif chosen := _by_context(piece, context):
-            words += chosen.split()
+        elif reading := _by_place(piece, place):
+            words.append(reading)
+        elif reading := _by_context(piece, context):
+            words += reading.split()
             certain = False
         else:
-            found, is_certain = _certain(piece, joined_verbs=is_tool and at == 0)
-            words += found
+            certain_part, is_certain = _certain(piece, joined_verbs=is_tool and at == 0)
+            words += certain_part
             certain = certain and is_certain
-    return SpelledName(words=tuple(words), mended=words != own, guessed=not certain)
+    return SpelledName(words=tuple(words), is_spelled_out=words != own, is_guess=not certain)
 
 
 def shown(word: str) -> str:
-    """A word as it is written inside a sentence: acronyms in capitals."""
+    """A word in the form for the middle of a sentence: acronyms in capitals."""
     stem = word[:-1] if word[-1:] == "s" and word not in ACRONYMS else word
     return stem.upper() + word[len(stem) :] if stem in ACRONYMS else word
 
@@ -121,7 +121,7 @@ def is_word(piece: str) -> bool:
 
 
 def _proper(name: str) -> AbstractSet[str]:
-    """The pieces of names of things: of `GTEx` in `GTEx_find_tissue`, and of `MSig` in `findMSigSets`."""
+    """The pieces of proper names: of `GTEx` in `GTEx_find_tissue`, and of `MSig` in `findMSigSets`."""
     parts = [part for part in _SEPARATORS.split(name) if part]
     plain = [part for part in parts if part.islower()]
     found = {piece for part in parts if plain and not part.islower() for piece in pieces(part)}
@@ -131,12 +131,12 @@ def _proper(name: str) -> AbstractSet[str]:
 
 
 def _by_place(piece: str, place: str) -> str:
-    """The reading of an ambiguous abbreviation that its place in the name decides for."""
+    """The reading of an ambiguous abbreviation by its place in the name."""
     return next((word for word, needs in BY_CONTEXT.get(piece, ()) if place and needs == place), "")
 
 
 def _by_context(piece: str, context: AbstractSet[str]) -> str:
-    """The reading of an ambiguous abbreviation that the words around it decide for; empty if they do not."""
+    """The reading of an ambiguous abbreviation by the words around it; empty if they do not decide."""
     stem = piece if piece in BY_CONTEXT else piece.removesuffix("s")
     readings = () if piece in ABBREVIATIONS else BY_CONTEXT.get(stem, ())
     meaning = next((meaning for meaning, needs in readings if not context.isdisjoint(needs.split())), "")
@@ -145,14 +145,14 @@ def _by_context(piece: str, context: AbstractSet[str]) -> str:
 
 @lru_cache(maxsize=10_000)
 def _certain(piece: str, *, joined_verbs: bool) -> tuple[tuple[str, ...], bool]:
-    """The words of a piece by itself, and whether they are certain; the piece where nothing is known."""
+    """The words of a single piece, and whether they are certain; the piece itself if it is unknown."""
     if meaning := _meaning(piece):
         return tuple(meaning.split()), True
     if piece in BY_CONTEXT or piece in ACRONYMS or is_word(piece) or not piece.isascii():
         return (piece,), True
     if _MIN_JOINED <= len(piece) <= _MAX_JOINED and (parts := _parts(piece, joined_verbs=joined_verbs)):
         return parts, False
-    if meaning := _voweled(piece):
+    if meaning := _add_vowels(piece):
         return (meaning,), False
     return (piece,), True
 
@@ -165,7 +165,7 @@ def _meaning(piece: str) -> str:
 
 
 def _parts(piece: str, *, joined_verbs: bool) -> tuple[str, ...]:
-    """The words of a joined name: what is done and to what (`delmsg`), or whose property (`usrid`)."""
+    """The words of a joined name: verb and object (`delmsg`), or owner and property (`usrid`)."""
     for cut in range(len(piece) - 2, 1, -1):
         head, tail = piece[:cut], piece[cut:]
         verb = head if head in VERBS else ABBREVIATIONS.get(head, "")
@@ -177,7 +177,7 @@ def _parts(piece: str, *, joined_verbs: bool) -> tuple[str, ...]:
 
 
 def _nouns(text: str) -> tuple[str, ...]:
-    """A text as nouns and abbreviations of them, the longest first; empty if it is not made of these."""
+    """A text as nouns and abbreviations of nouns, the longest first; empty if it is anything else."""
     for cut in range(len(text), _LATER_PIECE - 1, -1):
         head, tail = text[:cut], text[cut:]
         word = head if head in NOUNS or singular(head) in NOUNS else _meaning(head)
@@ -189,7 +189,7 @@ def _nouns(text: str) -> tuple[str, ...]:
 
 
 def _skeleton(word: str) -> str:
-    """A word without vowels but the first letter, and without doubled letters."""
+    """A word without vowels, except the first letter, and without doubled letters."""
     return _DOUBLED.sub(r"\1", word[:1] + "".join(letter for letter in word[1:] if letter not in _VOWELS))
 
 
@@ -203,8 +203,8 @@ def _skeletons(words: AbstractSet[str]) -> Mapping[str, str]:
 _BY_SKELETON = _skeletons(VERBS | NOUNS)
 
 
-def _voweled(piece: str) -> str:
-    """The one word that a piece without vowels can stand for, or nothing."""
+def _add_vowels(piece: str) -> str:
+    """The one word that matches a piece without vowels, or an empty text."""
     if any(letter in _VOWELS for letter in piece[1:]):
         return ""
     found = _BY_SKELETON.get(_DOUBLED.sub(r"\1", piece))

@@ -1,10 +1,9 @@
-"""Who may do what: roles, abilities, and the part of the catalog that a grant covers.
+"""Access: roles, abilities, the part of the catalog that a grant covers, and viewers.
 
-A grant is what authentication makes of a caller. Its role says which abilities it has, its scope over which
-servers, categories and tools; nothing here knows how the caller proved who it is. Deciding is a pure
-function, so that MCP, HTTP and the command line cannot differ.
-
-Who asks, under which name what somebody spends, may see and has kept is written down, and from where.
+Authentication makes a grant of a caller. Its role says which abilities it has; its scope says for which
+servers, categories and tools. Nothing here knows how the caller proved its identity. The decision is a pure
+function, so MCP, HTTP and the command line cannot differ. A viewer is a grant with the connection and client
+it comes from.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 LOCAL: Final = "local"
-"""The principal who is not told apart: the user of this machine."""
+"""The principal of the local user, who needs no token."""
 
 Role = Literal["viewer", "agent", "operator", "admin"]
 Ability = Literal[
@@ -35,9 +34,9 @@ LEAST: Final[Mapping[Ability, Role]] = {
 }
 """The weakest role that has an ability.
 
-`see`: find tools and read what they do. `call`: call tools, read resources, run chains. `watch`: read
-health, usage and the output of servers. `operate`: restart and discover servers. `register`: propose servers,
-and withdraw them. `approve`: decide on servers and on changes of them, suspend and resume. `audit`: read and
+`see`: find tools and read what they do. `call`: call tools, read resources, run chains. `watch`: read health,
+usage and the output of servers. `operate`: restart and discover servers. `register`: propose servers, and
+withdraw them. `approve`: decide on servers and on changes of them, suspend and resume. `audit`: read and
 export the audit trail. `grant`: make and revoke tokens. `configure`: change the configuration.
 """
 
@@ -62,7 +61,7 @@ EVERYTHING: Final = Scope()
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """What a caller was given. `principal` is who it is; `id` names the token, empty where there is none."""
+    """The rights of a caller. `principal` is its identity; `id` names the token, empty if there is none."""
 
     principal: str
     role: Role
@@ -71,14 +70,15 @@ class Grant:
 
 
 LOCAL_GRANT: Final = Grant(principal=LOCAL, role="admin")
-"""The user of this machine, who could read and write the files of maitred anyway."""
+"""The user of this machine, who can read and write the files of maitred anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedAccess:
-    """Why a caller gets no grant; `reason` may be shown to it.
+    """The reason why a caller gets no grant; the caller may read it.
 
-    `unavailable`: what is needed to decide cannot be had now, so the same credentials may do later.
+    `unavailable`: the decision needs something that cannot be had now, so the same credentials may work
+    later.
     """
 
     reason: str
@@ -93,7 +93,7 @@ def may(
     category: str | None = None,
     read_only: bool | None = None,
 ) -> bool:
-    """Whether a grant allows something; see `refusal` for the arguments."""
+    """Return whether a grant allows something; see `refusal` for the arguments."""
     return not refusal(grant, ability, server=server, category=category, read_only=read_only)
 
 
@@ -105,22 +105,22 @@ def refusal(
     category: str | None = None,
     read_only: bool | None = None,
 ) -> str:
-    """Why a grant does not allow something, as a sentence for the caller; empty if it does.
+    """Return why a grant does not allow something, as a sentence for the caller; empty if it does.
 
     `None` means that the question is not about one server, one category or one tool. `see` and `call` are
-    then allowed in general, and what they find is filtered; the other abilities act on a server or on the
-    whole gateway, so a grant that covers a part of it needs a server that is within that part. `category` is
-    empty for a tool without one, and `read_only` is whether the tool is known to change nothing.
+    then allowed in general, and the gateway filters the results. The other abilities act on a server or on
+    the whole gateway: a grant for a part of it needs a server within that part. `category` is empty for a
+    tool without one. `read_only` is whether the tool is known to change nothing.
     """
     least, scope, who = LEAST[ability], grant.scope, repr(grant.principal)
     if ROLES.index(grant.role) < ROLES.index(least):
         return f"this needs the role {least!r}, and {who} has {grant.role!r}"
     if scope.read_only and (ability not in _READING or read_only is False):
         return f"{who} may only read, and this may change something"
-    if server is not None and not _within(server, scope.servers):
+    if server is not None and not _is_covered(server, scope.servers):
         return f"{who} has no access to the server {server!r}"
     if ability in _ON_TOOLS:
-        if category is None or _within(category, scope.categories):
+        if category is None or _is_covered(category, scope.categories):
             return ""
         return f"{who} has no access to " + (
             f"the category {category!r}" if category else "uncategorised tools"
@@ -129,7 +129,7 @@ def refusal(
     return f"{who} has access to a part of the catalog only, and this concerns more" if part else ""
 
 
-def _within(name: str, limit: frozenset[str] | None) -> bool:
+def _is_covered(name: str, limit: frozenset[str] | None) -> bool:
     return limit is None or name in limit
 
 
@@ -139,12 +139,12 @@ Surface = Literal["", "mcp", "http", "cli"]
 
 @dataclass(frozen=True, kw_only=True)
 class Viewer:
-    """A principal as one look at the tools finds them, with what they may do.
+    """A principal with its rights, for one request.
 
-    In the handshake era a connection has a state of its own, and `connection` tells it from others, as it
-    does for a client that has a wire of its own; in the stateless era it is empty otherwise, and all that a
-    principal does counts together. `client` is the name that the client gives itself, a claim and no proof;
-    `surface` is where it came in, empty for a program's own calls.
+    In the handshake era a connection has a state of its own, and `connection` names it. The same holds for a
+    client with its own wire. Otherwise it is empty in the stateless era, where all requests of a principal
+    count together. `client` is the name that the client gives itself, a claim and no proof. `surface` is
+    where the request came in, empty for a program's own calls.
     """
 
     grant: Grant
@@ -155,7 +155,7 @@ class Viewer:
 
     @property
     def principal(self) -> str:
-        """Who it is."""
+        """The name of the principal."""
         return self.grant.principal
 
     @property
@@ -165,7 +165,7 @@ class Viewer:
 
     @property
     def scope(self) -> tuple[str, str]:
-        """What the state of servers is kept for."""
+        """The key under which the state of servers is stored."""
         return self.principal, self.connection
 
 

@@ -1,13 +1,13 @@
-"""What the log of approvals consists of, as values: what an approval is bound to, and what happened.
+"""The log of approvals as values: what an approval is bound to, and what happened.
 
-`maitred.admission.approval` says what follows from a log; `maitred.admission.registry` keeps it.
+`maitred.admission.approval` derives the state from a log; `maitred.admission.registry` stores it.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["refuse", "ask", "warn"]
-"""How grave a finding is: the server cannot register, a person decides, or it is shown alone."""
+"""The severity of a finding: the server cannot register, a person decides, or it only informs."""
 
 EventKind = Literal[
     "registered",
@@ -25,11 +25,11 @@ EventKind = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Binding:
-    """What somebody decides on: the hashes of the manifest, the image, and all that the server publishes.
+    """The subject of a decision: the hashes of the manifest, the image, and all that the server publishes.
 
-    `image` is empty for a server that is no container, `definition` while the server was never asked. An
-    image that its manifest names without a digest is here by its name alone until it was first started, and
-    then with what told it apart: see `identified`.
+    `image` is empty for a server that is not a container, `definition` until the gateway has asked the
+    server. An image without a digest in its manifest is here by its name alone until its first start. After
+    that it has its identity too: see `identified`.
     """
 
     manifest: str = ""
@@ -38,7 +38,7 @@ class Binding:
 
 
 def identified(name: str, identity: str) -> str:
-    """An image that is named without a digest, as it is bound once it is known which one that is.
+    """Return the bound form of an image without a digest, after its identity is known.
 
     `identity` is a hash of its content, by which the engine knows it.
     """
@@ -46,9 +46,9 @@ def identified(name: str, identity: str) -> str:
 
 
 def name_and_identity(image: str) -> tuple[str, str]:
-    """The two parts of what `identified` made; the second is empty where that made it not.
+    """Split the result of `identified` into its two parts; the second is empty for any other image.
 
-    A name that holds a digest itself has no tag, by which the two are told apart.
+    A name with a digest of its own has no tag, which distinguishes the two.
     """
     name, _, identity = image.rpartition("@")
     return (name, identity) if ":" in name.rpartition("/")[2] else (image, "")
@@ -56,10 +56,10 @@ def name_and_identity(image: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One thing that happened to a registered server.
+    """One event of a registered server.
 
-    `registered` and the decisions carry the whole binding that they are about, the changes the hash that is
-    new; suspended, resumed and withdrawn carry none. `who` is a principal, `why` its words, `at` a UTC time.
+    `registered` and the decisions carry the whole binding of their subject, the changes the new hash;
+    suspended, resumed and withdrawn carry none. `who` is a principal, `why` its words, `at` a UTC time.
     """
 
     kind: EventKind
@@ -71,9 +71,9 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """A server as it was registered: its normalised manifest, where that came from, and what was found.
+    """A server's registration: its normalised manifest, the source of that, and the record of the checks.
 
-    `manifest` and `record` (what each security check found) are JSON texts that only admission reads.
+    `manifest` and `record` (the findings of each security check) are JSON texts that only admission reads.
     """
 
     server: str

@@ -1,4 +1,4 @@
-"""Categories and tags as values: where a tool stands in the menu, who says so, and how surely."""
+"""Categories and tags as values: the category of a tool in the menu, who chose it, and how surely."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -12,8 +12,8 @@ MendingChoice = Literal["", "accept", "reject"]
 class Category:
     """One heading of the menu. `parent` is the name of the heading above it, empty at the top.
 
-    `words` are words and phrases that point to it; they are matched by stem against what a tool is called and
-    what it does.
+    `words` are words and phrases that point to it. They are matched by stem against the name and texts of a
+    tool.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Category:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """Where a tool stands. `confidence` is 0 to 1, 1 where a person said it; `tags` are `dimension:tag`."""
+    """The category of a tool. `confidence` is 0 to 1, 1 for a person's choice; `tags` are `dimension:tag`."""
 
     category: str = ""
     confidence: float = 0.0
@@ -37,15 +37,15 @@ UNPLACED = Placement()
 
 
 ANY_TOOL: Final = "*"
-"""The name under which a choice is for all tools of a server that have none of their own."""
+"""The name in a choice for all tools of a server that have no choice of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolChoice:
-    """What a person decided about one tool; what is empty is left to the rules.
+    """A person's decisions about one tool; the rules fill in what is empty.
 
-    `cache_s` is for how long its answers may be given again, `None` what is said for its server. `mending`
-    says whether what mediation makes of it is used whatever its proof says, or not at all.
+    `cache_s` is how long the gateway may reuse an answer; `None` means the server's setting. `mending` says
+    whether the gateway uses the result of mediation whatever its proof says, or not at all.
     """
 
     category: str = ""

@@ -9,7 +9,7 @@ OfferKind = Literal["resource", "template", "prompt"]
 
 @dataclass(frozen=True, kw_only=True, order=True, slots=True)
 class OfferKey:
-    """Which offer it is, whatever it is called: its server, its kind, and the URI or name it has there."""
+    """The identity of an offer, under any published name: its server, its kind, and its URI or name there."""
 
     server: str
     kind: OfferKind
@@ -18,11 +18,11 @@ class OfferKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Offer:
-    """A resource, template or prompt as its server published it, its texts cleaned of deceiving characters.
+    """A resource, template or prompt as its server published it, without deceiving characters in its texts.
 
-    `name` is what maitred publishes: the namespaced URI, URI template or prompt name. `definition` holds the
-    fields as they came, still under the server's own name or URI. `withheld` is why admission lets nobody
-    list or use it, in words that go on from "it"; empty for one that is offered.
+    `name` is the published name: the namespaced URI, URI template or prompt name. `definition` has the fields
+    as they came, with the server's own name or URI. `withheld` says why admission hides it, in words that
+    follow "it"; empty if the gateway offers it.
     """
 
     key: OfferKey
@@ -32,5 +32,5 @@ class Offer:
 
     @property
     def server(self) -> str:
-        """The server it lives on."""
+        """The server of this offer."""
         return self.key.server

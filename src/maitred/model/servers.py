@@ -1,6 +1,6 @@
-"""Servers as values: how to reach one, what it said of itself, and how it is doing.
+"""Servers as values: how to reach one, what it said of itself, and its health.
 
-What a machine has to cage registered servers with, as values.
+Also as values: what isolates registered servers on a machine.
 """
 
 import shlex
@@ -12,21 +12,20 @@ from typing import Any, Final, Literal
 
 from maitred.model.tools import canonical, content_hash
 
-Transport = Literal["stdio", "http", "sse", "memory", "chain", "container"]
 EraChoice = Literal["auto", "handshake", "stateless"]
 StartChoice = Literal["on_demand", "always"]
 _NOT_RUN: Final = frozenset(
     ["cache_s", "visibility", "result_tools", "overrides", "allowed_origins", "start"]
 )
-"""Keys that do not decide how a server runs: when they change, its connection stays."""
+"""Keys that do not decide how a server runs: if they change, its connection stays."""
 
 _NOT_REACH: Final = _NOT_RUN | frozenset(
     ["enabled", "timeouts", "era", "withheld", "suspended", "resumed", "registered", "exempted", "cage"]
 )
-"""Keys that do not decide which server it is: when they change, what is known of it and approved stays."""
+"""Keys that do not decide which server it is: if they change, knowledge of it and its approval stay."""
 
 _NEWER: Final = ("image", "auth")
-"""Keys that count only where they are set, so that what older versions knew is known still."""
+"""Keys that count only if they are set, so that fingerprints of older versions stay the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +40,10 @@ class Timeouts:
 
 @dataclass(frozen=True, kw_only=True)
 class OAuth:
-    """How maitred presents itself where a server sends it to log in; what is empty is found out there.
+    """The identity of maitred when a server asks for a login; maitred discovers what is empty.
 
-    `client_secret` may be a reference. `redirect_uri` is where the browser comes back to, a loopback address;
-    without a port a free one is taken. `issuer` is the authorization server that is expected.
+    `client_secret` may be a reference. `redirect_uri` is where the browser returns, a loopback address;
+    without a port, maitred takes a free one. `issuer` is the expected authorization server.
     """
 
     client_id: str = ""
@@ -57,7 +56,7 @@ class OAuth:
 
 @dataclass(frozen=True, kw_only=True)
 class Mount:
-    """A folder or file of this machine that a caged server sees at `at`; an absolute path, as `path` is."""
+    """A folder or file of this machine that an isolated server sees at `at`; both are absolute paths."""
 
     path: str
     at: str
@@ -66,10 +65,10 @@ class Mount:
 
 @dataclass(frozen=True, kw_only=True)
 class Cage:
-    """What the processes of a registered server may use of this machine, as its manifest was approved.
+    """The resources of this machine that the processes of a registered server may use, by its manifest.
 
     `memory` and `disk` in bytes, `nano_cpus` in billionths of a core, `output` in bytes a second. Without
-    `network` they reach nothing but themselves. `cpu_shares` of 0 leaves the weight as it is.
+    `network` the processes reach only themselves. `cpu_shares` of 0 keeps the default weight.
     """
 
     memory: int = 512 * 2**20
@@ -86,22 +85,23 @@ class Cage:
 class ServerSpec:
     """How to reach one server, as the operator wrote it; references such as `${TOKEN}` are not resolved.
 
-    `visibility` is what was declared of its facts and rules, read by `maitred.visibility.declarations`;
-    `result_tools` says whether its results may bring tools. With `auth` a person logs in to it by OAuth.
-    `overrides`, which a manifest may have, are those of one server in a file of overrides; with
-    `allowed_origins` links in its results may lead nowhere else.
+    `transport` is the name of an entry of `maitred.model.transports`.
+    `visibility` declares its facts and rules for `maitred.visibility.declarations`; `result_tools` says
+    whether its results may bring tools. With `auth` a person logs in to it by OAuth. `overrides`, from a
+    manifest, has the form of one server in a file of overrides. With `allowed_origins`, links in its results
+    may lead nowhere else.
 
-    The operator did not write the last six; admission sets them. `withheld` is why it may not be used now,
-    in words that go on from its name; empty if it may; `suspended` whether that is for a suspension, which
-    `maitred resume` ends, and `resumed` how often that was done. `registered` tells a server that came by a
-    manifest from one in the operator's own configuration; `exempted` are the networks, else forbidden, that
-    a registered http server may reach. `cage` is what a registered server's processes may use.
+    The operator does not write the last six; admission sets them. `withheld` says why it may not be used now,
+    in words that follow its name; empty if it may. `suspended` says whether the reason is a suspension, which
+    `maitred resume` ends, and `resumed` counts these. `registered` marks a server from a manifest, not from
+    the configuration. `exempted` are otherwise forbidden networks that a registered http server may reach.
+    `cage` limits the processes of a registered server.
 
-    A server with `start: always` is started with the gateway and again whenever it ends.
+    A server with `start: always` starts with the gateway and again whenever it ends.
     """
 
     name: str
-    transport: Transport = "stdio"
+    transport: str = "stdio"
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -128,32 +128,36 @@ class ServerSpec:
 
     @property
     def usable(self) -> bool:
-        """Whether it may be started: neither switched off nor withheld."""
+        """Whether it may start: it is neither disabled nor withheld."""
         return self.enabled and not self.withheld
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the server that the specification reaches may be another one."""
+        """Changes when the specification may reach another server."""
         reach = {k: v for k, v in asdict(self).items() if k not in _NOT_REACH and (v or k not in _NEWER)}
         return content_hash(canonical(reach))
 
     @cached_property
     def run(self) -> Mapping[str, Any]:
-        """What of it decides how the server runs; what else changes needs no other connection."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_RUN}
+        """The fields that decide how the server runs; a change of any other field needs no new connection."""
+        return {
+            spec_field.name: getattr(self, spec_field.name)
+            for spec_field in fields(self)
+            if spec_field.name not in _NOT_RUN
+        }
 
     @property
     def target(self) -> str:
-        """What a person would recognise it by: its command line, as a shell takes it, or its address."""
+        """The text by which a person recognises it: its command line, in shell form, or its address."""
         return (
             shlex.join([self.command, *self.args])
-            if self.transport == "stdio"
+            if self.command
             else self.url or self.image or "in this process"
         )
 
 
 class State(StrEnum):
-    """What a backend is doing."""
+    """The state of a backend."""
 
     IDLE = "idle"
     STARTING = "starting"
@@ -165,11 +169,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """How a backend is doing now. `retry_in_s` is set while its circuit breaker is open.
+    """The health of a backend now. `retry_in_s` is set while its circuit breaker is open.
 
-    `error` is what is wrong now; `ended` is the kind of its last end by a fault (see `backends.base.Ending`),
-    and `last_error` the reason. `restarts` is how often it was started again after a fault, within the window
-    of the budget; `cage` is what it runs in, `since` the UTC time at which it came into its state.
+    `error` is the present fault. `ended` is the kind of its last end by a fault (see `backends.base.Ending`),
+    and `last_error` the reason. `restarts` counts the starts after a fault within the window of the budget.
+    `cage` is its isolation, `since` the UTC time at which its state began.
     """
 
     state: State = State.IDLE
@@ -188,7 +192,7 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerFacts:
-    """What a server said of itself when it was last asked. `era` is empty while it was never reached."""
+    """What a server said of itself at the last request. `era` is empty until the gateway reached it."""
 
     era: Literal["", "handshake", "stateless"] = ""
     protocol_version: str = ""
@@ -199,9 +203,9 @@ class ServerFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerRecord:
-    """A server as the catalog knows it. `error` is why its last discovery failed, empty if it did not.
+    """A server in the catalog. `error` says why its last discovery failed; empty if it succeeded.
 
-    `judged_by` changes with all that decides which of its parts are withheld.
+    `judged_by` changes with everything that decides which of its parts are withheld.
     """
 
     name: str
@@ -215,7 +219,7 @@ class ServerRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineAspect:
-    """One part of it. `works` is false if something is missing; `told` says what there is, or why not."""
+    """One means of isolation. `works` is false if a part is missing; `told` describes it or says why not."""
 
     name: Literal["jail", "limits", "engine", "scan"]
     works: bool

@@ -1,8 +1,8 @@
 """Tools as values: as a server published them (raw) and as maitred publishes them.
 
-Nothing here knows the wire: JSON arrives as plain mappings and leaves as plain mappings, so two protocol
-revisions stay out of the core. Schemas are canonical JSON *bytes*: ten thousand parsed schemas would cost
-ten times the memory, and most are never looked at.
+Nothing here knows the wire: JSON comes and goes as plain mappings, so two protocol revisions stay out of the
+core. Schemas are canonical JSON *bytes*: ten thousand parsed schemas would cost ten times the memory, and
+most are never read.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from maitred.model.categories import UNPLACED, Placement, WrittenBy
 
 @dataclass(frozen=True, kw_only=True, order=True, slots=True)
 class ToolKey:
-    """Who a tool is, whatever it is called: its server and the name it has there."""
+    """The identity of a tool, under any published name: its server and its name there."""
 
     server: str
     name: str
@@ -24,10 +24,10 @@ class ToolKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RawTool:
-    """A tool as its server published it, its texts cleaned of characters that deceive.
+    """A tool as its server published it, without deceiving characters in its texts.
 
-    `input_schema` and `output_schema` are whatever JSON value the server sent; they may be invalid.
-    `extra` holds the remaining fields of the definition (icons, `_meta`, execution) for pass-through.
+    `input_schema` and `output_schema` are any JSON value that the server sent; they may be invalid. `extra`
+    has the remaining fields of the definition (icons, `_meta`, execution) for pass-through.
     """
 
     key: ToolKey
@@ -41,11 +41,11 @@ class RawTool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mediation:
-    """What mediation did to a tool: who, how sure (0 to 1), and what the server itself says.
+    """The changes of mediation to a tool: who made them, how sure (0 to 1), and the server's own texts.
 
-    `title`, `description` and `input_hash` are the server's own. `rename` is the name that was given in place
-    of the server's, `hidden` and `pinned` are wishes about the menu; `category`, `tags` and `use_cases` hold
-    where nobody chose otherwise.
+    `title`, `description` and `input_hash` are the server's own. `rename` is a new name in place of the
+    server's. `hidden` and `pinned` are wishes about the menu. `category`, `tags` and `use_cases` count if no
+    person chose others.
     """
 
     by: str
@@ -63,12 +63,12 @@ class Mediation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
-    """A tool as maitred publishes it; `mending` says what of it is not as its server has it.
+    """A tool as maitred publishes it; `mending` says what differs from the server's definition.
 
-    `input_hash` and `output_hash` name schemas in the snapshot (`""` when the server gave none);
-    `cost_tokens` is what its whole definition costs a model that is given it (o200k); `use_cases` are phrases
-    in which a user would ask for it. `withheld` is why admission lets nobody find or call it, in words that
-    go on from "it"; empty for one that is offered.
+    `input_hash` and `output_hash` name schemas in the snapshot (`""` if the server sent none). `cost_tokens`
+    is the price of its whole definition in a model's context (o200k). `use_cases` are phrases of users who
+    need it. `withheld` says why admission hides it, in words that follow "it"; empty if the gateway offers
+    it.
     """
 
     key: ToolKey
@@ -88,7 +88,7 @@ class Tool:
 
     @property
     def hashes(self) -> tuple[str, ...]:
-        """The schemas that it names, the server's own included."""
+        """The hashes of its schemas, the server's own included."""
         own = (self.mending.input_hash,) if self.mending else ()
         return (self.input_hash, self.output_hash, *own)
 
@@ -104,17 +104,17 @@ class Tool:
 
     @property
     def server(self) -> str:
-        """The server it lives on."""
+        """The server of this tool."""
         return self.key.server
 
     @property
     def read_only(self) -> bool:
-        """Whether the server says that a call changes nothing; silence counts as no."""
+        """Whether the server says that a call changes nothing; no statement counts as no."""
         return self.annotations.get("readOnlyHint") is True
 
     @property
     def destructive(self) -> bool:
-        """Whether a call may destroy something; silence counts as yes (the protocol's default)."""
+        """Whether a call may destroy something; no statement counts as yes (the protocol's default)."""
         return not self.read_only and self.annotations.get("destructiveHint") is not False
 
 
@@ -122,10 +122,9 @@ class Tool:
 class ToolCall:
     """One call as the caller made it.
 
-    `input_responses`, `request_state` and `client_capabilities` belong to the stateless era's
-    multi-round-trip requests and are relayed as they are; `meta` is the caller's `_meta` without the keys
-    that belong to its own connection. `request_id` is the id of the request that it is part of, if it came
-    with one.
+    `input_responses`, `request_state` and `client_capabilities` belong to multi-round-trip requests of the
+    stateless era; the gateway relays them unchanged. `meta` is the caller's `_meta` without the keys of its
+    own connection. `request_id` is the id of the caller's request, if it has one.
     """
 
     name: str
@@ -138,7 +137,7 @@ class ToolCall:
 
 
 Band = Literal["strong", "fair", "weak", "none"]
-"""How well a tool, or the best tool of an answer, serves what was asked; `none`: there is no tool at all."""
+"""How well a tool, or the best tool of an answer, fits the search; `none`: there is no tool at all."""
 
 
 def canonical(value: Any) -> bytes:
@@ -149,7 +148,7 @@ def canonical(value: Any) -> bytes:
 
 
 def as_written(value: Any) -> bytes:
-    """Encode a JSON value with its keys in the order they came in; people order parameters by meaning."""
+    """Encode a JSON value with its keys in their given order; people order parameters by meaning."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""How tools are used, as values: counts, latencies, and the standing that comes of them."""
+"""The usage of tools, as values: counts, latencies, and the standing that follows from them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ class Usage:
     """The calls of one tool, or of one server, over a window of days.
 
     `calls_7d` and `calls_30d` count those of the last 7 and 30 days, whatever the window. Latencies are in
-    milliseconds, over all calls of the window; `p95_ms` is read from a histogram, and so an upper bound.
+    milliseconds, over all calls of the window. `p95_ms` comes from a histogram, so it is an upper bound.
     """
 
     calls: int = 0
@@ -24,13 +24,13 @@ class Usage:
 
     @property
     def success_rate(self) -> float:
-        """The share of calls that succeeded, 0 to 1; 0 without any."""
+        """The share of calls that succeeded, 0 to 1; 0 without calls."""
         return (self.calls - self.errors) / self.calls if self.calls else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolStanding:
-    """What a tool's use came to when the tiers were last computed. `score` is 0 to 1."""
+    """The standing of a tool at the last computation of the tiers. `score` is 0 to 1."""
 
     score: float = 0.0
     level: Level = "cold"
@@ -41,9 +41,10 @@ class ToolStanding:
 class Spending:
     """The tokens of one principal on one day (UTC), as estimated.
 
-    `lists` and `list_tokens` are the lists served and what they came to, `answers` and `answer_tokens` those
-    of the meta-tools; `raw_tokens` is what the same lists would have cost with every definition in them.
-    `result_tokens` are what tools themselves answered, which costs the same with and without a gateway.
+    `lists` and `list_tokens` are the number of lists sent and their tokens; `answers` and `answer_tokens` are
+    the same for answers of the meta-tools. `raw_tokens` is the price of the same lists with every definition
+    in them. `result_tokens` are the answers of tools themselves, which cost the same with and without a
+    gateway.
     """
 
     day: str = ""
@@ -58,7 +59,7 @@ class Spending:
 
     @property
     def spent(self) -> int:
-        """What finding tools cost: lists and answers."""
+        """The price of finding tools: lists and answers."""
         return self.list_tokens + self.answer_tokens
 
     @property

@@ -1,7 +1,8 @@
-"""Signs in the characters and the mark-up of a text that it says something else than a person sees.
+"""Characters and mark-up that show a model another text than a person sees.
 
-No phrases here. What honest text needs is left alone: joiners in scripts and emoji that have them, direction
-marks beside letters that run from right to left, flags, units with Greek letters, a byte order mark in front.
+This module knows no phrases. It accepts what honest text needs: joiners in the scripts and emoji that have
+them, flags, units with Greek letters, a byte order mark at the start. It also accepts direction marks beside
+letters that run from right to left.
 """
 
 import re
@@ -16,7 +17,7 @@ from maitred.poisoning.confusables import fold, mixes
 from maitred.poisoning.ideas import ideas_in, mask
 
 LONGEST_TEXT: Final = 40_000
-"""Characters of one text; the longest that an honest server was seen to send has 34,500."""
+"""Characters of one text. The longest text of an honest server that we have seen has 34,500."""
 
 _TAG = re.compile("[\U000e0000-\U000e0fff]+")
 _FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e007a]{1,8}\U000e007f")
@@ -27,7 +28,7 @@ _UNSEEN = re.compile(
 _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _OVERRIDE = frozenset("\u202d\u202e")
 _LONGEST_JOIN = 2
-_SPACES = "\u200b\ufeff\u2060"  # a few, left by a word processor at the edge of a word
+_SPACES = "\u200b\ufeff\u2060"  # a word processor leaves a few of these at the edge of a word
 _MARKS = frozenset("\u200e\u200f\u061c")
 _JOINING = frozenset("\u200c\u200d\ufe0e\ufe0f\u180b\u180c\u180d")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
@@ -36,7 +37,7 @@ _MANY_STYLED = 8
 _GAP = re.compile(r"(?<!\s)\s{100,}+(?=.)", re.DOTALL)
 _LEAST_PADDED = 100
 _LEAST_REPEATING = 2_000
-_REPEATS = 20  # honest texts are pressed to a third, schemas and tables to a tenth
+_REPEATS = 20  # honest texts compress to a third, schemas and tables to a tenth
 _MARKS_UP = re.compile(r"[<\[{#:]|not ")
 _WORD = re.compile(r"[^\W\d_]+")
 _LEAST_MIXED = 4
@@ -92,7 +93,7 @@ _ORDERING: Final = mask("agent call send read field")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HiddenCharacters:
-    """What was seen, and the part of the text in which it was."""
+    """One suspicious feature of a text, and the part of the text that has it."""
 
     id: str
     severity: Severity
@@ -101,13 +102,13 @@ class HiddenCharacters:
 
 
 def signs(text: str, *, label: bool) -> Iterator[HiddenCharacters]:
-    """The signs of one text; `label` tells that it is a name, which needs none of these characters."""
+    """Yield the signs of one text; `label` marks a name, which needs none of these characters."""
     if not (text.isascii() and text.isprintable()):
         yield from _characters(text, label=label)
     if label:
         return
     if len(text) > LONGEST_TEXT:
-        reason = f"a text of {len(text):,} characters; what is far down in it nobody reads"
+        reason = f"a text of {len(text):,} characters; people do not read that far"
         yield HiddenCharacters(id="long-text", severity="ask", reason=reason, shown=text[:80])
     if len(text) > _LEAST_PADDED and (gap := _GAP.search(text)):
         shown = text[max(gap.start() - 20, 0) : gap.start()] + " … " + text[gap.end() : gap.end() + 100]
@@ -134,23 +135,23 @@ def _characters(text: str, *, label: bool) -> Iterator[HiddenCharacters]:
     if tag := _TAG.search(_FLAG.sub("", text)):
         reason = "tag characters, which a model can read and a person cannot see"
         yield HiddenCharacters(id="invisible", severity="refuse", reason=reason, shown=tag[0])
-    elif unseen := _hidden(text, label=label):
+    elif run := _invisible_run(text, label=label):
         reason = "characters that take no place on a screen"
-        yield HiddenCharacters(id="invisible", severity=grave, reason=reason, shown=_around(text, unseen))
+        yield HiddenCharacters(id="invisible", severity=grave, reason=reason, shown=_around(text, run))
     direction = _DIRECTION.search(text)
     if direction and (label or _OVERRIDE & set(text) or not _runs_left(text)):
-        reason = "characters that change the direction of text, so that it reads otherwise than it is"
+        reason = "characters that change the direction of text, so that a person reads another text"
         yield HiddenCharacters(id="bidi", severity="refuse", reason=reason, shown=_around(text, direction))
-    if mixed := _mixed(text, label=label):
+    if word := _mixed_word(text, label=label):
         reason = "letters of another alphabet that look like Latin ones"
-        yield HiddenCharacters(id="lookalike-letters", severity=grave, reason=reason, shown=mixed)
+        yield HiddenCharacters(id="lookalike-letters", severity=grave, reason=reason, shown=word)
     if len(_STYLED.findall(text)) >= _MANY_STYLED:
-        reason = "letters in a style or width which a search for words passes by"
+        reason = "letters in a style or width that a search for words does not match"
         yield HiddenCharacters(id="styled-letters", severity="warn", reason=reason, shown=text)
 
 
-def _hidden(text: str, *, label: bool) -> re.Match[str] | None:
-    """The first run of unseen characters that the text around it does not need."""
+def _invisible_run(text: str, *, label: bool) -> re.Match[str] | None:
+    """Match the first run of invisible characters that the text around it does not need."""
     leftward = not label and _runs_left(text)
     for run in _UNSEEN.finditer(text):
         if label or not _is_needed(text, run, leftward=leftward):
@@ -159,7 +160,7 @@ def _hidden(text: str, *, label: bool) -> re.Match[str] | None:
 
 
 def _is_needed(text: str, run: re.Match[str], *, leftward: bool) -> bool:
-    """Whether honest text has such a run there: it joins letters, marks a direction, breaks a word."""
+    """Return whether honest text has such a run here to join letters, mark a direction or break a word."""
     found, start = set(run[0]), run.start()
     before = text[start - 1] if start else ""
     after = text[run.end() : run.end() + 1]
@@ -178,7 +179,7 @@ def _runs_left(text: str) -> bool:
     return any(unicodedata.bidirectional(character) in ("R", "AL") for character in set(text))
 
 
-def _mixed(text: str, *, label: bool) -> str:
+def _mixed_word(text: str, *, label: bool) -> str:
     least = 2 if label else _LEAST_MIXED
     return next(
         (word for word in _WORD.findall(text) if len(word) >= least and word.isalpha() and mixes(word)), ""
@@ -195,16 +196,16 @@ def _markup(text: str) -> Iterator[HiddenCharacters]:
             yield HiddenCharacters(
                 id="hidden-markup", severity="ask" if grave else "warn", reason=reason, shown=comment
             )
-        if concealed := _CONCEALED.search(text):
+        if element := _CONCEALED.search(text):
             reason = "mark-up that hides what it holds"
-            yield HiddenCharacters(id="hidden-markup", severity="ask", reason=reason, shown=concealed[0])
+            yield HiddenCharacters(id="hidden-markup", severity="ask", reason=reason, shown=element[0])
         if beacon := _BEACON.search(text):
-            reason = "a link or picture whose address is to carry data away"
+            reason = "a link or picture whose address carries data away"
             yield HiddenCharacters(id="beacon", severity="ask", reason=reason, shown=beacon[0])
-    if addressed := _ADDRESSED.search(text) or _ENCLOSED.search(text) or _NOTICE.search(text):
+    if passage := _ADDRESSED.search(text) or _ENCLOSED.search(text) or _NOTICE.search(text):
         reason = "a passage set apart for the model"
         yield HiddenCharacters(
-            id="instruction-tag", severity="ask", reason=reason, shown=_around(text, addressed)
+            id="instruction-tag", severity="ask", reason=reason, shown=_around(text, passage)
         )
     elif important := _IMPORTANT.search(text):
         reason = "a passage set apart by tags, as orders to the model often are"
@@ -219,7 +220,7 @@ def _markup(text: str) -> Iterator[HiddenCharacters]:
 def _roles(text: str) -> Iterator[HiddenCharacters]:
     turns = list(_TURN.finditer(text)) if ":" in text else []
     if marker := _TEMPLATE.search(text):
-        reason = "the marks by which a model tells who speaks"
+        reason = "the marks that show a model who speaks"
         yield HiddenCharacters(id="role-marker", severity="ask", reason=reason, shown=_around(text, marker))
     elif len({turn[1].lower() for turn in turns}) > 1 or any(turn[1].lower() == "system" for turn in turns):
         reason = "turns of a conversation that did not take place"

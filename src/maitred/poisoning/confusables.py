@@ -1,8 +1,8 @@
 # ruff: noqa: RUF001  # the letters of other alphabets are meant
-"""Letters that look like other letters, in a small table of our own, and characters that are not seen at all.
+"""Letters that look like other letters, and invisible characters: a small table of our own.
 
-It is no copy of Unicode's list of confusables, which has thousands of entries for fonts that nobody uses for
-names; compatibility forms (wide, bold, circled) are folded by normalisation and need no entry.
+This is not a copy of Unicode's list of confusables, which has thousands of entries for rare fonts.
+Normalisation folds compatibility forms (wide, bold, circled), so they need no entry.
 """
 
 import re
@@ -14,7 +14,7 @@ _PAIRS = (
     "аa вb еe ѐe ёe зз іi їi јj кk мm нh оo рp сc тt уy ўy хx ѕs һh ԁd ԛq ԝw ѵv ґr гr ьb пn ӏl ԍg ɡg "
     # Greek
     "αa βb γy εe ζz ηn ιi κk λλ νv οo ρp σo τt υu χx ωw ϲc ϳj ɑa ɩi ʟl ɪi "
-    # Armenian, Latin with strokes and dots that are easily missed
+    # Armenian, and Latin letters whose strokes and dots are easily missed
     "օo սu հh ոn ցg ƅb ɓb ƈc đd ɗd ħh ıi ȷj ĸk łl ƚl ŋn øo ƥp ŧt ƭt ʋv ƿp ʀr ꜱs ꞓc"
 )
 _LETTERS: Final = str.maketrans({pair[0]: pair[1] for pair in _PAIRS.split() if pair[0] != pair[1]})
@@ -34,24 +34,24 @@ _UNSEEN: Final = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text without the characters that take no place on a screen, joiners included."""
+    """Remove the characters that take no place on a screen, joiners included."""
     return text if text.isascii() else _UNSEEN.sub("", text)
 
 
 def fold(text: str) -> str:
-    """Make equal what looks equal.
+    """Make texts equal that look equal.
 
-    That is the style, width and case of letters, unseen characters, and letters of other alphabets in words
-    that have Latin ones too. A word that is wholly in another alphabet stays what it is.
+    It folds the style, width and case of letters and removes invisible characters. It replaces letters of
+    other alphabets in words that also have Latin letters. A word wholly in another alphabet does not change.
     """
     if text.isascii():
         return text.lower()
     text = unicodedata.normalize("NFKC", visible(text)).lower().replace("\u2019", "'")
-    return _WORD.sub(_unmixed, text) if _FOREIGN.search(text) else text
+    return _WORD.sub(_with_latin_letters, text) if _FOREIGN.search(text) else text
 
 
 def latin(text: str) -> str:
-    """Fold, and replace every letter that could be taken for a Latin one, whatever stands around it."""
+    """Fold, then replace every letter that looks like a Latin one, in any word."""
     return fold(text).translate(_LETTERS)
 
 
@@ -61,5 +61,5 @@ def mixes(word: str) -> bool:
     return not word.isascii() and bool(_LATIN.search(word) and _OTHER_ALPHABET.search(word))
 
 
-def _unmixed(match: re.Match[str]) -> str:
+def _with_latin_letters(match: re.Match[str]) -> str:
     return match[0].translate(_LETTERS) if mixes(match[0]) else match[0]

@@ -1,7 +1,7 @@
-"""The texts of a definition as a model reads them: where each is, its sentences, decoded, safely quoted.
+"""Texts of a definition as a model reads them: their places, sentences, decoded forms and safe quotes.
 
-It judges nothing. Every string of a definition counts (a model reads an enum or a default as it reads a
-description), and so do the names of properties. Nothing here recurses, and every step is linear in the text.
+It judges nothing. Every string of a definition counts, because a model reads an enum or a default like a
+description. The names of properties count too. Nothing here recurses, and every step is linear in the text.
 """
 
 import base64
@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 MAX_CHARACTERS: Final = 200_000
-"""How much of one definition is read for phrases; whoever sends more is told so by a finding."""
+"""Characters of one definition that the scan reads; a finding says that there are more."""
 
 _MAX_DEPTH = 200
 _MAX_SENTENCE = 600
@@ -47,9 +47,9 @@ _Item = tuple[str, Any, bool, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Passage:
-    """One text of a definition; `where` is the JSON pointer of it, or of what it is the name of.
+    """One text of a definition; `where` is the JSON pointer to it, or to the value that it names.
 
-    `label` marks names and other words that are no prose, such as the name of a property.
+    `label` marks names and other words that are not prose, such as the name of a property.
     """
 
     where: str
@@ -58,51 +58,51 @@ class Passage:
 
 
 def passages(definition: Mapping[str, Any]) -> Iterator[Passage]:
-    """Every text of a definition that can say something, in its order.
+    """Yield every text of a definition that can say something, in the order of the definition.
 
-    Single plain words are left out, and what is nested deeper than any honest schema.
+    It skips single plain words, and values that are nested deeper than any honest schema.
     """
-    waiting: list[_Item] = [("", definition, False, 0)]
-    while waiting:
-        where, value, label, depth = waiting.pop()
+    stack: list[_Item] = [("", definition, False, 0)]
+    while stack:
+        where, value, label, depth = stack.pop()
         if isinstance(value, str):
             yield Passage(where=where, text=value, label=label)
         elif depth <= _MAX_DEPTH:
-            waiting += _within(where, value, depth + 1, label=label)[::-1]
+            stack += _children(where, value, depth + 1, label=label)[::-1]
 
 
-def _within(where: str, value: Any, depth: int, *, label: bool) -> list[_Item]:
+def _children(where: str, value: Any, depth: int, *, label: bool) -> list[_Item]:
     if isinstance(value, list):
         return [
             (f"{where}/{place}", item, label, depth) for place, item in enumerate(value) if _matters(item)
         ]
-    found: list[_Item] = []
-    named = where.endswith(_NAMING)
+    children: list[_Item] = []
+    has_names = where.endswith(_NAMING)
     for key, item in value.items():
         name = key if isinstance(key, str) else str(key)
         if not _matters(item) and not _matters(name):
             continue
-        at = f"{where}/{_escaped(name)}"
-        if (named or name not in _USUAL) and _matters(name):
-            found.append((at, name, True, depth))
+        at = f"{where}/{_pointer_part(name)}"
+        if (has_names or name not in _USUAL) and _matters(name):
+            children.append((at, name, True, depth))
         if _matters(item) and at != "/icons":
-            found.append((at, item, name in _LABELS and not named, depth))
-    return found
+            children.append((at, item, name in _LABELS and not has_names, depth))
+    return children
 
 
 def _matters(value: Any) -> bool:
-    """Whether a value holds text of more than a plain word."""
+    """Return whether a value holds text of more than one plain word."""
     if isinstance(value, str):
         return len(value) > _WORD_LENGTH or not (value.isascii() and value.isprintable()) or " " in value
     return isinstance(value, _HOLDERS) and bool(value)
 
 
-def _escaped(key: str) -> str:
+def _pointer_part(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1") if "/" in key or "~" in key else key
 
 
 _WORD_LENGTH = 15
-_HOLDERS = (dict, list)  # JSON knows no others, and asking for abstract ones takes ten times as long
+_HOLDERS = (dict, list)  # JSON has no others, and a check of abstract types takes ten times as long
 _NAMING = ("/properties", "/$defs", "/definitions")
 _USUAL = frozenset(
     (
@@ -117,9 +117,9 @@ _USUAL = frozenset(
 
 
 def sentences(text: str) -> Iterator[tuple[int, str]]:
-    """The sentences of a text with where each begins; mark-up ends one, a mere line break does not.
+    """Yield the sentences of a text with their offsets; mark-up ends a sentence, a line break alone does not.
 
-    A sentence that is too long is cut into pieces that overlap, so that what is sought in it stays whole.
+    A sentence that is too long is cut into pieces that overlap, so that a phrase in it stays whole.
     """
     start = 0
     for match in _END.finditer(text):
@@ -138,7 +138,7 @@ def _pieces(start: int, sentence: str) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodedPassage:
-    """What a part of a text says when it is decoded; `shown` is the part as it was written."""
+    """The decoded form of a part of a text; `shown` is the part as it was written."""
 
     how: str
     shown: str
@@ -146,7 +146,7 @@ class DecodedPassage:
 
 
 def decoded(text: str) -> Iterator[DecodedPassage]:
-    """What stands in a text in a code and is readable: prose of at least three words."""
+    """Decode the readable coded parts of a text: prose of at least three words."""
     if text.isascii() and not _CODED.search(text):
         return
     for how, pattern, decode in _CODINGS:
@@ -157,7 +157,7 @@ def decoded(text: str) -> Iterator[DecodedPassage]:
 
 
 _LEAST_WORDS = 3
-_READABLE = 0.85  # random bytes have a quarter of letters
+_READABLE = 0.85  # a quarter of random bytes are letters
 
 
 def _readable(text: str) -> bool:
@@ -201,18 +201,18 @@ _CODINGS: Final = (
 
 
 def rotated(text: str) -> str:
-    """A text with each letter moved by thirteen."""
+    """Move each letter of a text by thirteen places."""
     return codecs.encode(text, "rot13")
 
 
 def unspaced(text: str) -> str:
-    """A text in which words spelled with gaps (`i g n o r e`) are closed up."""
+    """Close up words that are spelled with gaps (`i g n o r e`)."""
     text = _SPREAD.sub(lambda match: re.sub(r"(?<=\S) (?=\S)", "", match[0]), text) if "   " in text else text
     return _SPACED.sub(lambda match: re.sub(r"[ .·_-]", "", match[0]), text)
 
 
 def quoted(text: str) -> str:
-    """A text for a report: one line, cut, with every character that is not seen written as its number."""
-    shown = re.sub(r"\s+", " ", text.strip()[: 2 * _EXCERPT])
-    shown = "".join(c if c.isprintable() and not _UNPRINTED.match(c) else f"\\u{{{ord(c):X}}}" for c in shown)
-    return shown if len(shown) <= _EXCERPT else shown[: _EXCERPT - 1] + "…"
+    """Quote a text for a report: one line, shortened, with each invisible character written as its number."""
+    line = re.sub(r"\s+", " ", text.strip()[: 2 * _EXCERPT])
+    line = "".join(c if c.isprintable() and not _UNPRINTED.match(c) else f"\\u{{{ord(c):X}}}" for c in line)
+    return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"

@@ -1,8 +1,8 @@
-"""Look for orders to the model in what a server says of itself: tools, prompts, instructions.
+"""Scan what a server says about itself for orders to the model: tools, prompts, instructions.
 
-Findings advise whoever approves a server; that there are none proves nothing, since a sentence can always be
-put in another way. The scan wants a definition as the server sent it: when it is taken into the catalog its
-texts lose the characters that this looks for.
+Findings advise the person who approves a server. No finding proves nothing, since a sentence can always be
+put in another way. The scan needs a definition as the server sent it: on the way into the catalog its texts
+lose the characters that the scan looks for.
 """
 
 import re
@@ -103,12 +103,12 @@ _FIXES: Final = {
     "encoded": "write the text as it is, or leave it out",
     "long-text": "move details into a resource that a model reads when it needs them",
     "too-much": "move details into a resource that a model reads when it needs them",
-    "padding": "leave the blank space out",
+    "padding": "remove the blank space",
     "other-tools": "describe this tool only; leave the choice and order of others to the model",
     "priority": "say what this tool does well, not that others are worse",
-    "consent": "leave it to the user what to confirm",
-    "secrecy": "leave it to the model what it tells the user",
-    "exfiltration": "read what is needed on the server's side, where its operator has configured it",
+    "consent": "let the user choose what to confirm",
+    "secrecy": "let the model choose what it tells the user",
+    "exfiltration": "read the data on the server's side, where its operator has configured it",
     "lure": "ask for what the call needs and nothing else",
     "command": "start programs on the server's side, or tell the user what to run",
 }
@@ -117,10 +117,11 @@ _FIX: Final = "say what the tool does, and give no orders to the model"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoisonFinding:
-    """What one rule found.
+    """The finding of one rule.
 
-    `where` is the JSON pointer into the definition, `excerpt` at most 160 characters in which nothing unseen
-    is left. `refuse`: no honest text says this; `ask`: a person has to look; `warn`: weak, told only.
+    `where` is the JSON pointer into the definition. `excerpt` has at most 160 characters, none of them
+    invisible. Severity `refuse`: no honest text says this; `ask`: a person has to look; `warn`: weak, for
+    information only.
     """
 
     rule: str
@@ -132,10 +133,10 @@ class PoisonFinding:
 
 
 class PoisonScan:
-    """The scan, which knows what the tools of all servers are called.
+    """The scan, which knows the names of the tools of all servers.
 
-    A server may send a model from one of its tools to another; about those of other servers it has nothing to
-    say. Names that are everyday words, such as `search`, count for nothing here.
+    A server may send a model from one of its tools to another, but has nothing to say about the tools of
+    other servers. Names that are everyday words, such as `search`, do not count.
     """
 
     def __init__(
@@ -144,150 +145,155 @@ class PoisonScan:
         *,
         scorer: Callable[[], Scorer] | None = bundled,
     ) -> None:
-        """`names` are those of the tools of each server; without a `scorer` rules alone decide."""
+        """`names` are the names of the tools of each server; without a `scorer` the rules alone decide."""
         self._names = ToolNames(names or {})
         self._scorer = scorer
 
     def scan(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
-        """Look through a tool, a prompt or `{"instructions": text}`, plain JSON as it came over the wire.
+        """Scan a tool, a prompt or `{"instructions": text}`: plain JSON as the server sent it.
 
-        One finding for each rule and place, the gravest first. The time is in proportion to the text, of
-        which 200,000 characters are read; that there are more is a finding. It ends after 100 findings.
+        There is one finding for each rule and place, the most severe first. The time is proportional to the
+        text. The scan reads 200,000 characters and reports it as a finding when there are more. It ends after
+        100 findings.
         """
-        found: dict[tuple[str, str], PoisonFinding] = {}
-        left = MAX_CHARACTERS
-        spared = excused(server, definition, self._names.of(server))
+        by_place: dict[tuple[str, str], PoisonFinding] = {}
+        remaining = MAX_CHARACTERS
+        excused_matters = excused(server, definition, self._names.of(server))
         for passage in passages(definition):
-            part = passage if len(passage.text) <= left else replace(passage, text=passage.text[:left])
-            left -= len(passage.text)
-            for one in self._of_passage(server, part, spared):
-                found.setdefault((one.rule, one.where), one)
-            if left < 0:
+            part = (
+                passage if len(passage.text) <= remaining else replace(passage, text=passage.text[:remaining])
+            )
+            remaining -= len(passage.text)
+            for one in self._of_passage(server, part, excused_matters):
+                by_place.setdefault((one.rule, one.where), one)
+            if remaining < 0:
                 reason = f"more than {MAX_CHARACTERS:,} characters of text, the rest of which was not read"
-                found["too-much", ""] = _finding("too-much", passage.where, "", "ask", reason)
-            if left < 0 or len(found) >= MAX_FINDINGS:
+                by_place["too-much", ""] = _make_finding("too-much", passage.where, "", "ask", reason)
+            if remaining < 0 or len(by_place) >= MAX_FINDINGS:
                 break
-        findings = [*found.values(), *_together(found.values())]
+        findings = [*by_place.values(), *_combined_weak_signs(by_place.values())]
         if self._scorer is not None:
-            findings = _weighed(findings, self._scorer(), definition)
+            findings = _with_score(findings, self._scorer(), definition)
         return sorted(findings, key=lambda one: _ORDER.index(one.severity))
 
-    def _of_passage(self, server: str, passage: Passage, spared: int) -> Iterator[PoisonFinding]:
+    def _of_passage(self, server: str, passage: Passage, excused_matters: int) -> Iterator[PoisonFinding]:
         text, where = passage.text, passage.where
         for sign in signs(text, label=passage.label):
-            yield _finding(sign.id, where, sign.shown, sign.severity, sign.reason)
+            yield _make_finding(sign.id, where, sign.shown, sign.severity, sign.reason)
         if passage.label:
-            yield from _of_label(where, text, spared)
+            yield from _of_label(where, text, excused_matters)
             return
         if _RECIPIENT.match(text) and _FILLED_IN.search(where.lower()):
-            yield _finding("send-out", where, text, "ask", "it fills in who is to get a copy")
-        given = ASKED_FOR if _PARAMETER.search(where) else 0
+            yield _make_finding("send-out", where, text, "ask", "it fills in who gets a copy")
+        extra_ideas = ASKED_FOR if _PARAMETER.search(where) else 0
         for coded in decoded(text):
             reason = f"text in {coded.how} that says: {quoted(coded.text)[:_SHOWN]}"
             severity: Severity = "refuse" if _orders(coded.text) else "warn"
-            yield _finding("encoded", where, coded.shown, severity, reason)
-        ciphered = bool(_CIPHER.search(text.lower()))
+            yield _make_finding("encoded", where, coded.shown, severity, reason)
+        announces_cipher = bool(_CIPHER.search(text.lower()))
         for _, sentence in sentences(unspaced(text)):
             folded = " ".join(fold(sentence).split())
-            for one in _of_sentence(where, folded, sentence, spared, given):
+            for one in _of_sentence(where, folded, sentence, excused_matters, extra_ideas):
                 if one.rule not in _ABOUT_TOOLS or not self._names.are_own(server, sentence):
                     yield one
-            yield from _of_cipher(where, folded, sentence, told=ciphered)
-            for reason in self._names.others(server, text, sentence):
-                yield _finding("other-tools", where, sentence, "ask", reason)
+            yield from _of_cipher(where, folded, sentence, announced=announces_cipher)
+            for reason in self._names.foreign_tool_reasons(server, text, sentence):
+                yield _make_finding("other-tools", where, sentence, "ask", reason)
 
 
 def scan_text(text: str) -> Sequence[PoisonFinding]:
-    """Look for orders to the model in plain text that a server sent, such as the result of a call.
+    """Scan plain text that a server sent, such as the result of a call, for orders to the model.
 
-    A document may tell its reader what to install, name keys and hold commands, so only what is addressed
-    to a model counts: orders to drop its instructions, to keep something from its user or to pass private
-    things on, marks of who speaks, and text that is hidden or in a code and gives orders. One finding for
-    each rule, the gravest first; `where` is empty. The first 200,000 characters are read.
+    A document may explain what to install, name keys and hold commands, so only text that is addressed to a
+    model counts. That is: orders to drop its instructions, to hide something from its user or to pass on
+    private things; marks that show who speaks; hidden or coded text that gives orders. There is one finding
+    for each rule, the most severe first; `where` is empty. The scan reads the first 200,000 characters.
     """
-    found: dict[str, PoisonFinding] = {}
+    by_rule: dict[str, PoisonFinding] = {}
     for one in _of_text(text[:MAX_CHARACTERS]):
-        found.setdefault(one.rule, one)
-    return sorted(found.values(), key=lambda one: _ORDER.index(one.severity))
+        by_rule.setdefault(one.rule, one)
+    return sorted(by_rule.values(), key=lambda one: _ORDER.index(one.severity))
 
 
 def _of_text(text: str) -> Iterator[PoisonFinding]:
     for sign in signs(text, label=False):
         marks = sign.id == "role-marker" and sign.severity == "ask" and "</" not in sign.shown
         if marks or (sign.id == "invisible" and sign.severity == "refuse"):
-            yield _finding(sign.id, "", sign.shown, sign.severity, sign.reason)
+            yield _make_finding(sign.id, "", sign.shown, sign.severity, sign.reason)
     for coded in decoded(text):
-        if _RULES_OF_TEXT.broken(" ".join(fold(coded.text).split())):
+        if _RULES_OF_TEXT.broken_rules(" ".join(fold(coded.text).split())):
             reason = f"text in {coded.how} that says: {quoted(coded.text)[:_SHOWN]}"
-            yield _finding("encoded", "", coded.shown, "refuse", reason)
+            yield _make_finding("encoded", "", coded.shown, "refuse", reason)
     for _, sentence in sentences(unspaced(text)):
         folded = " ".join(fold(sentence).split())
         if not _TO_A_MODEL.search(folded) or _WARNS.search(folded):
             continue
-        for rule in _RULES_OF_TEXT.broken(folded):
+        for rule in _RULES_OF_TEXT.broken_rules(folded):
             if rule.id in _PASSED_ON and not _PASSES_ON.search(folded):
                 continue
-            yield _finding(rule.id, "", sentence, rule.severity, rule.reason)
+            yield _make_finding(rule.id, "", sentence, rule.severity, rule.reason)
 
 
-def _of_label(where: str, text: str, spared: int) -> Iterator[PoisonFinding]:
-    """A name that is a sentence is read as one."""
+def _of_label(where: str, text: str, excused_matters: int) -> Iterator[PoisonFinding]:
+    """Scan a name that is a sentence like a sentence."""
     words = _NO_WORD.sub(" ", fold(text)).strip()
     if words.count(" ") + 1 < _SENTENCE_LABEL:
         return
     if _KEY_LABEL.search(words):
-        reason = "a parameter that is named after what it is to carry away"
-        yield _finding("exfiltration", where, text, "ask", reason)
+        reason = "a parameter that is named after the private data that it takes"
+        yield _make_finding("exfiltration", where, text, "ask", reason)
     for _, part in sentences(words):
-        yield from _of_sentence(where, part, part, spared, ASKED_FOR)
+        yield from _of_sentence(where, part, part, excused_matters, ASKED_FOR)
 
 
-def _of_sentence(where: str, folded: str, shown: str, spared: int, given: int) -> Iterator[PoisonFinding]:
+def _of_sentence(
+    where: str, folded: str, shown: str, excused_matters: int, extra_ideas: int
+) -> Iterator[PoisonFinding]:
     if _WARNS.search(folded):
         return
-    for rule in (*_RULES.broken(folded), *_SCOPE.broken(folded, spared, given)):
-        yield _finding(rule.id, where, shown, rule.severity, rule.reason)
+    for rule in (*_RULES.broken_rules(folded), *_SCOPE.broken_rules(folded, excused_matters, extra_ideas)):
+        yield _make_finding(rule.id, where, shown, rule.severity, rule.reason)
 
 
-def _of_cipher(where: str, folded: str, shown: str, *, told: bool) -> Iterator[PoisonFinding]:
-    """Orders in letters moved by thirteen or backwards, where the text says so or is no plain English."""
+def _of_cipher(where: str, folded: str, shown: str, *, announced: bool) -> Iterator[PoisonFinding]:
+    """Report orders in rot13 or reversed letters, where the text says so or is not plain English."""
     if not folded.isascii() or len(_LETTERS.findall(folded)) < _LEAST_CIPHERED:
         return
-    if not told and _PLAIN.search(folded):
+    if not announced and _PLAIN.search(folded):
         return
     for plain in (rotated(folded), folded[::-1]):
         if len(set(_PLAIN.findall(plain))) > 1 and _orders(plain):
             reason = f"a ciphered text that says: {quoted(plain)[:_SHOWN]}"
-            yield _finding("encoded", where, shown, "refuse", reason)
+            yield _make_finding("encoded", where, shown, "refuse", reason)
 
 
 def _orders(plain: str) -> bool:
-    """Whether decoded text gives orders: it begins with one, breaks a rule, or unites several ideas."""
+    """Return whether decoded text gives orders: it begins with one, breaks a rule or joins several ideas."""
     folded = fold(plain)
-    found = ideas_in(folded)
+    ideas = ideas_in(folded)
     if ideas_in(folded.split(" ", 1)[0]) & _IMPERATIVE:
         return True
-    return sum(bool(found & risk) for risk in _RISKS) >= _SEVERAL or bool(
-        _RULES.broken(folded) or _SCOPE.broken(folded)
+    return sum(bool(ideas & risk) for risk in _RISKS) >= _SEVERAL or bool(
+        _RULES.broken_rules(folded) or _SCOPE.broken_rules(folded)
     )
 
 
-def _together(found: Collection[PoisonFinding]) -> Iterator[PoisonFinding]:
-    """Weak signs of different kinds in one definition call for a person, though each alone does not."""
-    weak = {one.rule: one for one in found if one.severity == "warn"}
-    if len(weak) >= _SEVERAL and len(weak) == len({one.rule for one in found}):
+def _combined_weak_signs(findings: Collection[PoisonFinding]) -> Iterator[PoisonFinding]:
+    """Ask for a person where one definition has weak signs of different kinds, though each alone does not."""
+    weak = {one.rule: one for one in findings if one.severity == "warn"}
+    if len(weak) >= _SEVERAL and len(weak) == len({one.rule for one in findings}):
         first = next(iter(weak.values()))
         reason = f"several weak signs together: {', '.join(sorted(weak))}"
-        yield _finding("several", first.where, first.excerpt, "ask", reason)
+        yield _make_finding("several", first.where, first.excerpt, "ask", reason)
 
 
-def _weighed(
+def _with_score(
     findings: Sequence[PoisonFinding], scorer: Scorer, definition: Mapping[str, Any]
 ) -> list[PoisonFinding]:
-    """The findings with what the trained scorer says, which knows no reasons but the sentence.
+    """Combine the findings with the score of the trained scorer, which can give no reason but the sentence.
 
-    It takes back only what rules say of wording, and only if all was read: of hidden or repeated text, or of
-    text that nobody looked at, it knows nothing.
+    A low score weakens only findings about wording, and only if the whole text was read. The scorer knows
+    nothing of hidden or repeated text, or of text that it did not read.
     """
     score = scorer.score(definition)
     if score.clears and not any(one.rule == "too-much" for one in findings):
@@ -295,14 +301,14 @@ def _weighed(
     if score.value < scorer.weights.held_from or any(one.severity != "warn" for one in findings):
         return list(findings)
     reason = f"reads like orders to a model, by its wording (score {score.value:.1f})"
-    return [*findings, _finding("wording", score.where, score.shown, "ask", reason)]
+    return [*findings, _make_finding("wording", score.where, score.shown, "ask", reason)]
 
 
 def _is_taken_back(one: PoisonFinding) -> bool:
     return one.severity == "ask" and one.rule in _WORDED
 
 
-def _finding(rule: str, where: str, shown: str, severity: Severity, reason: str) -> PoisonFinding:
+def _make_finding(rule: str, where: str, shown: str, severity: Severity, reason: str) -> PoisonFinding:
     fix = _FIXES.get(rule, _FIX)
     return PoisonFinding(
         rule=rule, where=where, excerpt=quoted(shown), severity=severity, reason=reason, fix=fix

@@ -1,7 +1,7 @@
-"""What a sentence speaks of, as far as single words do not tell, and what a definition is about.
+"""The subjects of a sentence as its phrases show them, and the subject of a definition.
 
-A vault speaks of passwords and a mail server of contacts; a weather tool that does is suspicious. So what a
-definition is named after, with its plain parameters, excuses the matters that belong to it.
+A vault speaks of passwords and a mail server of contacts; a weather tool that does so is suspicious.
+Therefore the names of a definition and of its plain parameters excuse the matters that belong to them.
 """
 
 import re
@@ -20,9 +20,9 @@ PATH: Final = (
     r"|\bprintenv\b|\bseed phrase|\bshell history|\bkeychain\b|\bpassword manager|\bbrowser profile"
     r"|\bcookies? (?:database|jar|file)|\.config/(?:gh|gcloud|op)\b|\bauthorized_keys\b|\bkey ?files?\b)"
 )
-"""A file, or a place, that keeps secrets."""
+"""A file or place that keeps secrets."""
 
-_KEPT = (
+_CREDENTIALS = (
     r"\b(?:pass(?:word|phrase)s?|(?:api|secret|access|private|ssh|deploy|signing|encryption|license)["
     r" _-]keys?"
     r"|secrets?|credentials?|connection strings?|client_secret|(?:bearer|access|auth\w*|session|api|refresh"
@@ -74,7 +74,7 @@ _ADDRESS = (
 )
 _TRAITS: Final = (
     ("@path", mask("file secret personal"), re.compile(PATH + r"|\bhome (?:folder|directory)\b")),
-    ("@secret", mask("secret token file money"), re.compile(_KEPT)),
+    ("@secret", mask("secret token file money"), re.compile(_CREDENTIALS)),
     ("@talk", mask("context orders past everything remember agent"), re.compile(_TALK)),
     ("@others", mask("tools"), re.compile(_OTHERS)),
     ("@person", mask("personal private money file"), re.compile(_PERSON)),
@@ -91,7 +91,7 @@ _FEW = 2
 _ENGLISH = (" the ", " of ", " to ", " is ", " and ")
 _ABROAD: Final = mask("@abroad")
 ASKED_FOR: Final = mask("@given @sink")
-"""What the text of a parameter says by being one."""
+"""The ideas that the text of any parameter has."""
 
 _BITS: Final = tuple((mask(name), needs, pattern) for name, needs, pattern in _TRAITS)
 
@@ -142,18 +142,18 @@ _LONG_NAME = 40
 
 
 def traits(sentence: str, ideas: int) -> int:
-    """The ideas of a folded sentence with what its phrases add."""
-    found = ideas
+    """Return the ideas of a folded sentence, with those that its phrases add."""
+    all_ideas = ideas
     for bit, needs, pattern in _BITS:
         if ideas & needs and pattern.search(sentence):
-            found |= bit
+            all_ideas |= bit
     if _is_abroad(sentence):
-        found |= _ABROAD
-    return found
+        all_ideas |= _ABROAD
+    return all_ideas
 
 
 def _is_abroad(sentence: str) -> bool:
-    """Whether a sentence is in another language, by its letters or its small words."""
+    """Return whether a sentence is in another language, by its letters or its small words."""
     if not sentence.isascii() and _LETTER.search(sentence):
         return True
     if any(word in sentence for word in _ENGLISH):
@@ -162,27 +162,30 @@ def _is_abroad(sentence: str) -> bool:
 
 
 def excused(server: str, definition: Mapping[str, Any], own: Collection[str] = ()) -> int:
-    """The ideas that are the business of a definition: a tool's names and plain parameters tell.
+    """Return the ideas that belong to a definition, by the names of the tool and its plain parameters.
 
-    What speaks for a whole server, its instructions, may speak of what its tools (`own`) are named after.
+    The instructions of a server speak for all of it, so they may speak of what its tools (`own`) are named
+    after.
     """
     names = [server, *(str(definition.get(key) or "") for key in ("name", "title"))]
     schema = definition.get("inputSchema")
     properties = schema.get("properties") if isinstance(schema, dict) else None
-    given = list(properties) if isinstance(properties, dict) else []
+    parameters = list(properties) if isinstance(properties, dict) else []
     arguments = definition.get("arguments")
-    given += (
+    parameters += (
         [one.get("name") for one in arguments if isinstance(one, dict)] if isinstance(arguments, list) else []
     )
-    given = [name for name in map(str, given) if name.count("_") < _MOST_WORDS and len(name) < _LONG_NAME]
+    parameters = [
+        name for name in map(str, parameters) if name.count("_") < _MOST_WORDS and len(name) < _LONG_NAME
+    ]
     if "instructions" in definition:
         names += own
-    named = _plain(names)
-    found = ideas_in(named) & mask("destroy")
+    name_text = _plain(names)
+    matters_excused = ideas_in(name_text) & mask("destroy")
     for pattern, matters, by_parameter in _SUBJECTS:
-        if pattern.search(named) or (by_parameter and pattern.search(_plain(given))):
-            found |= matters
-    return found
+        if pattern.search(name_text) or (by_parameter and pattern.search(_plain(parameters))):
+            matters_excused |= matters
+    return matters_excused
 
 
 def _plain(names: Collection[str]) -> str:

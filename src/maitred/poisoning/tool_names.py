@@ -1,7 +1,7 @@
-"""Tools that a text names: those of its own server, which it may order about, and those of other servers.
+"""Tools that a text names: those of its own server, which it may give orders about, and those of others.
 
-Names that are everyday words, such as `search`, count for nothing here; nor does a name that the text lists
-as an operation of its own, since servers choose the same names.
+Names that are everyday words, such as `search`, do not count. Neither does a name that the text lists as an
+operation of its own, since servers choose the same names.
 """
 
 import re
@@ -40,7 +40,7 @@ _LEAST_WORD = 4
 
 
 class ToolNames:
-    """What the tools of all servers are called."""
+    """The names of the tools of all servers."""
 
     def __init__(self, names: Mapping[str, Collection[str]]) -> None:
         self._own = {server: {tool.lower() for tool in tools} for server, tools in names.items()}
@@ -51,11 +51,11 @@ class ToolNames:
                     self._owners.setdefault(tool.lower(), set()).add(server)
 
     def of(self, server: str) -> Collection[str]:
-        """The tools of a server, in small letters."""
+        """Return the tools of a server, in small letters."""
         return self._own.get(server, ())
 
     def are_own(self, server: str, sentence: str) -> bool:
-        """Whether a sentence limits itself to its own server: it names its tools, or them as `Shop tools`."""
+        """Return whether a sentence limits itself to its own server, by tool names or as `Shop tools`."""
         lower = sentence.lower()
         words = [word for word in re.split(r"[\W_]+", server.lower()) if len(word) >= _LEAST_WORD]
         if any(f"{word} tool" in lower for word in words):
@@ -63,14 +63,14 @@ class ToolNames:
         own = self._own.get(server, ())
         return any(token.strip(".-") in own for token in _TOKEN.findall(lower) if _DISTINCT.fullmatch(token))
 
-    def others(self, server: str, text: str, sentence: str) -> Iterator[str]:
-        """What is wrong with the tools that a sentence of a text names, each as a reason."""
+    def foreign_tool_reasons(self, server: str, text: str, sentence: str) -> Iterator[str]:
+        """Yield a reason for each problem with the tools that a sentence of a text names."""
         if not _NAMED.search(sentence):
             return
         own = self._own.get(server)
-        called = _CALLED.search(sentence) if own and ("_" in sentence or "-" in sentence) else None
-        if own and called and called[1].lower() not in own and not _resembles(called[1], server):
-            yield f"it wants {called[1]!r} called, which is no tool of this server"
+        order = _CALLED.search(sentence) if own and ("_" in sentence or "-" in sentence) else None
+        if own and order and order[1].lower() not in own and not _resembles(order[1], server):
+            yield f"it has the model call {order[1]!r}, which is not a tool of this server"
         for name in (token.strip(".-") for token in _NAMED.findall(sentence)):
             owners = self._owners.get(name.lower(), ())
             if (
@@ -83,12 +83,12 @@ class ToolNames:
 
 
 def _resembles(name: str, server: str) -> bool:
-    """Whether a tool is named as those of a server are: `shop_list` of `shop`."""
+    """Return whether a tool is named like those of a server: `shop_list` of `shop`."""
     return re.split(r"[_-]", name.lower())[0] in re.split(r"[\W_]+", server.lower())
 
 
 def _is_directed(name: str, sentence: str) -> bool:
-    """Whether a sentence says what to do with a tool; a list of names, or an example of a call, does not."""
+    """Return whether a sentence says what to do with a tool; a list of names or an example call does not."""
     at = sentence.find(name)
     before, after = sentence[max(at - _NEAR, 0) : at], sentence[at + len(name) : at + len(name) + _NEAR]
     if _AN_EXAMPLE.search(before):

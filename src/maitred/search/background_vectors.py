@@ -1,6 +1,6 @@
-"""The vectors behind a search: made in the background, kept between runs, done without when they fail.
+"""The vectors of a search: made in the background, stored between runs, and optional.
 
-Whatever an embedder or the cache raises ends up in `Semantics.why` or in the log; a search never fails by it.
+An error of an embedder or of the cache goes to `Semantics.why` or to the log. A search never fails by it.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,10 +33,10 @@ _FLOAT16_BYTES = 2
 
 
 class VectorCache(Protocol):
-    """Where vectors are kept between runs."""
+    """Stores vectors between runs."""
 
     async def load(self, model: str, digests: Collection[str]) -> Mapping[str, bytes]:
-        """The vectors of a model that are kept for some content hashes."""
+        """Return the stored vectors of a model for some content hashes."""
         ...
 
     async def save(self, model: str, fresh: Mapping[str, bytes]) -> None:
@@ -44,17 +44,17 @@ class VectorCache(Protocol):
         ...
 
     async def prune(self, model: str, keep: Collection[str]) -> None:
-        """Drop the vectors of other models and of tools that are not there any more."""
+        """Delete the vectors of other models and of tools that no longer exist."""
         ...
 
 
 class BackgroundVectors:
-    """Keeps an index supplied with vectors. `make` is called in a thread when the first are needed."""
+    """Keeps an index supplied with vectors. It calls `make` in a thread when the first are needed."""
 
     def __init__(self, make: Callable[[], Embedder | None], cache: VectorCache | None) -> None:
         self._make = make
         self._cache = cache
-        self._made: Embedder | None = None
+        self._new_embedder: Embedder | None = None
         self._embedder: Embedder | None = None
         self._preparing = False
         self._model = ""
@@ -68,7 +68,7 @@ class BackgroundVectors:
         self._idle = anyio.Event()
         self._patience_ends = 0.0
         self.version = 0
-        """Raised whenever a search might find something else than before."""
+        """A number that rises whenever a search might give another result than before."""
 
     @property
     def semantics(self) -> Semantics:
@@ -79,9 +79,9 @@ class BackgroundVectors:
         return Semantics(model=model, done=done, total=total, why=self._why, not_kept=self._not_kept)
 
     def supply(self, index: "HybridIndex") -> None:
-        """The index has new tools; their vectors follow."""
+        """Embed the new tools of an index in the background."""
         self._index = index
-        if self._idle.is_set():  # else somebody waits for the one that is there
+        if self._idle.is_set():  # otherwise a caller may wait for the present event
             self._idle = anyio.Event()
         self._work.set()
         self._patience_ends = anyio.current_time() + _WAIT_S
@@ -90,7 +90,7 @@ class BackgroundVectors:
         """Wait until every tool has a vector, or cannot get one."""
         await self._idle.wait()
 
-    async def nearly(self) -> None:
+    async def wait_briefly(self) -> None:
         """Wait as long as a search may: a moment for a quick embedder, not at all for a slow one."""
         if self._embedder is None or self._embedder.is_quick:
             with anyio.move_on_at(self._patience_ends):
@@ -109,24 +109,24 @@ class BackgroundVectors:
                 self._idle.set()
 
     async def of(self, phrase: str) -> Vectors | None:
-        """The vectors of a phrase and its parts; `None` when there are none to be had."""
+        """Return the vectors of a phrase and its parts; `None` if there are none."""
         from maitred.search.fusion import clauses  # noqa: PLC0415  # the gateway starts without numpy
 
         if anyio.current_time() < self._retry_at:
             return None
         if self._why:
-            self._work.set()  # what failed before is tried again
+            self._work.set()  # try the failed documents again
         embedder = self._embedder
         if embedder is None:
             return None
-        known = self._queries.get(phrase)
-        if known is not None:
-            return known
+        cached = self._queries.get(phrase)
+        if cached is not None:
+            return cached
         texts = [phrase, *clauses(phrase)[:_MAX_CLAUSES]]
         try:
             vectors = await self._ask(embedder, texts)
         except Exception as error:  # noqa: BLE001  # whatever an embedder raises, words are left
-            try:  # was it this phrase alone?
+            try:  # does the embedder fail with any text, or only with this phrase?
                 await self._ask(embedder, [_PROBE])
             except Exception:  # noqa: BLE001  # as above
                 self._fail(error)
@@ -149,15 +149,15 @@ class BackgroundVectors:
         except TimeoutError:
             raise TimeoutError(f"the embedder did not answer within {_QUERY_S:g} s") from None
 
-    # --- documents ----------------------------------------------------------------------------------------
+    # Documents.
 
     async def _embed_pending(self) -> None:
-        embedder, index = await self._prepared(), self._index
+        embedder, index = await self._ready_embedder(), self._index
         if embedder is None or index is None:
             return
-        wanted = await anyio.to_thread.run_sync(index.pending)
-        kept = await self._load([one.digest for one in wanted.values()])
-        pending = await anyio.to_thread.run_sync(self._take_over, wanted, kept, index)
+        unembedded = await anyio.to_thread.run_sync(index.pending)
+        stored = await self._load([one.digest for one in unembedded.values()])
+        pending = await anyio.to_thread.run_sync(self._take_over, unembedded, stored, index)
         rows = list(pending)
         batch = _QUICK_BATCH if embedder.is_quick else _BATCH
         for start in range(0, len(rows), batch):
@@ -169,8 +169,8 @@ class BackgroundVectors:
         if rows and not self._not_kept:
             await self._prune(index)
 
-    async def _prepared(self) -> Embedder | None:
-        """The embedder, made and tried, so that one that cannot work is never used."""
+    async def _ready_embedder(self) -> Embedder | None:
+        """Return the embedder after a test query, so that one that cannot work is never used."""
         if self._embedder is None:
             self._preparing = True
             try:
@@ -181,30 +181,30 @@ class BackgroundVectors:
         return self._embedder
 
     def _prepare(self) -> Embedder | None:
-        self._made = self._made or self._make()
-        if self._made is not None:
-            self._bytes = _FLOAT16_BYTES * int(self._made.queries([_PROBE]).shape[1])
-            self._model = self._made.model
-        return self._made
+        self._new_embedder = self._new_embedder or self._make()
+        if self._new_embedder is not None:
+            self._bytes = _FLOAT16_BYTES * int(self._new_embedder.queries([_PROBE]).shape[1])
+            self._model = self._new_embedder.model
+        return self._new_embedder
 
     def _take_over(
-        self, pending: dict[int, ToolDocument], kept: Mapping[str, bytes], index: "HybridIndex"
+        self, pending: dict[int, ToolDocument], stored: Mapping[str, bytes], index: "HybridIndex"
     ) -> dict[int, ToolDocument]:
-        """Give the index the vectors that were kept; what is still to be embedded."""
+        """Give the index the stored vectors; return the documents that still need one."""
         import numpy as np  # noqa: PLC0415  # the gateway starts without numpy
 
-        bodies = {row: kept.get(one.digest, b"") for row, one in pending.items()}
+        bodies = {row: stored.get(one.digest, b"") for row, one in pending.items()}
         bodies = {row: body for row, body in bodies.items() if len(body) == self._bytes}
         if not bodies:
             return pending
         vectors = np.frombuffer(b"".join(bodies.values()), np.float16).reshape(len(bodies), -1)
-        with np.errstate(all="ignore"):  # damaged ones may be anything
+        with np.errstate(all="ignore"):  # damaged vectors may have any value
             lengths = np.linalg.norm(vectors.astype(np.float32), axis=1)
-        sound = (np.abs(lengths - 1) < _LENGTH_ERROR) | (lengths == 0)  # exactly nothing known
-        known = {row: pending[row] for row, good in zip(bodies, sound, strict=True) if good}
-        index.keep(known, vectors[sound].astype(np.float32))
+        sound = (np.abs(lengths - 1) < _LENGTH_ERROR) | (lengths == 0)  # zero: no word of the tool is known
+        restored = {row: pending[row] for row, good in zip(bodies, sound, strict=True) if good}
+        index.keep(restored, vectors[sound].astype(np.float32))
         self.version += 1
-        return {row: one for row, one in pending.items() if row not in known}
+        return {row: one for row, one in pending.items() if row not in restored}
 
     async def _load(self, digests: Collection[str]) -> Mapping[str, bytes]:
         if self._cache is None:
@@ -234,7 +234,7 @@ class BackgroundVectors:
 
     def _cannot_keep(self, error: StoreError) -> None:
         if error.reason != self._not_kept:
-            log.warning("vectors cannot be kept; the next start makes them anew", reason=error.reason)
+            log.warning("vectors cannot be stored; the next start makes them again", reason=error.reason)
         self._not_kept = error.reason
 
     def _fail(self, error: Exception) -> None:
@@ -252,7 +252,7 @@ class BackgroundVectors:
 
 
 def _embed(embedder: Embedder, part: Mapping[int, ToolDocument], index: "HybridIndex") -> dict[str, bytes]:
-    """Embed a batch, give it to the index, and return it as it is kept."""
+    """Embed a batch, give it to the index, and return the bytes to store."""
     vectors = embedder.documents(list(part.values()))
     index.keep(part, vectors)
     bodies = vectors.astype("float16")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the gateway starts without numpy
     Vectors: TypeAlias = NDArray[np.float32]
 else:
     Vectors = Any
-"""One row a text, each of length 1 (or 0 where nothing of the text is known)."""
+"""One row for each text, of length 1, or 0 if the embedder knows nothing of the text."""
 
 _MAX_DESCRIPTION = 2_000
 _MAX_PARAMETERS = 40
@@ -36,24 +36,24 @@ class ToolDocument:
 
     @property
     def text(self) -> str:
-        """The tool as one text, for embedders that take nothing else."""
+        """The tool as one text, for embedders that read only one."""
         about = " ".join(part for part in (self.title, self.description) if part)
         return f"{self.name}: {about}" if about else self.name
 
     @cached_property
     def digest(self) -> str:
-        """The content hash under which its vector is kept."""
+        """The content hash under which its vector is stored."""
         parts = [self.name, self.server, self.title, self.description, *map(list, self.parameters)]
         return content_hash(json.dumps(parts).encode())
 
 
 def document(snapshot: Snapshot, tool: Tool) -> ToolDocument:
-    """What search reads of a tool; texts beyond a length count no more, so that long ones gain nothing."""
+    """Return what search reads of a tool; it drops the end of long texts, so that length is no advantage."""
     return _document(tool, snapshot.schema)
 
 
 def documents(tools: Sequence[Tool], schema: Callable[[str], Any]) -> list[ToolDocument]:
-    """The same for several tools; `schema` gives a parsed schema by its hash."""
+    """Return the documents of several tools; `schema` returns a parsed schema by its hash."""
     return [_document(tool, schema) for tool in tools]
 
 
@@ -78,70 +78,71 @@ def make_document(
     use_cases: Sequence[str] = (),
     schema: Any = None,
 ) -> ToolDocument:
-    """The document of a tool with its raw name.
+    """Make the document of a tool with its raw name.
 
-    Of a mended tool it has the words of its server beside the new ones, so that whoever knows it by either
-    finds it: `titles` and `descriptions` have the one that is shown first; others count where they say more.
+    A mediated tool has its server's words beside the new ones, so that a search for either finds it. The
+    first text of `titles` and `descriptions` is the one that agents see. Others count only if they add a
+    word.
     """
-    about = _telling(descriptions)
+    about = _texts_with_new_words(descriptions)
     return ToolDocument(
         name=name,
         server=server,
-        title=" ".join(filter(None, _telling(titles))),
+        title=" ".join(filter(None, _texts_with_new_words(titles))),
         description="\n".join([*about[:1], *use_cases, *about[1:]]).strip("\n"),
         parameters=tuple(_parameters(schema)),
     )
 
 
-def _telling(texts: Sequence[str]) -> list[str]:
-    """The first text, and each that has a word which those before it have not."""
-    cut = [text[:_MAX_DESCRIPTION] for text in texts]
-    if len(cut) == 1:
-        return cut
-    said: set[str] = set()
-    found: list[str] = []
-    for text in cut:
+def _texts_with_new_words(texts: Sequence[str]) -> list[str]:
+    """Return the first text, and each other one that has a word which those before it lack."""
+    texts_cut = [text[:_MAX_DESCRIPTION] for text in texts]
+    if len(texts_cut) == 1:
+        return texts_cut
+    known_terms: set[str] = set()
+    selection: list[str] = []
+    for text in texts_cut:
         terms = set(index_terms(text))
-        if not found or not terms <= said:
-            found.append(text)
-        said |= terms
-    return found
+        if not selection or not terms <= known_terms:
+            selection.append(text)
+        known_terms |= terms
+    return selection
 
 
 def _parameters(schema: Any) -> Sequence[tuple[str, str]]:
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return []
-    found = []
+    pairs = []
     for name, value in list(properties.items())[:_MAX_PARAMETERS]:
         about = value.get("description") if isinstance(value, Mapping) else None
-        found.append((str(name), about[:_MAX_PARAMETER_TEXT] if isinstance(about, str) else ""))
-    return found
+        pairs.append((str(name), about[:_MAX_PARAMETER_TEXT] if isinstance(about, str) else ""))
+    return pairs
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors, such that a query lies near the tools that serve it.
+    """Turns texts into vectors, such that a query is near the tools that serve it.
 
-    It may be slow: it is called in worker threads, and documents come in batches. It may raise anything;
+    It may be slow: search calls it in worker threads, and documents come in batches. It may raise anything;
     search then goes on without it and says so.
     """
 
     @property
     def model(self) -> str:
-        """Names the weights; vectors are kept under this name, so other weights need another."""
+        """The name of the weights. Vectors are stored under it, so other weights need another name."""
         ...
 
     @property
     def is_quick(self) -> bool:
-        """Whether thousands of documents take a second, and a query so little that no thread is needed."""
+        """Whether thousands of documents take a second, and a query needs no thread."""
         ...
 
     def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
-        """Vectors of tools, one row each."""
+        """Return vectors of tools, one row each."""
         ...
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of queries, or of parts of queries, one row each."""
+        """Return vectors of queries, or of parts of queries, one row each."""
         ...
 
 
@@ -154,12 +155,12 @@ class Candidate:
 
 
 class Reranker(Protocol):
-    """Orders the best hits of a search anew, for instance by asking a language model."""
+    """Changes the order of the best hits of a search, for instance by a language model."""
 
     async def rerank(self, query: str, candidates: Sequence[Candidate]) -> Sequence[int]:
-        """The positions of the candidates, best first; those left out keep their order behind these.
+        """Return the positions of the candidates, best first; the others keep their order behind these.
 
         Raises:
-            Exception: It could not; the search answers in the order it had.
+            Exception: The reranker failed; the search then keeps its own order.
         """
         ...

@@ -1,7 +1,7 @@
-"""The embedder that ships with the package: a table of word-piece vectors, averaged. English; numpy only.
+"""The embedder that ships with the package: the average of word-piece vectors. English; numpy only.
 
-`training/` makes the table, `weights/MODEL_CARD.md` describes it. A tool is five segments (name, first
-sentence, rest, parameter names, server); each becomes the weighted mean of its pieces at length 1, and the
+`training/` makes the table, `weights/MODEL_CARD.md` describes it. A tool has five segments (name, first
+sentence, rest, parameter names, server). Each becomes the weighted mean of its pieces at length 1, and the
 tool is their weighted sum at length 1. A query is one such mean, with other weights for its pieces.
 """
 
@@ -27,7 +27,7 @@ _LIMITS = (24, 48, 96, 64, 16)  # pieces that count of each segment
 _QUERY_PIECES = 512
 _QUERY_CHARACTERS = 8_000
 _LONGEST_RUN = 40
-_CHUNK = 256  # tools or queries at a time, which bounds memory
+_CHUNK = 256  # tools or queries at a time, a bound on memory
 _GROUP = 20  # lists of pieces at a time, so that their vectors stay in the processor's cache
 
 _RUN = re.compile(r"[A-Za-z0-9]+|[$%&+#@\u20ac\u00a3\u00b0]")
@@ -45,58 +45,58 @@ class Tokeniser:
         self._run = lru_cache(maxsize=60_000)(self._cut_run)
 
     def ids(self, text: str, limit: int) -> list[int]:
-        """The numbers of the text's pieces in order, at most `limit`; what is not known is left out."""
-        found: list[int] = []
+        """Return the numbers of the text's pieces in order, at most `limit`; unknown pieces are dropped."""
+        ids: list[int] = []
         for run in _RUN.findall(plain(text)):
-            found += self._run(run)
-            if len(found) >= limit:
-                return found[:limit]
-        return found
+            ids += self._run(run)
+            if len(ids) >= limit:
+                return ids[:limit]
+        return ids
 
     def _cut_run(self, run: str) -> tuple[int, ...]:
-        whole = self._ids.get(run.lower())
-        if whole is not None:
-            return (whole,)
+        whole_run = self._ids.get(run.lower())
+        if whole_run is not None:
+            return (whole_run,)
         if len(run) > _LONGEST_RUN:
             return ()
         return tuple(i for piece in _PIECE.findall(run) for i in self._cut_word(piece.lower()))
 
     def _cut_word(self, word: str) -> list[int]:
-        """The longest pieces from the left; none if the rest of the word has no piece."""
-        found: list[int] = []
+        """Cut a word into its longest pieces from the left; none if its rest has no piece."""
+        ids: list[int] = []
         start = 0
         while start < len(word):
             prefix = "##" if start else ""
             for end in range(len(word), start, -1):
                 number = self._ids.get(prefix + word[start:end])
                 if number is not None:
-                    found.append(number)
+                    ids.append(number)
                     start = end
                     break
             else:
                 return []
-        return found
+        return ids
 
 
 def plain(text: str) -> str:
-    """The text without accents, so that `résumé` is `resume`."""
+    """Remove accents, so that `résumé` is `resume`."""
     if text.isascii():
         return text
     return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
 
 
 def runs(text: str) -> list[str]:
-    """The runs of letters and digits, and the symbols, that are looked up whole before they are cut."""
+    """Return the runs of letters and digits, and the symbols, that the vocabulary may have as a whole."""
     return _RUN.findall(plain(text))
 
 
 def words_of_run(run: str) -> list[str]:
-    """The words of an identifier, lower-case: `listURLs` is `list`, `urls`."""
+    """Return the words of an identifier, lower-case: `listURLs` is `list`, `urls`."""
     return [piece.lower() for piece in _PIECE.findall(run)]
 
 
 def segments(document: ToolDocument) -> tuple[str, str, str, str, str]:
-    """The five texts of a tool: name and title, first sentence, rest, parameter names, server."""
+    """Return the five texts of a tool: name and title, first sentence, rest, parameter names, server."""
     first, _, rest = _split_once(document.description)
     name = f"{document.name} {document.title}" if document.title else document.name
     return name, first, rest, " ".join(p for p, _ in document.parameters), document.server
@@ -109,26 +109,26 @@ def _split_once(text: str) -> tuple[str, str, str]:
 
 
 def document_pieces(tokeniser: Tokeniser, document: ToolDocument) -> list[list[int]]:
-    """The pieces of the five segments of a tool."""
+    """Return the pieces of the five segments of a tool."""
     texts = segments(document)
     return [tokeniser.ids(text, limit) for text, limit in zip(texts, _LIMITS, strict=True)]
 
 
 def query_pieces(tokeniser: Tokeniser, text: str) -> list[int]:
-    """The pieces of a query that count."""
+    """Return the pieces of a query that count."""
     return tokeniser.ids(text[:_QUERY_CHARACTERS], _QUERY_PIECES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingWeights:
-    """What training learned.
+    """The result of training.
 
     Attributes:
-        model: Names these weights, by their content.
+        model: The name of these weights, by their content.
         vocabulary: The V pieces.
         vectors: V x D, int8; the scale of each row is part of both piece weights.
-        query_weights: V, float32: how much a piece counts in a query.
-        document_weights: V, float32: how much it counts in a tool.
+        query_weights: V, float32: the weight of a piece in a query.
+        document_weights: V, float32: the weight of a piece in a tool.
         segment_weights: 5, float32.
     """
 
@@ -144,8 +144,8 @@ def load(path: Path) -> EmbeddingWeights:
     """Read a weights file.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is not a whole weights file of this format.
+        OSError: The file cannot be read.
+        ValueError: The file is not a whole weights file of this format.
     """
     try:
         with path.open("rb") as data, np.load(data, allow_pickle=False) as file:
@@ -181,9 +181,8 @@ def _unpack(file: Mapping[str, NDArray[Any]]) -> EmbeddingWeights:
 class StaticEmbedder:
     """Averages the bundled word-piece vectors.
 
-    The weights are read at the first use of `model`, `documents` or `queries`, not by the constructor; each
-    of the three therefore raises `OSError` or `ValueError` if the file is missing or damaged. Safe to use
-    from several threads.
+    The first use of `model`, `documents` or `queries` reads the weights, not the constructor. Each of the
+    three therefore raises `OSError` or `ValueError` if the file is missing or damaged. Thread-safe.
     """
 
     is_quick = True
@@ -194,17 +193,17 @@ class StaticEmbedder:
 
     @property
     def model(self) -> str:
-        """Names the weights by their content."""
+        """The name of the weights, by their content."""
         return self._table.weights.model
 
     def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
-        """Vectors of tools: float32, one row each, of length 1, or 0 where no piece is known."""
+        """Return vectors of tools: float32, one row each, of length 1, or 0 if no piece is known."""
         table = self._table
         chunks = [documents[i : i + _CHUNK] for i in range(0, len(documents), _CHUNK)]
         return np.concatenate([table.empty, *(table.documents(chunk) for chunk in chunks)])
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of queries: float32, one row each, of length 1, or 0 where no piece is known."""
+        """Return vectors of queries: float32, one row each, of length 1, or 0 if no piece is known."""
         table = self._table
         chunks = [texts[i : i + _CHUNK] for i in range(0, len(texts), _CHUNK)]
         return np.concatenate([table.empty, *(table.queries(chunk) for chunk in chunks)])
@@ -212,15 +211,15 @@ class StaticEmbedder:
     @property
     def _table(self) -> "_Table":
         with self._lock:
-            return self._loaded
+            return self._loaded_table
 
     @cached_property
-    def _loaded(self) -> "_Table":
+    def _loaded_table(self) -> "_Table":
         return _Table(load(self._path))
 
 
 class _Table:
-    """Weights, ready to be averaged."""
+    """Weights, ready for averages."""
 
     def __init__(self, weights: EmbeddingWeights) -> None:
         self.weights = weights
@@ -228,7 +227,7 @@ class _Table:
         self.empty = np.zeros((0, weights.vectors.shape[1]), np.float32)
 
     def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
-        """Vectors of a few tools."""
+        """Return vectors of a few tools."""
         pieces = [part for document in documents for part in document_pieces(self.tokeniser, document)]
         parts = self._sums(pieces, self.weights.document_weights)
         parts = parts.reshape(len(documents), SEGMENTS, -1)
@@ -237,12 +236,12 @@ class _Table:
         return _at_length_1(np.einsum("ns,nsd->nd", shares, parts))
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of a few queries."""
+        """Return vectors of a few queries."""
         pieces = [query_pieces(self.tokeniser, text) for text in texts]
         return _at_length_1(self._sums(pieces, self.weights.query_weights))
 
     def _sums(self, pieces: Sequence[Sequence[int]], weights: NDArray[np.float32]) -> Vectors:
-        """The weighted sum of the vectors of each list of pieces."""
+        """Return the weighted sum of the vectors of each list of pieces."""
         sums = np.zeros((len(pieces), self.weights.vectors.shape[1]), np.float32)
         for first in range(0, len(pieces), _GROUP):
             group = pieces[first : first + _GROUP]
@@ -260,5 +259,5 @@ class _Table:
 
 def _at_length_1(vectors: Vectors) -> Vectors:
     lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
-    found: Vectors = vectors / np.maximum(lengths, np.float32(1e-9))
-    return found
+    units: Vectors = vectors / np.maximum(lengths, np.float32(1e-9))
+    return units

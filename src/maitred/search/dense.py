@@ -1,4 +1,4 @@
-"""The vector half of search: exact cosines in numpy, with a one-bit prefilter where there are many rows."""
+"""The vector half of search: exact cosines in numpy, with a one-bit prefilter for many rows."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _WORDS_IN_ONE = 4
 
 
 class VectorIndex:
-    """Vectors by row number. A row without a vector never matches. Not thread-safe; its owner guards it."""
+    """Vectors by row number. A row without a vector never matches. Not thread-safe: its owner locks."""
 
     def __init__(self, exact_rows: int = EXACT_ROWS) -> None:
         self._exact_rows = exact_rows
@@ -23,13 +23,13 @@ class VectorIndex:
         self._has: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def has(self, capacity: int) -> NDArray[np.bool_]:
-        """Which of the first `capacity` rows have a vector."""
-        found = np.zeros(capacity, np.bool_)
-        found[: min(capacity, len(self._has))] = self._has[:capacity]
-        return found
+        """Return which of the first `capacity` rows have a vector."""
+        has = np.zeros(capacity, np.bool_)
+        has[: min(capacity, len(self._has))] = self._has[:capacity]
+        return has
 
     def add(self, rows: Sequence[int], vectors: Vectors, capacity: int) -> None:
-        """Keep the vectors of some rows below `capacity`."""
+        """Store the vectors of some rows below `capacity`."""
         if not len(rows):
             return
         self._grow(capacity, vectors.shape[1])
@@ -39,14 +39,14 @@ class VectorIndex:
         self._has[places] = True
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Forget some rows; those without a vector may be among them."""
+        """Remove some rows; rows without a vector are allowed."""
         self._has[[row for row in rows if row < len(self._has)]] = False
 
     def search(self, queries: Vectors, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Cosines of shape (queries, rows of `mask`); -1 where the mask or the prefilter excludes a row.
+        """Return cosines of shape (queries, rows of `mask`); -1 where mask or prefilter excludes a row.
 
-        The first query is a whole phrase, the others are its parts. Of many rows a part sees only the nearest
-        exactly; the others get the least of what those have.
+        The first query is a whole phrase, the others are its parts. Of many rows, a part gets exact cosines
+        only for the nearest; the others get the lowest of those.
         """
         capacity = len(mask)
         scores = np.full((len(queries), capacity), -1.0, np.float32)
@@ -64,23 +64,23 @@ class VectorIndex:
         return scores
 
     def _exact(self, query: Vectors, rows: NDArray[np.intp], capacity: int) -> NDArray[np.float32]:
-        """The cosines of some rows."""
-        # not `@`: the threads of a linear algebra library wait for each other where processors are busy
-        if 2 * len(rows) > capacity:  # taking rows out costs more than scoring those that are not wanted
+        """Return the cosines of some rows."""
+        # Not `@`: the threads of a linear algebra library wait for each other when processors are busy.
+        if 2 * len(rows) > capacity:  # to copy rows costs more than to score those that are not needed
             return np.asarray(np.einsum("nd,d->n", self._vectors[:capacity], query)[rows])
         return np.asarray(np.einsum("nd,d->n", self._vectors[rows], query))
 
     def _near(self, query: Vectors, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
-        """The rows whose signs differ least from those of a query."""
+        """Return the rows whose signs differ least from those of a query."""
         if len(rows) <= count:
             return rows
         codes = self._codes[: rows[-1] + 1]
         words = codes.view(np.uint64) if codes.shape[1] % 8 == 0 else codes
-        differing = np.bitwise_count(words ^ np.packbits(query > 0).view(words.dtype))
-        if differing.shape[1] == _WORDS_IN_ONE:  # four small numbers are added as the bytes of one
-            distance = (differing.view(np.uint32).ravel() * np.uint32(0x01010101)) >> np.uint32(24)
+        bits = np.bitwise_count(words ^ np.packbits(query > 0).view(words.dtype))
+        if bits.shape[1] == _WORDS_IN_ONE:  # adds four small numbers as the bytes of one
+            distance = (bits.view(np.uint32).ravel() * np.uint32(0x01010101)) >> np.uint32(24)
         else:
-            distance = differing.sum(axis=1, dtype=np.uint32)
+            distance = bits.sum(axis=1, dtype=np.uint32)
         if len(rows) < len(distance):
             distance = distance[rows]
         return rows[np.argpartition(distance, count)[:count]]
@@ -90,11 +90,11 @@ class VectorIndex:
         if capacity <= size:
             return
         size = max(capacity, size + size // 4, 64)
-        grown = np.zeros((size, dimensions), np.float32)
+        vectors = np.zeros((size, dimensions), np.float32)
         codes = np.zeros((size, (dimensions + 7) // 8), np.uint8)
         has = np.zeros(size, np.bool_)
         if len(self._has):
-            grown[: len(self._has)] = self._vectors
+            vectors[: len(self._has)] = self._vectors
             codes[: len(self._has)] = self._codes
             has[: len(self._has)] = self._has
-        self._vectors, self._codes, self._has = grown, codes, has
+        self._vectors, self._codes, self._has = vectors, codes, has

@@ -1,8 +1,8 @@
 """The embedders that an operator may choose instead of the bundled one, and the choice itself.
 
-`MiniLmEmbedder` runs a small transformer in process; the packages of the extra `minilm` bring it with its
-weights, so nothing is downloaded. `OpenAiEmbedder` asks an endpoint, which is then shown every tool and every
-query. Neither is quick: they are called in worker threads, and their vectors are kept.
+`MiniLmEmbedder` runs a small transformer in process; the packages of the extra `minilm` have its weights, so
+it downloads nothing. `OpenAiEmbedder` sends every tool and every query to an endpoint. Neither is quick:
+search calls them in worker threads and stores their vectors.
 """
 
 import threading
@@ -28,13 +28,13 @@ MINILM_DIMENSIONS: Final = 384
 
 _MODEL = "model.onnx"
 _TOKENIZER = "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
-_MAX_TOKENS = 128  # what the model was trained on
+_MAX_TOKENS = 128  # the length of texts in the model's training
 _MAX_CHARACTERS = 8_000  # no embedding endpoint reads more, and many refuse it
-_ROWS_AT_ONCE = 8  # more is slower, and takes more memory
+_ROWS_AT_ONCE = 8  # more rows are slower and take more memory
 _TEXTS_A_REQUEST = 64
 _THREADS = 2
 _ERRORS_ONLY = 3  # onnxruntime's name for it
-_BLANK = "."  # what is asked instead of an empty text, which endpoints refuse
+_BLANK = "."  # replaces an empty text, which endpoints refuse
 
 _CONNECT_S = 5.0
 _DOCUMENTS_S = 15.0
@@ -50,14 +50,14 @@ class EmbedError(MaitredError):
 class MiniLmEmbedder:
     """all-MiniLM-L6-v2 with 8-bit weights: English, 384 dimensions, the first 128 tokens of a text.
 
-    The weights are loaded with the first text, which takes about half a second and 250 MB. Thread-safe.
+    The first text loads the weights, which takes about half a second and 250 MB. Thread-safe.
     """
 
     is_quick = False
 
     def __init__(self) -> None:
         self._loading = threading.Lock()
-        self._loaded: tuple[Any, Any] | None = None
+        self._model_parts: tuple[Any, Any] | None = None
 
     @property
     def model(self) -> str:
@@ -72,15 +72,15 @@ class MiniLmEmbedder:
             raise EmbedError(f"its packages are not installed; {_install()}") from None
 
     def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
-        """Vectors of shape (documents, 384), each of length 1.
+        """Return vectors of shape (documents, 384), each of length 1.
 
         Raises:
-            EmbedError: The extra `minilm` is not installed as a whole.
+            EmbedError: A package of the extra `minilm` is missing or incomplete.
         """
         return self._embed([document.text for document in documents])
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of shape (texts, 384), each of length 1, or 0 for a blank text; errors as above."""
+        """Return vectors of shape (texts, 384), of length 1, or 0 for a blank text; errors as above."""
         return self._embed(texts)
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
@@ -92,19 +92,19 @@ class MiniLmEmbedder:
         by_length = sorted(
             (at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(encodings[at])
         )
-        for chunk in _chunks(by_length, _ROWS_AT_ONCE):  # texts of like length, so that little is padding
+        for chunk in _chunks(by_length, _ROWS_AT_ONCE):  # texts of similar length need little padding
             rows[chunk] = _run(session, [encodings[at].ids for at in chunk])
         return rows
 
     def _load(self) -> tuple[Any, Any]:
         with self._loading:
-            if self._loaded is None:
-                self._loaded = _load_minilm()
-            return self._loaded
+            if self._model_parts is None:
+                self._model_parts = _load_minilm()
+            return self._model_parts
 
 
 def _load_minilm() -> tuple[Any, Any]:
-    """The tokeniser and the session; of the two packages with data, nothing is executed."""
+    """Load the tokeniser and the session; no code of the two data packages runs."""
     try:
         runtime, tokenizers = import_module("onnxruntime"), import_module("tokenizers")
     except ImportError as error:
@@ -122,7 +122,7 @@ def _load_minilm() -> tuple[Any, Any]:
 
 
 def _beside(package: str, name: str) -> Path:
-    """A file of an installed package, found without importing it."""
+    """Return the path of a file in an installed package, without an import of the package."""
     spec = find_spec(package)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if (path := Path(folder, name)).is_file():
@@ -135,7 +135,7 @@ def _install() -> str:
 
 
 def _run(session: Any, texts: Sequence[Sequence[int]]) -> Vectors:
-    """The mean of the last layer over the tokens of each text, at length 1."""
+    """Average the last layer over the tokens of each text, at length 1."""
     ids = np.zeros((len(texts), max(map(len, texts))), np.int64)
     mask = np.zeros_like(ids)
     for row, text in enumerate(texts):
@@ -149,7 +149,7 @@ def _run(session: Any, texts: Sequence[Sequence[int]]) -> Vectors:
 class OpenAiEmbedder:
     """Any endpoint that answers `POST {url}/embeddings` as OpenAI's does; `close` ends its connections.
 
-    Texts go out 64 at a time. Nothing is asked twice: whoever calls decides what to do about an error.
+    It sends 64 texts at a time and never repeats a request: the caller decides what to do about an error.
     Thread-safe.
     """
 
@@ -163,21 +163,21 @@ class OpenAiEmbedder:
 
     @property
     def model(self) -> str:
-        """The model and the host that serves it: another host may serve other weights by the same name."""
+        """The model and its host: another host may serve other weights under the same name."""
         parts = urlsplit(self._url)
         host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
         return f"{self._endpoint.model}@{host}"
 
     def documents(self, documents: Sequence[ToolDocument]) -> Vectors:
-        """Vectors of shape (documents, whatever the model has), each of length 1.
+        """Return vectors of shape (documents, dimensions of the model), each of length 1.
 
         Raises:
-            EmbedError: The endpoint cannot be reached in a minute, refuses, or answers something else.
+            EmbedError: The endpoint does not answer in a minute, refuses, or answers with something else.
         """
         return self._embed([document.text for document in documents], timeout_s=_DOCUMENTS_S)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """As `documents`, within ten seconds for each batch; a blank text is a row of length 0."""
+        """Return vectors within ten seconds for each batch; a blank text is a row of length 0."""
         return self._embed(texts, timeout_s=_QUERIES_S)
 
     def close(self) -> None:
@@ -190,8 +190,8 @@ class OpenAiEmbedder:
     def _embed(self, texts: Sequence[str], *, timeout_s: float) -> Vectors:
         if not len(texts):
             return np.zeros((0, 0), np.float32)
-        asked = [text[:_MAX_CHARACTERS] if text.strip() else _BLANK for text in texts]
-        batches = [self._ask(chunk, timeout_s) for chunk in _chunks(asked, _TEXTS_A_REQUEST)]
+        inputs = [text[:_MAX_CHARACTERS] if text.strip() else _BLANK for text in texts]
+        batches = [self._ask(chunk, timeout_s) for chunk in _chunks(inputs, _TEXTS_A_REQUEST)]
         if len({batch.shape[1] for batch in batches}) > 1:
             raise EmbedError("the embeddings endpoint answered with vectors of different lengths")
         rows = _unit(np.concatenate(batches))
@@ -201,18 +201,18 @@ class OpenAiEmbedder:
     def _ask(self, texts: Sequence[str], timeout_s: float) -> NDArray[np.float64]:
         body = {"model": self._endpoint.model, "input": list(texts), "encoding_format": "float"}
         try:
-            response = self._opened().post(
+            response = self._open_client().post(
                 self._url, json=body, timeout=httpx2.Timeout(timeout_s, connect=_CONNECT_S)
             )
         except httpx2.TimeoutException:
             raise EmbedError(f"the embeddings endpoint did not answer within {timeout_s:g} s") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:  # its text may quote the URL or a header
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:  # their text may quote the URL or a header
             raise EmbedError(f"the embeddings endpoint cannot be reached ({type(error).__name__})") from None
         if response.status_code != httpx2.codes.OK:
             raise EmbedError(f"the embeddings endpoint answered with HTTP {response.status_code}")
         return _read(response, len(texts))
 
-    def _opened(self) -> httpx2.Client:
+    def _open_client(self) -> httpx2.Client:
         with self._opening:
             if self._client is None:
                 key = self._endpoint.key
@@ -221,10 +221,10 @@ class OpenAiEmbedder:
 
 
 def _read(response: httpx2.Response, count: int) -> NDArray[np.float64]:
-    """The vectors of an answer, in the order of the texts that were sent."""
+    """Read the vectors of an answer, in the order of the texts in the request."""
     try:
-        found = {item["index"]: item["embedding"] for item in response.json()["data"]}
-        rows = np.array([found[at] for at in range(count)], np.float64)
+        vectors = {item["index"]: item["embedding"] for item in response.json()["data"]}
+        rows = np.array([vectors[at] for at in range(count)], np.float64)
     except (ValueError, KeyError, TypeError, RecursionError):  # no JSON, or of another shape
         raise EmbedError("the embeddings endpoint gave an answer that cannot be read") from None
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():  # noqa: PLR2004  # a table
@@ -244,7 +244,7 @@ def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def make_embedder(settings: Search, resolve: Callable[[str], str]) -> Embedder | None:
-    """The embedder that the operator chose, if any; nothing is loaded or opened yet, but the bundled one.
+    """Make the embedder that the operator chose, if any; only the bundled one is loaded at once.
 
     Args:
         settings: The section `search`.
@@ -266,9 +266,9 @@ def make_embedder(settings: Search, resolve: Callable[[str], str]) -> Embedder |
             require("search.embedder: minilm", MINILM_PACKAGES, extra="minilm")
             return MiniLmEmbedder()
         case "openai":
-            written = Endpoint(
+            endpoint = Endpoint(
                 url=settings.embedder_url, model=settings.embedder_model, key=settings.embedder_key
             )
             return OpenAiEmbedder(
-                read_endpoint("search.embedder", written, default_url=OPENAI_URL, resolve=resolve)
+                read_endpoint("search.embedder", endpoint, default_url=OPENAI_URL, resolve=resolve)
             )

@@ -1,4 +1,4 @@
-"""Search as the gateway uses it: the index in threads, vectors made beside it, answers kept for a while."""
+"""Search as the gateway uses it: the index in threads, vectors in the background, a cache of answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,10 +23,10 @@ _CACHED_S = 3_600.0
 
 
 class SearchEngine:
-    """Finds tools. Enter it to have vectors made; `make_embedder` is called in a thread when they are needed.
+    """Finds tools. Enter it to start the making of vectors; it calls `make_embedder` in a thread when needed.
 
-    Whatever goes wrong with vectors or with the reranker, a search answers with what it has; the note beside
-    its answer says what is missing.
+    If vectors or the reranker fail, a search answers without them; the note beside its answer says what is
+    missing.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class SearchEngine:
     ) -> None:
         self._mode = mode
         self._hybrid: HybridIndex | None = None
-        self._supplied = -2
-        self._used: set[ToolKey] = set()
+        self._supplied_generation = -2
+        self._used_tools: set[ToolKey] = set()
         self._embedding = BackgroundVectors(make_embedder if mode != "lexical" else lambda: None, cache)
         self._reranker = reranker
         self._results: TtlCache[object, tuple[SearchHits, str]] = TtlCache(_CACHED_RESULTS, _CACHED_S)
@@ -59,13 +59,13 @@ class SearchEngine:
         return await self._tasks.__aexit__(kind, error, trace)
 
     async def update(self, snapshot: Snapshot) -> None:
-        """Agree with a snapshot; its words can be searched at once, its vectors follow in the background."""
+        """Bring the index to a snapshot; its words count at once, its vectors follow in the background."""
         async with self._updating:
-            if self._supplied != snapshot.generation:
+            if self._supplied_generation != snapshot.generation:
                 await anyio.to_thread.run_sync(self._step, snapshot)
                 self._embedding.supply(self._index)
                 self._results.clear()
-                self._supplied = snapshot.generation
+                self._supplied_generation = snapshot.generation
 
     def _step(self, snapshot: Snapshot) -> None:
         from maitred.search.index import HybridIndex  # noqa: PLC0415  # the gateway starts without numpy
@@ -90,39 +90,39 @@ class SearchEngine:
         return self._embedding.semantics
 
     def used(self, key: ToolKey) -> None:
-        """A tool was called with success; among equals it comes first from now on."""
+        """Record a successful call of a tool, which then comes first among equals."""
         if self._hybrid is not None:
             self._hybrid.used(key)
-        if key not in self._used:
-            self._used.add(key)
+        if key not in self._used_tools:
+            self._used_tools.add(key)
             self._results.clear()
 
     def nearest(self, name: str, snapshot: Snapshot) -> list[str]:
-        """Published names that a mistaken name may have meant; quick after `update`, which it else does."""
+        """Return published names that a wrong name may mean; updates the index first if necessary."""
         if self._hybrid is None or self._hybrid.generation != snapshot.generation:
             self._step(snapshot)
         return self._index.nearest(name)
 
     async def search(self, phrases: Sequence[str], wanted: Filter, limit: int) -> tuple[SearchHits, str]:
-        """The best tools for each phrase, and a note on what search had to do without."""
-        await self._embedding.nearly()
+        """Return the best tools for each phrase, and a note on what search had to do without."""
+        await self._embedding.wait_briefly()
         key = (self._index.generation, self._embedding.version, tuple(phrases), wanted, limit)
-        if (known := self._results.get(key)) is not None:
-            return known
+        if (cached := self._results.get(key)) is not None:
+            return cached
         queries = [
             EmbeddedQuery(phrase=phrase, vectors=await self._embedding.of(phrase)) for phrase in phrases
         ]
-        found = await anyio.to_thread.run_sync(self._index.search, queries, wanted, limit)
-        found, unranked = await self._reranked(found, phrases)
-        answer = (found, "; ".join(part for part in (self.semantics.note, unranked) if part))
-        if not unranked:
+        hits = await anyio.to_thread.run_sync(self._index.search, queries, wanted, limit)
+        hits, rerank_note = await self._rerank(hits, phrases)
+        answer = (hits, "; ".join(part for part in (self.semantics.note, rerank_note) if part))
+        if not rerank_note:
             self._results.put(key, answer)
         return answer
 
-    async def _reranked(self, found: SearchHits, phrases: Sequence[str]) -> tuple[SearchHits, str]:
-        if self._reranker is None or len(phrases) != 1 or not found.hits[1:]:
-            return found, ""
-        candidates = [Candidate(name=hit.tool.name, line=hit.tool.description) for hit in found.hits]
-        scores = [hit.confidence for hit in found.hits]
-        reranked = await self._reranker.order(phrases[0], candidates, scores)
-        return replace(found, hits=[found.hits[place] for place in reranked.order]), reranked.note
+    async def _rerank(self, hits: SearchHits, phrases: Sequence[str]) -> tuple[SearchHits, str]:
+        if self._reranker is None or len(phrases) != 1 or not hits.hits[1:]:
+            return hits, ""
+        candidates = [Candidate(name=hit.tool.name, line=hit.tool.description) for hit in hits.hits]
+        scores = [hit.confidence for hit in hits.hits]
+        result = await self._reranker.order(phrases[0], candidates, scores)
+        return replace(hits, hits=[hits.hits[place] for place in result.order]), result.note

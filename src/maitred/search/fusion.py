@@ -1,8 +1,8 @@
-"""Put the lexical and the vector scores of one phrase together: a convex sum, its share chosen per query.
+"""Join the lexical and the vector scores of a phrase, and the rankings of several phrases.
 
-The figures below were chosen on the training part of the tuning sets; `docs/search.md` has the ablation.
-
-From the rankings of phrases to one list: doubles folded, no server crowding, each phrase its due.
+The score of a phrase is a convex sum, whose share depends on the query. The figures below were chosen on the
+training part of the tuning sets; `docs/search.md` has the ablation. The list of several phrases has no
+duplicates, not too many tools of one server, and the best hits of every phrase.
 """
 
 import re
@@ -21,7 +21,7 @@ from maitred.search.tokenize import normalised
 
 CANDIDATES: Final = 100
 _BREAK = re.compile(r"(?<![.!?;,\n])[.!?;,\n]+(?=\s|$)")
-_SHARE = (0.1, 0.1)  # of the lexical score: constant, and by how many rare words the best hit matches
+_SHARE = (0.1, 0.1)  # of the lexical score: constant, and by the number of rare words in the best hit
 _SHARE_LEAST, _SHARE_MOST = 0.15, 0.7
 _HYBRID = (-5.1, 0.8, 7.6)  # confidence: constant, by coverage, by cosine
 _LEXICAL = (-3.3, 2.3, 0.85)  # without vectors: constant, by coverage, by rare words matched
@@ -30,7 +30,7 @@ _DENSE = (-4.9, 7.9)  # without words: constant, by cosine
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rows best first. `scores` order them; `confidences` (0 to 1) say how likely each serves the query."""
+    """Rows, best first. `scores` order them; `confidences` (0 to 1) say how likely each serves the query."""
 
     rows: NDArray[np.intp]
     scores: NDArray[np.float32]
@@ -38,12 +38,12 @@ class Ranking:
 
 
 def fuse(lexical: LexicalScores, cosines: NDArray[np.float32] | None, mask: NDArray[np.bool_]) -> Ranking:
-    """Rank the rows that a mask lets through.
+    """Rank the rows of a mask.
 
     Args:
         lexical: Scores of all rows; 0 means that no word matches. Only a share of 0 ignores them.
-        cosines: Similarities of all rows (-1 where there is none), or `None` without an embedder.
-        mask: The rows that may be shown.
+        cosines: Similarities of all rows (-1 if there is none), or `None` without an embedder.
+        mask: The rows that the caller may see.
     """
     words = np.where(mask, lexical.scores, 0)
     first = _top(words, words > 0)
@@ -51,16 +51,16 @@ def fuse(lexical: LexicalScores, cosines: NDArray[np.float32] | None, mask: NDAr
         order = first[np.argsort(-words[first], kind="stable")]
         best = words[order[0]] if len(order) else 1.0
         scores = (words[order] / best).astype(np.float32)
-        matched = (words[order] / lexical.rare).astype(np.float32)
-        return Ranking(order, scores, _likely(_LEXICAL, lexical.coverage[order], matched))
+        rare_share = (words[order] / lexical.rare).astype(np.float32)
+        return Ranking(order, scores, _likely(_LEXICAL, lexical.coverage[order], rare_share))
     near = np.where(mask, cosines, -1)
     second = _top(near, near > 0)
     rows = np.union1d(first, second)
     most = float(words[first].max(initial=0)) / lexical.rare
     share = min(max(_SHARE[0] + _SHARE[1] * most, _SHARE_LEAST), _SHARE_MOST) if len(first) else 0.0
-    fewest = len(first) < CANDIDATES  # then all that match are there, and the next would have matched nothing
-    lexically = _scaled(words[rows], words[first], 0.0 if fewest else float(words[first].min()))
-    nearly = _scaled(near[rows], near[second], float(near[second].min(initial=1.0)))
+    fewest = len(first) < CANDIDATES  # then all matches are in, and the next row would match nothing
+    lexically = _scale(words[rows], words[first], 0.0 if fewest else float(words[first].min()))
+    nearly = _scale(near[rows], near[second], float(near[second].min(initial=1.0)))
     scores = share * lexically + (1 - share) * nearly
     order = np.argsort(-scores, kind="stable")
     rows = rows[order]
@@ -77,7 +77,7 @@ def only_vectors(cosines: NDArray[np.float32], mask: NDArray[np.bool_]) -> Ranki
 
 
 def clauses(text: str) -> Sequence[str]:
-    """The parts of a query between full stops, commas and the like; none if it is a single one."""
+    """Return the parts of a query between full stops, commas and the like; none if there is one part."""
     parts = [part.strip() for part in _BREAK.split(text)]
     parts = [part for part in parts if len(part.split()) > 1]
     return parts if len(parts) > 1 else []
@@ -90,8 +90,8 @@ def _top(scores: NDArray[np.float32], among: NDArray[np.bool_]) -> NDArray[np.in
     return rows
 
 
-def _scaled(scores: NDArray[np.float32], top: NDArray[np.float32], least: float) -> NDArray[np.float32]:
-    """Scores between `least` (0) and the greatest of `top` (1)."""
+def _scale(scores: NDArray[np.float32], top: NDArray[np.float32], least: float) -> NDArray[np.float32]:
+    """Scale scores so that `least` is 0 and the greatest of `top` is 1."""
     most = float(top.max(initial=least))
     if most <= least:
         return (scores >= most).astype(np.float32) if len(top) else np.zeros_like(scores)
@@ -99,7 +99,7 @@ def _scaled(scores: NDArray[np.float32], top: NDArray[np.float32], least: float)
 
 
 def _likely(weights: Sequence[float], *features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The likelihood that a row serves the query, by a logistic model of some features of rows."""
+    """Return the likelihood that a row serves the query, by a logistic model of some features."""
     constant, *rest = weights
     sums = constant + sum(weight * feature for weight, feature in zip(rest, features, strict=True))
     return np.asarray(1 / (1 + np.exp(-sums)), np.float32)
@@ -111,45 +111,45 @@ _AS_GOOD = 0.85
 
 
 def fold(hits: Iterable[Hit], limit: int) -> list[Hit]:
-    """Join hits that differ by their server alone, until there are `limit` different ones."""
-    kept: dict[tuple[str, ...], Hit] = {}
+    """Join hits that differ only by their server, until there are `limit` different ones."""
+    distinct: dict[tuple[str, ...], Hit] = {}
     for hit in hits:
         tool = hit.tool
         key: tuple[str, ...] = (normalised(tool.key.name), tool.description, tool.title, tool.input_hash)
-        if key in kept and kept[key].tool.server != tool.server:
-            kept[key] = replace(kept[key], also=(*kept[key].also, tool))
+        if key in distinct and distinct[key].tool.server != tool.server:
+            distinct[key] = replace(distinct[key], also=(*distinct[key].also, tool))
             continue
-        if key in kept:
+        if key in distinct:
             key = (*key, tool.name)
-        if len(kept) >= limit:
+        if len(distinct) >= limit:
             break
-        kept[key] = hit
-    return list(kept.values())
+        distinct[key] = hit
+    return list(distinct.values())
 
 
 def spread(hits: Sequence[Hit]) -> list[Hit]:
-    """Let no server fill more than three of the first five places while others have hits about as good."""
-    taken: Counter[str] = Counter()
+    """Limit a server to three of the first five places while others have hits of similar score."""
+    places: Counter[str] = Counter()
     first: list[Hit] = []
     rest = list(hits)
     while rest and len(first) < _FIRST:
-        chosen = rest[0]
-        if taken[chosen.tool.server] >= _FROM_ONE_SERVER:
-            others = (hit for hit in rest if taken[hit.tool.server] < _FROM_ONE_SERVER)
-            other = next(others, None)
-            if other is not None and other.score >= _AS_GOOD * chosen.score:
-                chosen = other
-        rest.remove(chosen)
-        first.append(chosen)
-        taken[chosen.tool.server] += 1
+        hit = rest[0]
+        if places[hit.tool.server] >= _FROM_ONE_SERVER:
+            alternatives = (hit for hit in rest if places[hit.tool.server] < _FROM_ONE_SERVER)
+            alternative = next(alternatives, None)
+            if alternative is not None and alternative.score >= _AS_GOOD * hit.score:
+                hit = alternative
+        rest.remove(hit)
+        first.append(hit)
+        places[hit.tool.server] += 1
     return first + rest
 
 
 def merge(rankings: Sequence[Sequence[Hit]], limit: int) -> list[Hit]:
-    """Every phrase's best first, then every second best, and so on; no tool twice."""
-    merged: dict[ToolKey, Hit] = {}
+    """Take every phrase's best first, then every second best, and so on; no tool twice."""
+    hits: dict[ToolKey, Hit] = {}
     for rank in range(max((len(ranking) for ranking in rankings), default=0)):
         for ranking in rankings:
-            if rank < len(ranking) and len(merged) < limit:
-                merged.setdefault(ranking[rank].tool.key, ranking[rank])
-    return list(merged.values())
+            if rank < len(ranking) and len(hits) < limit:
+                hits.setdefault(ranking[rank].tool.key, ranking[rank])
+    return list(hits.values())

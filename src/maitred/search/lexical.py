@@ -1,8 +1,8 @@
 """The lexical half of search: BM25F over split and stemmed words, as numpy arrays.
 
-A document is a row; a row number belongs to one document and is never given again. Postings
-stand in segments, each made of one batch of documents; segments of like size are merged, so that adding ten
-documents costs ten documents. Words are weighted by the field they stand in and saturate when repeated.
+A document is a row; a row number is never used for another document. Postings are in segments, one for each
+batch of documents. Segments of similar size are merged, so that ten new documents cost only their own work.
+The weight of a word depends on its field and saturates with repetition.
 """
 
 from array import array
@@ -19,7 +19,7 @@ from maitred.search.tokenize import index_terms, term_trigrams
 _K1 = 1.2
 _WEIGHTS = (3.0, 1.5, 1.0, 0.7, 0.4)  # name, title, description, parameters, server
 _B = (0.3, 0.3, 0.4, 0.75, 0.0)
-_AVERAGE = (4.0, 4.0, 25.0, 20.0, 2.0)  # words a field; fixed, so that no row has to be weighted again
+_AVERAGE = (4.0, 4.0, 25.0, 20.0, 2.0)  # words of a field; constant, so that rows keep their weights
 _MOST_REPEATED = 3
 _TYPO_SHARE = 0.45
 _TYPO_WEIGHT = 0.7
@@ -38,16 +38,16 @@ class _Segment:
 
 @dataclass(frozen=True)
 class LexicalScores:
-    """What a query found: a score for each row, and how much of the query each row covers (0 to 1)."""
+    """The result of a query: a score for each row, and how much of the query each row covers (0 to 1)."""
 
     scores: NDArray[np.float32]
     coverage: NDArray[np.float32]
     rare: float
-    """What a word counts that no document has: the yardstick for scores of catalogs of different size."""
+    """The weight of a word that no document has: the unit for scores in catalogs of different size."""
 
 
 class LexicalIndex:
-    """Scores all rows for a query. Not thread-safe; `maitred.search.index` guards it."""
+    """Scores all rows for a query. Not thread-safe; `maitred.search.index` has the lock."""
 
     def __init__(self) -> None:
         self._terms: dict[str, int] = {}
@@ -57,16 +57,16 @@ class LexicalIndex:
         self._documents = 0
         self._trigrams: dict[str, list[int]] = {}
         self._trigram_terms = 0
-        self._spelled: list[str] = []
+        self._spellings: list[str] = []
 
     def add(self, rows: Sequence[int], documents: Iterable[ToolDocument], capacity: int) -> None:
         """Index documents under row numbers below `capacity`."""
         terms, places, weights = array("i"), array("i"), array("f")
         for row, document in zip(rows, documents, strict=True):
-            found = _weighted(document)
-            terms.extend(self._term(term) for term in found)
-            places.extend([row] * len(found))
-            weights.extend(found.values())
+            word_weights = _word_weights(document)
+            terms.extend(self._term(term) for term in word_weights)
+            places.extend([row] * len(word_weights))
+            weights.extend(word_weights.values())
         self._grow(capacity)
         self._alive[list(rows)] = True
         self._documents += len(rows)
@@ -75,13 +75,13 @@ class LexicalIndex:
             self._append(*numbers, np.frombuffer(weights, np.float32))
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Forget documents; their postings go with the next merge."""
+        """Remove documents; the next merge drops their postings."""
         self._alive[list(rows)] = False
         self._documents -= len(rows)
-        gone = np.zeros(len(self._alive), np.bool_)
-        gone[list(rows)] = True
+        removed = np.zeros(len(self._alive), np.bool_)
+        removed[list(rows)] = True
         for segment in self._segments:
-            hit = gone[segment.rows]
+            hit = removed[segment.rows]
             if hit.any():
                 of_term = np.repeat(segment.terms, np.diff(segment.starts))
                 np.subtract.at(self._counts, of_term[hit], 1)
@@ -89,7 +89,7 @@ class LexicalIndex:
     def search(self, terms: Sequence[str], capacity: int, *, misspelled: bool = False) -> LexicalScores:
         """Score every row for the terms of a query, as `maitred.search.tokenize.query_terms` gives them.
 
-        Unknown words stand for words spelled like them if no word is known, or in any case if `misspelled`.
+        If no word is known, or if `misspelled`, an unknown word matches words of similar spelling.
         """
         scores = np.zeros(capacity, np.float32)
         covered = np.zeros(capacity, np.float32)
@@ -105,7 +105,7 @@ class LexicalIndex:
         coverage = np.minimum(covered / np.float32(max(total, 1e-9)), 1)
         return LexicalScores(scores, coverage, self._idf(-1))
 
-    # --- terms --------------------------------------------------------------------------------------------
+    # Terms.
 
     def _term(self, term: str) -> int:
         number = self._terms.setdefault(term, len(self._terms))
@@ -118,41 +118,41 @@ class LexicalIndex:
         return float(np.log1p((self._documents - count + 0.5) / (count + 0.5)))
 
     def _resolve(self, terms: Sequence[str], *, each: bool) -> list[list[tuple[int, float]]]:
-        """What each term may stand for, with a share: itself, or words spelled like it if none is known."""
-        found = [self._known(term) for term in terms]
-        if any(found) and not each:
-            return found
-        return [known or self._alike(term) for known, term in zip(found, terms, strict=True)]
+        """Return the indexed words for each term, with a share: itself, or words of similar spelling."""
+        exact_matches = [self._exact(term) for term in terms]
+        if any(exact_matches) and not each:
+            return exact_matches
+        return [exact or self._alike(term) for exact, term in zip(exact_matches, terms, strict=True)]
 
-    def _known(self, term: str) -> list[tuple[int, float]]:
+    def _exact(self, term: str) -> list[tuple[int, float]]:
         number = self._terms.get(term, -1)
         return [(number, 1.0)] if number >= 0 and self._counts[number] > 0 else []
 
     def _alike(self, term: str) -> list[tuple[int, float]]:
-        """Indexed words that share most letter groups with a word which is not indexed."""
+        """Return the indexed words that share most letter groups with a word that is not indexed."""
         self._spell()
-        wanted = term_trigrams(term)
-        shared: Counter[int] = Counter()
-        for trigram in wanted:
-            shared.update(self._trigrams.get(trigram, ()))
-        ranked = sorted(
-            (2 * common / (len(wanted) + len(self._spelled[number]) + 2), number)
-            for number, common in shared.items()
+        trigrams = term_trigrams(term)
+        common_counts: Counter[int] = Counter()
+        for trigram in trigrams:
+            common_counts.update(self._trigrams.get(trigram, ()))
+        by_share = sorted(
+            (2 * common / (len(trigrams) + len(self._spellings[number]) + 2), number)
+            for number, common in common_counts.items()
             if self._counts[number] > 0
         )
-        near = [(share, number) for share, number in ranked[-_TYPO_TERMS:] if share >= _TYPO_SHARE]
+        near = [(share, number) for share, number in by_share[-_TYPO_TERMS:] if share >= _TYPO_SHARE]
         return [(number, share * _TYPO_WEIGHT) for share, number in near]
 
     def _spell(self) -> None:
         if self._trigram_terms == len(self._terms):
             return
-        self._spelled = list(self._terms)
-        for number in range(self._trigram_terms, len(self._spelled)):
-            for trigram in term_trigrams(self._spelled[number]):
+        self._spellings = list(self._terms)
+        for number in range(self._trigram_terms, len(self._spellings)):
+            for trigram in term_trigrams(self._spellings[number]):
                 self._trigrams.setdefault(trigram, []).append(number)
-        self._trigram_terms = len(self._spelled)
+        self._trigram_terms = len(self._spellings)
 
-    # --- postings -----------------------------------------------------------------------------------------
+    # Postings.
 
     def _postings(self, number: int) -> Iterable[tuple[NDArray[np.int32], NDArray[np.float32]]]:
         for segment in self._segments:
@@ -167,14 +167,14 @@ class LexicalIndex:
         np.add.at(self._counts, terms, 1)
         self._segments.append(_segment(terms, rows, weights))
         while len(self._segments) > 1 and len(self._segments[-1].rows) * 2 >= len(self._segments[-2].rows):
-            self._segments[-2:] = [self._merged(*self._segments[-2:])]
+            self._segments[-2:] = [self._merge(*self._segments[-2:])]
 
-    def _merged(self, *segments: _Segment) -> _Segment:
+    def _merge(self, *segments: _Segment) -> _Segment:
         terms = np.concatenate([np.repeat(s.terms, np.diff(s.starts)) for s in segments])
         rows = np.concatenate([s.rows for s in segments])
         weights = np.concatenate([s.weights for s in segments])
-        kept = self._alive[rows]
-        return _segment(terms[kept], rows[kept], weights[kept])
+        alive = self._alive[rows]
+        return _segment(terms[alive], rows[alive], weights[alive])
 
     def _grow(self, capacity: int) -> None:
         if capacity > len(self._alive):
@@ -189,14 +189,14 @@ def _segment(terms: NDArray[np.int32], rows: NDArray[np.int32], weights: NDArray
     return _Segment(distinct.astype(np.int32), ends, rows[order], weights[order])
 
 
-def _weighted(document: ToolDocument) -> dict[str, float]:
-    """Each word of a document with its saturated weight over all fields."""
+def _word_weights(document: ToolDocument) -> dict[str, float]:
+    """Return each word of a document with its saturated weight over all fields."""
     parameters = " ".join(f"{name} {about}" for name, about in document.parameters)
     fields = (document.name, document.title, document.description, parameters, document.server)
     mass: dict[str, float] = {}
     for text, weight, b, average in zip(fields, _WEIGHTS, _B, _AVERAGE, strict=True):
-        found = index_terms(text)
-        share = weight / (1 - b + b * len(found) / average)
-        for term, count in Counter(found).items():
+        terms = index_terms(text)
+        share = weight / (1 - b + b * len(terms) / average)
+        for term, count in Counter(terms).items():
             mass[term] = mass.get(term, 0.0) + share * min(count, _MOST_REPEATED)
     return {term: value * (_K1 + 1) / (value + _K1) for term, value in mass.items()}

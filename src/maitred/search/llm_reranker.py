@@ -1,7 +1,7 @@
-"""Ask a language model, for instance to order tools.
+"""Ask a language model to order tools.
 
-What the model is shown was written by servers and is not trusted: each tool is one line, declared as data,
-and nothing of its order is used but whole numbers. `maitred.llm` has the endpoints.
+Servers wrote what the model reads, so it is not trusted. Each tool is one line, declared as data, and only
+whole numbers of the answer are used. `maitred.llm` has the endpoints.
 """
 
 import json
@@ -30,7 +30,7 @@ serve the request. Example: [3, 1]"""
 
 
 class LlmAsker:
-    """A language model that is asked one kind of question; `aclose` ends its connections."""
+    """A client of a language model for one kind of question; `aclose` ends its connections."""
 
     error: ClassVar[type[MaitredError]]
     rules: ClassVar[str]
@@ -43,11 +43,10 @@ class LlmAsker:
         self._model = LanguageModel(vendor, endpoint, patience_s=self.patience_s)
 
     async def ask(self, prompt: str) -> str:
-        """What the model answers.
+        """Return the model's answer.
 
         Raises:
-            MaitredError: As `error` says; the endpoint cannot be reached, refuses, or answers with something
-                that is no text.
+            MaitredError: As `error` says; the endpoint cannot be reached, refuses, or its answer is not text.
         """
         try:
             return (await self._model.ask(self.rules, prompt, max_tokens=self.max_tokens)).text
@@ -65,10 +64,10 @@ class LlmReranker(LlmAsker):
     error = RerankError
     rules = _RULES
     max_tokens = 1_024
-    patience_s = 30.0  # only a backstop: the stage's time limit ends a question much earlier
+    patience_s = 30.0  # a backstop only: the stage's time limit ends a question much earlier
 
     async def rerank(self, query: str, candidates: Sequence[Candidate]) -> Sequence[int]:
-        """The positions of the candidates that the model named, best first.
+        """Return the positions of the candidates that the model named, best first.
 
         Raises:
             RerankError: The endpoint cannot be reached, refuses, or answers with something else.
@@ -80,7 +79,7 @@ class LlmReranker(LlmAsker):
 
 
 def make_reranker(settings: Search, resolve: Callable[[str], str]) -> LlmReranker | None:
-    """The reranker that the operator chose, if any; nothing is opened or imported yet.
+    """Make the reranker that the operator chose, if any; it opens and imports nothing yet.
 
     Args:
         settings: The section `search`.
@@ -91,11 +90,11 @@ def make_reranker(settings: Search, resolve: Callable[[str], str]) -> LlmReranke
     """
     if settings.reranker == "none":
         return None
-    written = Endpoint(url=settings.reranker_url, model=settings.reranker_model, key=settings.reranker_key)
+    endpoint = Endpoint(url=settings.reranker_url, model=settings.reranker_model, key=settings.reranker_key)
     require_vendor("search.reranker", settings.reranker)
     url = vendor_url(settings.reranker)
     return LlmReranker(
-        settings.reranker, read_endpoint("search.reranker", written, default_url=url, resolve=resolve)
+        settings.reranker, read_endpoint("search.reranker", endpoint, default_url=url, resolve=resolve)
     )
 
 
@@ -108,15 +107,15 @@ def _prompt(query: str, candidates: Sequence[Candidate]) -> str:
 
 
 def _flat(text: str, length: int) -> str:
-    """The text on one line, so that it cannot pass for another one, and without invisible characters."""
+    """Put text on one line, so that it cannot imitate another one, without invisible characters."""
     visible = "".join(c if c.isprintable() else " " for c in text)
     return " ".join(visible.split())[:length]
 
 
 def _numbers(text: str) -> list[float] | None:
-    """The last JSON list of numbers in a text: models think aloud, or wrap answers in fences."""
-    found = _LIST.findall(text)
+    """Return the last JSON list of numbers in a text: models think aloud, or put answers in fences."""
+    lists = _LIST.findall(text)
     try:
-        return list(json.loads(found[-1])) if found else None
-    except ValueError:  # a comma too many, or a number of thousands of digits
+        return list(json.loads(lists[-1])) if lists else None
+    except ValueError:  # an extra comma, or a number of thousands of digits
         return None

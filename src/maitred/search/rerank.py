@@ -1,7 +1,7 @@
-"""The second stage of search: when the order is in doubt, a reranker may order the best hits anew.
+"""The second stage of search: if the order is in doubt, a reranker may change the order of the best hits.
 
-The stage decides whether to ask, waits no longer than its time limit, and answers in the order it was given
-when the reranker fails. It does not find tools, and it does not show any: positions go in and out.
+The stage decides whether to ask. It waits no longer than its time limit, and keeps the order when the
+reranker fails. It neither finds nor shows tools: positions go in and out.
 """
 
 import re
@@ -19,7 +19,7 @@ from maitred.search.tokenize import STOP_WORDS
 CERTAIN: Final = 0.90
 CLOSE: Final = 0.10
 _LONG = 12
-_ROUNDING = 1e-6  # scores are float32: 0.9 and 0.8 lie a little more than 0.1 apart
+_ROUNDING = 1e-6  # scores are float32: 0.9 and 0.8 differ by a little more than 0.1
 
 _SPLIT = re.compile(
     r"[.,;:!?](?=\s|$)|[。，、；：！？\n]"  # noqa: RUF001  # the marks of scripts without spaces
@@ -33,14 +33,14 @@ _WORD = re.compile(
 
 
 class RerankError(MaitredError):
-    """A reranker could not answer. Its text is one short line without keys and without what servers wrote."""
+    """A reranker could not answer. Its text is one short line without keys or texts of servers."""
 
     code: ClassVar[str] = "rerank_failed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reranked:
-    """Every position once, best first. `note` says why the reranker failed; it is empty if all went well."""
+    """Every position once, best first. `note` says why the reranker failed; it is empty otherwise."""
 
     order: Sequence[int]
     note: str = ""
@@ -57,39 +57,41 @@ class RerankStage:
         """Order the hits of a search.
 
         Args:
-            query: What was asked for.
+            query: The text of the search.
             candidates: The best hits, best first.
             scores: The score of each, from 0 to 1.
 
         Returns:
-            The positions of all candidates. Whatever the reranker does, nothing is raised: the order is then
-            the one that was given.
+            The positions of all candidates. If the reranker fails, nothing is raised and the order does not
+                change.
         """
-        given = range(len(candidates))
+        unchanged = range(len(candidates))
         if not is_in_doubt(query, scores):
-            return Reranked(order=given)
+            return Reranked(order=unchanged)
         answer: Sequence[Any] | None = None
         try:
             with anyio.move_on_after(self._timeout_s):
                 answer = list(await self._reranker.rerank(query, candidates))
         except RerankError as error:
-            return Reranked(order=given, note=f"reranker: {error}")
+            return Reranked(order=unchanged, note=f"reranker: {error}")
         except Exception as error:  # noqa: BLE001  # a plug-in; its text is not shown, since it may quote a key
-            return Reranked(order=given, note=f"reranker: failed ({type(error).__name__})")
+            return Reranked(order=unchanged, note=f"reranker: failed ({type(error).__name__})")
         if answer is None:
             limit_ms = round(self._timeout_s * 1000)
-            return Reranked(order=given, note=f"reranker: no answer within {limit_ms} ms")
+            return Reranked(order=unchanged, note=f"reranker: no answer within {limit_ms} ms")
         best = valid_positions(answer, len(candidates))
         if not best:
-            return Reranked(order=given, note="reranker: its answer named none of the tools")
-        chosen = set(best)
-        return Reranked(order=[*best, *(position for position in given if position not in chosen)])
+            return Reranked(order=unchanged, note="reranker: its answer named none of the tools")
+        named_positions = set(best)
+        return Reranked(
+            order=[*best, *(position for position in unchanged if position not in named_positions)]
+        )
 
 
 def is_in_doubt(query: str, scores: Sequence[float]) -> bool:
-    """Whether a second opinion is worth its wait: never if the first score is above 0.90.
+    """Return whether a second opinion is worth its wait: never if the first score is above 0.90.
 
-    Otherwise it is if the query is complex, or if the first three scores lie within 0.10 of each other.
+    Otherwise it is if the query is complex, or if the first three scores are within 0.10 of each other.
     """
     if len(scores) < 2 or scores[0] > CERTAIN:  # noqa: PLR2004  # one hit has no order
         return False
@@ -98,11 +100,11 @@ def is_in_doubt(query: str, scores: Sequence[float]) -> bool:
 
 
 def is_complex(query: str) -> bool:
-    """Whether a query asks for more than a phrase can say: it has several clauses or over 12 content words.
+    """Return whether a query asks for more than a phrase: several clauses or over 12 content words.
 
-    A clause is what stands between punctuation marks and English conjunctions, if it has two content words or
-    three words at all: "search files and folders" is one, "list the issues and close old ones" are two.
-    Content words are those that are no stop words.
+    A clause is the text between punctuation marks and English conjunctions, if it has two content words or
+    three words at all. "search files and folders" is one, "list the issues and close old ones" are two.
+    Content words are all words but stop words.
     """
     parts = [_WORD.findall(part.casefold()) for part in _SPLIT.split(query)]
     contents = [[word for word in part if word not in STOP_WORDS] for part in parts]
@@ -114,6 +116,6 @@ def is_complex(query: str) -> bool:
 
 
 def valid_positions(answer: Iterable[Any], count: int) -> list[int]:
-    """The whole numbers from 0 to `count` - 1 among what a reranker answered, each once, in its order."""
+    """Return the whole numbers from 0 to `count` - 1 in a reranker's answer, each once, in its order."""
     numbers = (int(n) for n in answer if isinstance(n, Integral) and not isinstance(n, bool))
     return [n for n in dict.fromkeys(numbers) if 0 <= n < count]

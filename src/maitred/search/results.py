@@ -1,4 +1,4 @@
-"""What a search is asked for and what it finds: values, light to import."""
+"""The question and the result of a search: values, light to import."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ FAIR: Final = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """What a search is limited to. `visible` are the servers whose tools may be shown to who asks.
+    """The limits of a search. `visible` are the servers whose tools the caller may see.
 
-    A tool fits that stands in one of the `categories`, if any are given, and has all of the `tags`. Tools
-    that are `outside` may not be shown either.
+    A tool fits if it is in one of the `categories`, if any are given, and has all of the `tags`. The caller
+    may not see tools in `outside` either.
     """
 
     visible: frozenset[str]
@@ -34,7 +34,7 @@ class Filter:
 
     @property
     def asks_placement(self) -> bool:
-        """Whether it matters where tools stand."""
+        """Whether the categories or tags of tools matter."""
         return bool(self.categories or self.tags)
 
 
@@ -50,7 +50,7 @@ class EmbeddedQuery:
 class Hit:
     """A tool that matches. `score` orders the hits of a phrase, `confidence` (0 to 1) says how well it fits.
 
-    `also` are other tools that are the same but for their server.
+    `also` are the same tools of other servers.
     """
 
     tool: Tool
@@ -66,10 +66,10 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchHits:
-    """The best hits of all phrases, best first, with the snapshot they are of.
+    """The best hits of all phrases, best first, with their snapshot.
 
-    `withheld` would be among them, but must not be shown.
-    `bands` tells of each phrase how well its best hit serves it.
+    `withheld` would be among them, but the caller must not see those. `bands` says for each phrase how well
+    its best hit fits.
     """
 
     snapshot: Snapshot
@@ -80,9 +80,9 @@ class SearchHits:
 
 @dataclass(frozen=True, kw_only=True)
 class Semantics:
-    """How far search goes by meaning: `model` is empty where it goes by words alone, `why` then says why.
+    """How far search goes by meaning: if by words alone, `model` is empty and `why` has the reason.
 
-    `done` of `total` tools have a vector; `not_kept` says why vectors could not be kept for the next start.
+    `done` of `total` tools have a vector; `not_kept` says why vectors could not be stored for the next start.
     """
 
     model: str = ""
@@ -93,7 +93,7 @@ class Semantics:
 
     @property
     def note(self) -> str:
-        """What the reader of an answer should know; empty when all is well."""
+        """A note for the reader of an answer; empty when all is well."""
         if self.why:
             return f"semantic search is off: {_PATH.sub('…', self.why)}"
         if self.model and self.done < self.total:

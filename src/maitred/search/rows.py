@@ -1,4 +1,4 @@
-"""Which tool stands in which row of the index, and which rows a search may look at."""
+"""Which tool is in which row of the index, and which rows a search may use."""
 
 from collections.abc import Set as AbstractSet
 
@@ -16,7 +16,7 @@ _KEPT_MASKS = 256
 
 
 class Rows:
-    """A row for each tool. Numbers are given upwards and never again, so that arrays by row stay true."""
+    """A row for each tool. Numbers rise and are never used again, so that arrays by row stay correct."""
 
     def __init__(self) -> None:
         self.capacity = 0
@@ -31,14 +31,14 @@ class Rows:
         self._hidden: Mask = np.zeros(64, np.bool_)
 
     def step(self, snapshot: Snapshot) -> tuple[list[int], list[tuple[int, Tool]]]:
-        """Agree with a snapshot; the rows that are gone and the rows that are new."""
-        known = snapshot.by_key
-        gone = [row for key, row in self._rows.items() if known.get(key) != self.tools[row]]
-        for row in gone:
+        """Bring the rows to a snapshot; return the removed rows and the new rows."""
+        by_key = snapshot.by_key
+        removed = [row for key, row in self._rows.items() if by_key.get(key) != self.tools[row]]
+        for row in removed:
             self._drop(row)
         fresh = [(self._take(tool), tool) for tool in snapshot.tools if tool.key not in self._rows]
         self._masks.clear()
-        return gone, fresh
+        return removed, fresh
 
     def _take(self, tool: Tool) -> int:
         row, self.capacity = self.capacity, self.capacity + 1
@@ -66,52 +66,52 @@ class Rows:
             self._exact[name].remove(row)
 
     @property
-    def wasted(self) -> int:
-        """How many rows belong to no tool any more."""
+    def unused(self) -> int:
+        """The number of rows that no longer have a tool."""
         return self.capacity - len(self.tools)
 
-    def mask(self, wanted: Filter) -> tuple[Mask, Mask]:
-        """Rows that may be shown, and rows that would be wanted but may not."""
-        if wanted not in self._masks:
+    def mask(self, limits: Filter) -> tuple[Mask, Mask]:
+        """Return the rows that a search may show, and the rows that fit but may not be shown."""
+        if limits not in self._masks:
             if len(self._masks) >= _KEPT_MASKS:
                 self._masks.clear()
-            self._masks[wanted] = self._mask(wanted)
-        return self._masks[wanted]
+            self._masks[limits] = self._mask(limits)
+        return self._masks[limits]
 
-    def _mask(self, wanted: Filter) -> tuple[Mask, Mask]:
-        fits = np.zeros(len(self._server_numbers) + 1, np.bool_)  # one more: rows without a tool have -1
-        shown = np.zeros_like(fits)
+    def _mask(self, limits: Filter) -> tuple[Mask, Mask]:
+        fits = np.zeros(len(self._server_numbers) + 1, np.bool_)  # the last is for rows without tool (-1)
+        shown_servers = np.zeros_like(fits)
         for server, number in self._server_numbers.items():
-            fits[number] = server == wanted.server or not wanted.server
-            shown[number] = fits[number] and server in wanted.visible
+            fits[number] = server == limits.server or not limits.server
+            shown_servers[number] = fits[number] and server in limits.visible
         servers = self._servers[: self.capacity]
-        kind = self._read_only[: self.capacity] if wanted.read_only else np.ones(self.capacity, np.bool_)
-        if wanted.asks_placement:
-            kind = kind & self._placed(wanted)
-        may = shown[servers] & ~self._hidden[: self.capacity]
-        may[[self._rows[key] for key in wanted.outside if key in self._rows]] = False
+        kind = self._read_only[: self.capacity] if limits.read_only else np.ones(self.capacity, np.bool_)
+        if limits.asks_placement:
+            kind = kind & self._placement_mask(limits)
+        may = shown_servers[servers] & ~self._hidden[: self.capacity]
+        may[[self._rows[key] for key in limits.outside if key in self._rows]] = False
         return may & kind, fits[servers] & ~may & kind
 
-    def _placed(self, wanted: Filter) -> Mask:
-        """The rows of tools that stand in the wanted categories and have the wanted tags."""
+    def _placement_mask(self, limits: Filter) -> Mask:
+        """Return the rows of tools that are in the categories and have the tags of a filter."""
         mask = np.zeros(self.capacity, np.bool_)
         for row, tool in self.tools.items():
             place = tool.placement
-            of_category = not wanted.categories or place.category in wanted.categories
-            mask[row] = of_category and wanted.tags.issubset(place.tags)
+            of_category = not limits.categories or place.category in limits.categories
+            mask[row] = of_category and limits.tags.issubset(place.tags)
         return mask
 
-    def named(self, phrase: str, mask: Mask) -> list[int]:
-        """The rows whose published or raw name a phrase is, in whatever spelling, by name."""
-        wanted = normalised(phrase)
-        found = [row for row in self._exact.get(wanted, ()) if wanted and mask[row]]
-        return sorted(found, key=lambda row: self.tools[row].name)
+    def rows_of_name(self, phrase: str, mask: Mask) -> list[int]:
+        """Return the rows whose published or raw name is the phrase, in any spelling, sorted by name."""
+        name = normalised(phrase)
+        rows = [row for row in self._exact.get(name, ()) if name and mask[row]]
+        return sorted(rows, key=lambda row: self.tools[row].name)
 
     def of_server(self, phrase: str, mask: Mask) -> AbstractSet[int]:
-        """The rows of the servers whose name a phrase is."""
-        wanted = normalised(phrase)
-        numbers = self._server_names.get(wanted, [])
-        if not wanted or not numbers:
+        """Return the rows of the servers whose name is the phrase."""
+        name = normalised(phrase)
+        numbers = self._server_names.get(name, [])
+        if not name or not numbers:
             return frozenset()
         return set(np.flatnonzero(np.isin(self._servers[: self.capacity], numbers) & mask).tolist())
 

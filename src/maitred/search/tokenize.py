@@ -1,7 +1,7 @@
 """Cut text into the words that search matches; the same function serves indexing and queries.
 
-Identifiers are split (`listPullRequests`, `list_pull_requests`, `mp3ToWav`) and kept joined as well; the
-characters of scripts that are written without spaces become words of their own.
+Identifiers count in pieces (`listPullRequests`, `list_pull_requests`, `mp3ToWav`) and joined. In scripts
+without spaces, each character is a word.
 """
 
 import re
@@ -27,33 +27,33 @@ STOP_WORDS = frozenset(
 
 
 def words(text: str) -> Iterator[str]:
-    """The words of a text, lower-case, in order; pieces of identifiers before their joined form."""
+    """Yield the words of a text, lower-case, in order; pieces of identifiers before their joined form."""
     for match in _IDENTIFIER.finditer(text):
         yield from _pieces(match.group(0))
 
 
 def _pieces(token: str) -> tuple[str, ...]:
     pieces = [piece.lower() for piece in _PIECE.findall(token)]
-    found: list[str] = []
+    parts: list[str] = []
     for piece in pieces:
-        found += _UNSPACED.findall(piece) if _UNSPACED.search(piece) else [piece]
-    spaced = [piece for piece in pieces if not _UNSPACED.search(piece)]
-    return (*found, "".join(spaced)) if len(spaced) > 1 else tuple(found)
+        parts += _UNSPACED.findall(piece) if _UNSPACED.search(piece) else [piece]
+    with_spaces = [piece for piece in pieces if not _UNSPACED.search(piece)]
+    return (*parts, "".join(with_spaces)) if len(with_spaces) > 1 else tuple(parts)
 
 
 def query_words(text: str) -> list[str]:
-    """The words of a query without repetition; stop words only if nothing else is there."""
-    found = list(dict.fromkeys(words(text)))
-    return [word for word in found if word not in STOP_WORDS] or found
+    """Return the words of a query without repetition; stop words only if there are no others."""
+    distinct = list(dict.fromkeys(words(text)))
+    return [word for word in distinct if word not in STOP_WORDS] or distinct
 
 
 def normalised(name: str) -> str:
-    """A name without case and separators, so that `listPRs`, `list_prs` and `list-prs` are the same."""
+    """Remove case and separators of a name, so that `listPRs`, `list_prs` and `list-prs` are the same."""
     return _SEPARATORS.sub("", name.casefold())
 
 
 def index_terms(text: str) -> list[str]:
-    """The stemmed words of a text, in order."""
+    """Return the stemmed words of a text, in order."""
     terms: list[str] = []
     for token in _IDENTIFIER.findall(text):
         terms += _terms(token)
@@ -61,17 +61,17 @@ def index_terms(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> list[str]:
-    """The stemmed words of a query without repetition; stop words only if nothing else is there."""
+    """Return the stemmed words of a query without repetition; stop words only if there are no others."""
     return list(dict.fromkeys(_term(word) for word in query_words(text)))
 
 
 def term_trigrams(term: str) -> set[str]:
-    """The groups of three letters in a word, its ends included."""
-    padded = f"^{term}$"
-    return {padded[at : at + 3] for at in range(len(padded) - 2)}
+    """Return the groups of three letters in a word, its ends included."""
+    word = f"^{term}$"
+    return {word[at : at + 3] for at in range(len(word) - 2)}
 
 
-@lru_cache(maxsize=50_000)  # the same identifiers stand in thousands of descriptions
+@lru_cache(maxsize=50_000)  # the same identifiers occur in thousands of descriptions
 def _terms(token: str) -> tuple[str, ...]:
     return tuple(_term(word) for word in _pieces(token))
 

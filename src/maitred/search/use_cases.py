@@ -1,8 +1,8 @@
-"""Ask a language model in which words users would ask for a tool: "I want to find a function in my code".
+"""Ask a language model for the words of users who need a tool: "I want to find a function in my code".
 
-Such phrases are use cases: search reads them beside what the server wrote. They are written when an operator
-asks for it, never by themselves. Tools are shown as untrusted data, and of the answer only short plain texts
-are kept. Errors carry no text of the SDKs, which may quote a key.
+Such phrases are use cases: search reads them beside the server's texts. The gateway writes them only when an
+operator asks for it. The model sees tools as untrusted data, and only short plain texts of its answer are
+used. Errors carry no text of the SDKs, which may quote a key.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ Answer with a JSON object and nothing else: for each line number the list of its
 
 
 class PhraseError(MaitredError):
-    """A language model wrote no phrases. The text is one short line without keys or what servers wrote."""
+    """A language model wrote no phrases. The text is one short line without keys or texts of servers."""
 
     code: ClassVar[str] = "phrases_failed"
 
@@ -51,26 +51,26 @@ class PhraseWriter(LlmAsker):
     patience_s = 120.0
 
     async def write(self, tools: Sequence[ToolDocument]) -> list[tuple[str, ...]]:
-        """For each tool at most four phrases of 10 to 120 characters; none where nothing usable came.
+        """Return for each tool at most four phrases of 10 to 120 characters, or none if no phrase is usable.
 
-        Tools go out twenty at a time, one request after another. If one fails, nothing is returned: call it
-        with `TOOLS_A_REQUEST` tools to keep what was answered before.
+        It sends twenty tools at a time, one request after another. If one fails, all answers are lost: call
+        it with `TOOLS_A_REQUEST` tools to save each answer.
 
         Raises:
             PhraseError: The endpoint cannot be reached, refuses, or answers with something else.
         """
-        found: list[tuple[str, ...]] = []
+        phrases: list[tuple[str, ...]] = []
         for start in range(0, len(tools), TOOLS_A_REQUEST):
             batch = tools[start : start + TOOLS_A_REQUEST]
             answer = _object(await self.ask(_prompt(batch)))
             if answer is None:
                 raise PhraseError(f"{self._name} answered without a list of phrases for each tool")
-            found += [_phrases(answer.get(str(number))) for number in range(1, len(batch) + 1)]
-        return found
+            phrases += [_phrases(answer.get(str(number))) for number in range(1, len(batch) + 1)]
+        return phrases
 
 
 def make_phrase_writer(settings: UseCases, resolve: Callable[[str], str]) -> PhraseWriter | None:
-    """The writer that the operator chose, if any; nothing is opened or imported yet.
+    """Make the writer that the operator chose, if any; it opens and imports nothing yet.
 
     Args:
         settings: The section `use_cases`.
@@ -83,8 +83,10 @@ def make_phrase_writer(settings: UseCases, resolve: Callable[[str], str]) -> Phr
     if vendor == "none":
         return None
     require_vendor("use_cases.provider", vendor)
-    written = Endpoint(url=settings.url, model=settings.model, key=settings.key)
-    endpoint = read_endpoint("use_cases", written, default_url=vendor_url(vendor), resolve=resolve, joint=".")
+    configured = Endpoint(url=settings.url, model=settings.model, key=settings.key)
+    endpoint = read_endpoint(
+        "use_cases", configured, default_url=vendor_url(vendor), resolve=resolve, joint="."
+    )
     return PhraseWriter(vendor, endpoint)
 
 
@@ -94,24 +96,24 @@ def _prompt(tools: Sequence[ToolDocument]) -> str:
 
 
 def _line(tool: ToolDocument) -> str:
-    """A tool on one line, so that it cannot pass for another one."""
+    """Write a tool on one line, so that it cannot imitate another one."""
     about = plain(f"{tool.title}. {tool.description}" if tool.title else tool.description)[:_MAX_DESCRIPTION]
-    named = plain(", ".join(name for name, _ in islice(tool.parameters, _MAX_PARAMETERS)))[:_MAX_NAME]
+    parameters = plain(", ".join(name for name, _ in islice(tool.parameters, _MAX_PARAMETERS)))[:_MAX_NAME]
     head = f"{plain(tool.name)[:_MAX_NAME]} (server {plain(tool.server)[:_MAX_NAME]})"
-    return f"{head}: {about}" + (f" [parameters: {named}]" if named else "")
+    return f"{head}: {about}" + (f" [parameters: {parameters}]" if parameters else "")
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
-    """The last JSON object with numbers as keys in a text: models think aloud, or wrap answers in fences."""
-    found: Mapping[str, Any] | None = None
+    """Return the last JSON object with numbers as keys: models think aloud, or put answers in fences."""
+    last: Mapping[str, Any] | None = None
     for value in json_objects(text[:_MAX_ANSWER]):
         if isinstance(value, dict) and value and all(key.isdecimal() for key in value):
-            found = value
-    return found
+            last = value
+    return last
 
 
 def _phrases(value: Any) -> tuple[str, ...]:
-    """The usable phrases among what was answered for one tool, each once; none leads to an address."""
+    """Return the usable phrases of the answer for one tool, each once; none with an address."""
     texts = [plain(text) for text in value if isinstance(text, str)] if isinstance(value, list) else []
-    fitting = (t for t in dict.fromkeys(texts) if _SHORTEST <= len(t) <= _LONGEST and "://" not in t)
-    return tuple(islice(fitting, MOST_PHRASES))
+    usable = (t for t in dict.fromkeys(texts) if _SHORTEST <= len(t) <= _LONGEST and "://" not in t)
+    return tuple(islice(usable, MOST_PHRASES))

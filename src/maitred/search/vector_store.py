@@ -1,4 +1,4 @@
-"""Vectors of tools, kept beside the catalog so that they are made once; losing them costs only time."""
+"""Vectors of tools in the file of the catalog, so that they are made once; a loss costs only time."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -10,16 +10,16 @@ from maitred.storage.database import opened
 
 
 class SqliteVectors:
-    """The vectors in the SQLite file of a catalog, by content hash; each body is what the caller made of it.
+    """The vectors in the SQLite file of a catalog, by content hash; the caller chooses the form of a body.
 
-    The methods raise `StoreError` when the file does not let itself be read or written.
+    The methods raise `StoreError` if the file cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     async def load(self, model: str, digests: Collection[str]) -> Mapping[str, bytes]:
-        """The vectors of a model that are kept for some content hashes."""
+        """Return the stored vectors of a model for some content hashes."""
         query = (
             "SELECT digest, body FROM vectors WHERE model = ? AND typeof(body) = 'blob'"
             " AND digest IN (SELECT value FROM json_each(?))"
@@ -44,14 +44,14 @@ class SqliteVectors:
         await anyio.to_thread.run_sync(save)
 
     async def prune(self, model: str, keep: Collection[str]) -> None:
-        """Drop the vectors of other models and of tools that are not there any more."""
+        """Delete the vectors of other models and of tools that no longer exist."""
 
         def prune() -> None:
             with opened(self._path) as connection:
-                known = connection.execute("SELECT model, digest FROM vectors").fetchall()
-                gone = [key for key in known if key[0] != model or key[1] not in keep]
+                stored = connection.execute("SELECT model, digest FROM vectors").fetchall()
+                obsolete = [key for key in stored if key[0] != model or key[1] not in keep]
                 connection.execute("BEGIN IMMEDIATE")
-                connection.executemany("DELETE FROM vectors WHERE model = ? AND digest = ?", gone)
+                connection.executemany("DELETE FROM vectors WHERE model = ? AND digest = ?", obsolete)
                 connection.execute("COMMIT")
 
         await anyio.to_thread.run_sync(prune)

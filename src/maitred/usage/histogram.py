@@ -1,7 +1,7 @@
-"""The arithmetic of usage: calls counted by latency, tallies that add up, and what they come to over days.
+"""The arithmetic of usage: calls counted by latency, tallies that add up, and their totals over days.
 
-Pure: it knows neither the store nor the clock. Latencies are counted in buckets of fixed bounds, because
-counts of several days, tools and processes can be added, and percentiles cannot.
+Pure: it knows neither the store nor the clock. It counts latencies in buckets of fixed bounds, because counts
+of several days, tools and processes can be added, and percentiles cannot.
 """
 
 import operator
@@ -20,15 +20,17 @@ BOUNDS_MS: Final = (
     *(1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 50.0, 80.0, 130.0, 200.0, 300.0, 500.0, 800.0),
     *(1_300.0, 2_000.0, 3_000.0, 5_000.0, 8_000.0, 13_000.0, 20_000.0, 30_000.0, 60_000.0, 120_000.0),
 )
-"""The upper bounds of the buckets, each bound included; one more bucket holds what took longer than the last.
-What was counted on earlier days is read by them, so they stay as they are."""
+"""The upper bounds of the buckets, each included; one more bucket is for calls slower than the last bound.
+
+Stored counts depend on these bounds, so do not change them.
+"""
 
 WEEK: Final = 7
 MONTH: Final = 30
 
 
 def empty() -> list[int]:
-    """A histogram without calls: a count for each bucket."""
+    """Return a histogram without calls: a count for each bucket."""
     return [0] * (len(BOUNDS_MS) + 1)
 
 
@@ -38,23 +40,23 @@ def add(histogram: list[int], elapsed_ms: float) -> None:
 
 
 def merge(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """The counts of both together."""
+    """Add the counts of two histograms."""
     if len(one) == len(other):
         return list(map(operator.add, one, other))
     return [a + b for a, b in zip_longest(one, other, fillvalue=0)]
 
 
 def p95(histogram: Sequence[int]) -> float:
-    """The bound in milliseconds within which 95 of 100 calls ended; 0 without any, and the last at most."""
-    wanted = 0.95 * sum(histogram)
-    if not wanted:
+    """Return the bound in milliseconds within which 95 of 100 calls ended; 0 without calls."""
+    least_count = 0.95 * sum(histogram)
+    if not least_count:
         return 0.0
-    at = next(n for n, so_far in enumerate(accumulate(histogram)) if so_far >= wanted)
+    at = next(n for n, so_far in enumerate(accumulate(histogram)) if so_far >= least_count)
     return BOUNDS_MS[min(at, len(BOUNDS_MS) - 1)]
 
 
 def read(text: str) -> list[int]:
-    """A histogram as it was stored; what is none counts nothing."""
+    """Read a stored histogram; a text that is not one counts nothing."""
     try:
         counts = from_json(text)
     except (ValueError, TypeError):
@@ -83,7 +85,7 @@ class Tally:
         self.last_used = max(self.last_used, at)
 
     def merge(self, other: "Tally") -> None:
-        """Count the calls of another tally too."""
+        """Add the calls of another tally."""
         self.calls += other.calls
         self.errors += other.errors
         self.total_ms += other.total_ms
@@ -92,14 +94,14 @@ class Tally:
 
 
 def first_day(today: date, days: int) -> str:
-    """The ISO date on which a window of so many days begins, today being one of them."""
+    """Return the ISO date of the first day in a window of so many days that ends today."""
     return (today - timedelta(days=max(days, 1) - 1)).isoformat()
 
 
 def usage_of(rows: Iterable[tuple[str, Tally]], today: date, days: int = MONTH) -> Usage:
-    """What tallies by day (an ISO date, several of one day are fine) come to over a window up to today.
+    """Sum up tallies by day (an ISO date; several of one day are fine) over a window up to today.
 
-    Days after today count too: another process may live in tomorrow already.
+    Days after today count too: another process may be in tomorrow already.
     """
     since, week, month = (first_day(today, length) for length in (days, WEEK, MONTH))
     total = Tally()

@@ -1,8 +1,8 @@
-"""Counts calls and tokens as they happen and keeps them in the SQLite file of a catalog.
+"""Counts calls and tokens as they happen and stores them in the SQLite file of a catalog.
 
-Recording only adds up in memory. A background task writes what came together in one transaction, adding to
-what is there, so several gateways can share a file. What cannot be written stays in memory for the next try;
-it is kept by day and tool, so it does not grow with the calls.
+Recording only adds up in memory. A background task writes the sums in one transaction and adds them to the
+stored ones, so several gateways can share a file. If a write fails, the sums stay in memory for the next
+attempt. They are by day and tool, so memory does not grow with the calls.
 """
 
 import json
@@ -63,7 +63,7 @@ def _now() -> datetime:
 
 @dataclass(kw_only=True, slots=True)
 class _Counts:
-    """What was recorded since the last flush: calls by day and tool, tokens by day and principal."""
+    """The counts since the last flush: calls by day and tool, tokens by day and principal."""
 
     calls: dict[tuple[str, ToolKey], Tally] = field(default_factory=dict)
     tokens: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
@@ -79,11 +79,11 @@ class _Counts:
 
 
 class UsageRecorder:
-    """Usage and spending in the SQLite file `path`, whose tables the store has made.
+    """Usage and spending in the SQLite file `path`; the store has made its tables.
 
-    What was recorded is in the file within `flush_every_s` while it can be written: half of that is waited,
-    the other half is left for writing. `clock` gives the time in UTC. For one event loop; what reads raises
-    `StoreError` when the file cannot be read, what records never raises.
+    Counts reach the file within `flush_every_s` while it is writable: half of that is the pause, the other
+    half is for the write. `clock` returns the time in UTC. For one event loop. Methods that read raise
+    `StoreError` if the file cannot be read; methods that record never raise.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class UsageRecorder:
         self._lock = anyio.Lock()
         self._failing = False
         self.active_at = time.monotonic()
-        """When something was last recorded, by the clock of `time.monotonic`."""
+        """The time of the last record, by the clock of `time.monotonic`."""
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -121,11 +121,11 @@ class UsageRecorder:
         if tasks is None:
             return None
         tasks.cancel_scope.cancel()
-        with anyio.move_on_after(_LEAVE_S, shield=True):  # a write that has begun ends by `_BUSY_S`
+        with anyio.move_on_after(_LEAVE_S, shield=True):  # a write that has begun ends within `_BUSY_S`
             await self.flush()
         return await tasks.__aexit__(kind, error, trace)
 
-    # --- recording ----------------------------------------------------------------------------------------
+    # Recording.
 
     def called(self, key: ToolKey, *, ok: bool, elapsed_ms: float) -> None:
         """Count a call of a tool that has just ended."""
@@ -150,7 +150,7 @@ class UsageRecorder:
         result_tokens: int = 0,
         raw_tokens: int = 0,
     ) -> None:
-        """Count tokens that a principal was sent; see `Spending`."""
+        """Count tokens that the gateway sent to a principal; see `Spending`."""
         tokens = (lists, list_tokens, answers, answer_tokens, results, result_tokens, raw_tokens)
         day = self._day().isoformat()
         self._pending.spend((day, principal), tokens)
@@ -159,7 +159,7 @@ class UsageRecorder:
         self._fresh.set()
 
     def today(self, principal: str) -> Spending:
-        """What a principal has spent today: in this process, and in all up to its start."""
+        """Return the spending of a principal today, in this process and before its start in all."""
         day = self._day().isoformat()
         known, spent = self._today
         return _spending(day, principal, spent.get(principal, _NOTHING) if known == day else _NOTHING)
@@ -173,7 +173,7 @@ class UsageRecorder:
     def _day(self) -> date:
         return self._clock().date()
 
-    # --- writing ------------------------------------------------------------------------------------------
+    # Writing.
 
     async def _flush_what_comes(self) -> None:
         while True:
@@ -184,7 +184,7 @@ class UsageRecorder:
                 self._fresh.set()
 
     async def flush(self) -> bool:
-        """Write what was recorded; false when that failed, and it is kept for the next try."""
+        """Write the counts; false if that failed, and the counts stay for the next attempt."""
         async with self._lock:
             counts, self._pending = self._pending, _Counts()
             if not counts.calls and not counts.tokens:
@@ -196,14 +196,14 @@ class UsageRecorder:
             except StoreError as error:
                 if not self._failing:
                     log.warning("usage cannot be written; it is kept in memory", reason=error.reason)
-            finally:  # also when cancelled before the thread began; once it has begun, its end is waited for
+            finally:  # also if cancelled before the thread began; after its start, its end is awaited
                 if not written:
                     self._pending.add(counts)
             self._failing = not written
             return written
 
     async def prune(self, older_than_days: int = 90) -> None:
-        """Drop the days before the last so many."""
+        """Delete the days before the last so many."""
         first = (self._day() - timedelta(days=older_than_days)).isoformat()
 
         def drop(connection: sqlite3.Connection) -> None:
@@ -215,20 +215,20 @@ class UsageRecorder:
         async with self._lock:
             await self._within(drop)
 
-    # --- reading ------------------------------------------------------------------------------------------
+    # Reading.
 
     async def usage(self, days: int = 30) -> Mapping[ToolKey, Usage]:
-        """The usage of each tool over a window up to today, in every gateway on this file."""
+        """Return the usage of each tool over a window up to today, in every gateway on this file."""
         return await self._usage(days, lambda key: key)
 
     async def by_server(self, days: int = 30) -> Mapping[str, Usage]:
-        """The usage of each server over a window up to today, in every gateway on this file."""
+        """Return the usage of each server over a window up to today, in every gateway on this file."""
         return await self._usage(days, lambda key: key.server)
 
     async def _usage(self, days: int, owner: Callable[[ToolKey], K]) -> Mapping[K, Usage]:
         today = self._day()
         first = first_day(today, max(days, figures.MONTH))
-        async with self._lock:  # no flush meanwhile, so nothing is counted twice or missed
+        async with self._lock:  # no flush at the same time, so nothing is counted twice or missed
             fresh = _Counts()
             fresh.add(self._pending)
             kept = await self._within(lambda connection: connection.execute(_CALLS, (first,)).fetchall())
@@ -246,7 +246,7 @@ class UsageRecorder:
         return await anyio.to_thread.run_sync(fold)
 
     async def spending(self, days: int = 30) -> Sequence[Spending]:
-        """What each principal spent on each day of a window, in every gateway; the newest day first."""
+        """Return the spending of each principal and day of a window, in every gateway; newest day first."""
         first = first_day(self._day(), days)
         async with self._lock:
             counts = _Counts(tokens=dict(self._pending.tokens))
@@ -298,5 +298,5 @@ def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _text(name: str) -> str:
-    """A name as SQLite can keep it; half a surrogate pair must not keep the other counts out of the file."""
+    """Make a name that SQLite can store: half a surrogate pair must not stop the other counts."""
     return name.encode("utf-8", "replace").decode()

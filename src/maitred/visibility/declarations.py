@@ -1,19 +1,10 @@
-"""Read what is declared of a server's visibility: its facts, what calls change, and when a tool is shown.
+"""Read the `visibility` section of a server: its facts, what calls change, and when a tool is shown.
 
-    visibility:
-      facts: {connections: 0, debugger.paused: false}
-      on_success:
-        connect: {connections: {add: 1}}
-        pause: {debugger.paused: "$.paused"}
-      visible_when:
-        pause: connections > 0 && !debugger.paused
-        step_*: {when: debugger.paused, because: needs a paused debugger}
-        deploy: {rule: office_hours}
+    facts: {connections: 0, debugger.paused: false}
+    on_success: {connect: {connections: {add: 1}}, pause: {debugger.paused: "$.paused"}}
+    visible_when: {pause: connections > 0 && !debugger.paused, deploy: {rule: office_hours}}
 
-The section stands in a server's manifest or in the operator's configuration. Every fault is told with the
-keys that lead to it; what has one is left out, so that all are found at once.
-
-Read what the servers of a configuration declare about visibility; every fault is told with its line.
+The section is in a manifest or in the configuration file. Every fault has its line and keys.
 """
 
 import re
@@ -65,10 +56,10 @@ _TAKEN: Final = frozenset([
 
 
 def parse(path: Path, text: str, rules: RuleRegistry, keys: Keys = ("visibility",)) -> VisibilityTable:
-    """Read the section that the keys lead to in the text of a YAML or JSON file; an absent one hides nothing.
+    """Read the section under these keys in the text of a YAML or JSON file; a missing one hides nothing.
 
     Raises:
-        ConfigError: The text or the section has faults; all are listed, with their lines.
+        ConfigError: The text or the section has faults; the error lists all of them with their lines.
     """
     document = read_document(path, text)
     raw: Any = document.tree
@@ -83,7 +74,7 @@ def parse(path: Path, text: str, rules: RuleRegistry, keys: Keys = ("visibility"
 def located(
     document: ConfigDocument, keys: Keys, raw: Any, rules: RuleRegistry
 ) -> tuple[VisibilityTable, list[tuple[int, str]]]:
-    """Read a section that stands under `keys` in a document; its faults come with their lines and keys."""
+    """Read the section under `keys` of a document; its faults come with their lines and keys."""
     faults: list[tuple[int, str]] = []
 
     def fault(below: Sequence[Any], message: str) -> None:
@@ -94,38 +85,38 @@ def located(
 
 
 def read(raw: Any, rules: RuleRegistry, fault: Faults) -> VisibilityTable:
-    """Read a section that is a mapping already; what has a fault is left out of the table.
+    """Read a section that is a mapping already; the table leaves out entries with faults.
 
-    Values may be typed, or texts as a `ConfigDocument` has them: `true` and `3` count as what they look like.
+    Values may have types, or be texts as in a `ConfigDocument`: `true` and `3` count as what they look like.
     """
     if not isinstance(raw, Mapping):
         fault([], f"must be a mapping with {', '.join(_SECTIONS)}")
         raw = {}
     for stranger in [key for key in raw if key not in _SECTIONS]:
         fault([stranger], f"is not a known key; {_near(str(stranger), _SECTIONS)}")
-    declared = _declared(raw, fault)
+    declared = _read_declared_facts(raw, fault)
     compiler = Compiler(declared.kinds)
     rulings = {}
     for tool, entry in _entries(raw, "visible_when", fault, MAX_RULES).items():
-        ruling = _ruling(["visible_when", tool], entry, compiler, rules, fault)
-        if ruling:
-            rulings[tool] = ruling
+        tool_rule = _read_tool_rule(["visible_when", tool], entry, compiler, rules, fault)
+        if tool_rule:
+            rulings[tool] = tool_rule
     return VisibilityTable(declared=declared, rulings=rulings, compiler=compiler)
 
 
-def _ruling(
+def _read_tool_rule(
     keys: Sequence[str], entry: Any, compiler: Compiler, rules: RuleRegistry, fault: Faults
 ) -> ToolRule | None:
-    stated = entry if isinstance(entry, Mapping) else {"when": entry}
-    for stranger in [key for key in stated if key not in _RULING]:
+    fields = entry if isinstance(entry, Mapping) else {"when": entry}
+    for stranger in [key for key in fields if key not in _RULING]:
         fault([*keys, stranger], f"is not a known key; {_near(str(stranger), _RULING)}")
-    given = [key for key in ("when", "rule") if stated.get(key) is not None]
-    if len(given) != 1:
+    sources = [key for key in ("when", "rule") if fields.get(key) is not None]
+    if len(sources) != 1:
         fault(keys, "needs either `when` (an expression) or `rule` (the name of a rule in Python)")
         return None
-    words = {key: _words([*keys, key], stated[key], fault) for key in ("because", "do") if stated.get(key)}
-    at = [*keys, given[0]] if isinstance(entry, Mapping) else keys
-    rule = _rule(at, given[0], stated[given[0]], compiler, rules, fault)
+    words = {key: _words([*keys, key], fields[key], fault) for key in ("because", "do") if fields.get(key)}
+    at = [*keys, sources[0]] if isinstance(entry, Mapping) else keys
+    rule = _rule(at, sources[0], fields[sources[0]], compiler, rules, fault)
     return ToolRule(rule=rule, **words) if rule else None
 
 
@@ -137,10 +128,10 @@ def _rule(
         fault(keys, "must be text")
         return None
     if key == "rule":
-        named = rules.find(text)
-        if named is None:
+        named_rule = rules.find(text)
+        if named_rule is None:
             fault(keys, f"there is no rule {text[:80]!r}; {_near(text, rules.names)}")
-        return named
+        return named_rule
     expression, faults = compiler.compile(text)
     for one in faults:
         fault(keys, one)
@@ -148,14 +139,14 @@ def _rule(
 
 
 def _words(keys: Sequence[str], raw: Any, fault: Faults) -> str:
-    """What is told to an agent: one line."""
+    """Check an operator's words for an agent, and put them on one line."""
     if not isinstance(raw, str) or len(raw) > MAX_TEXT:
         fault(keys, f"must be text of at most {MAX_TEXT} characters")
         return ""
     return " ".join(raw.split())
 
 
-def _declared(raw: Mapping[str, Any], fault: Faults) -> DeclaredFacts:
+def _read_declared_facts(raw: Mapping[str, Any], fault: Faults) -> DeclaredFacts:
     facts = {fact.name: fact for fact in _facts(_entries(raw, "facts", fault, MAX_FACTS), fault)}
     effects: dict[str, Mapping[str, Effect]] = {}
     for tool, changes in _entries(raw, "on_success", fault).items():
@@ -168,21 +159,21 @@ def _declared(raw: Mapping[str, Any], fault: Faults) -> DeclaredFacts:
 
 
 def _entries(raw: Mapping[str, Any], key: str, fault: Faults, at_most: int = MAX_RULES) -> Mapping[str, Any]:
-    """The mapping under a key, which may be missing; the first entries if there are too many."""
+    """Return the mapping under a key, which may be missing; of too many entries, return the first ones."""
     value = raw.get(key)
     if not isinstance(value, Mapping | None):
         fault([key], "must be a mapping")
         return {}
-    found = [(str(name), entry) for name, entry in (value or {}).items()]
-    if len(found) > at_most:
-        fault([key], f"are {len(found)}; a server may have {at_most}")
-    return dict(found[:at_most])
+    entries = [(str(name), entry) for name, entry in (value or {}).items()]
+    if len(entries) > at_most:
+        fault([key], f"are {len(entries)}; a server may have {at_most}")
+    return dict(entries[:at_most])
 
 
-def _near(name: str, known: Collection[str]) -> str:
-    """A hint at what was meant, else at what there is."""
-    there = f"there are {', '.join(known)}" if known else "there are none"
-    return did_you_mean(name, known, quoted=as_code, otherwise=there)
+def _near(name: str, known_names: Collection[str]) -> str:
+    """Suggest the nearest known name, or list all of them."""
+    otherwise = f"there are {', '.join(known_names)}" if known_names else "there are none"
+    return did_you_mean(name, known_names, quoted=as_code, otherwise=otherwise)
 
 
 def _facts(raw: Mapping[str, Any], fault: Faults) -> Iterator[Fact]:
@@ -190,14 +181,14 @@ def _facts(raw: Mapping[str, Any], fault: Faults) -> Iterator[Fact]:
         if wrong := _name_fault(name, raw):
             fault(["facts", name], wrong)
             continue
-        stated = entry if isinstance(entry, Mapping) else {"type": _guess(entry), "initial": entry}
-        for stranger in stated.keys() - {"type", "initial"}:
+        fields = entry if isinstance(entry, Mapping) else {"type": _guess(entry), "initial": entry}
+        for stranger in fields.keys() - {"type", "initial"}:
             fault(["facts", name, stranger], "is not a known key; there are `type`, `initial`")
-        kind = stated.get("type")
+        kind = fields.get("type")
         if kind not in _KINDS:
             fault(["facts", name], f"needs a first value, or a `type` that is one of {', '.join(_KINDS)}")
             continue
-        first = stated.get("initial")
+        first = fields.get("initial")
         value = _ZERO[kind] if first is None else _literal(first, kind)
         if wrong := misfit(value, kind):
             fault(["facts", name], f"begins with {wrong}")
@@ -210,17 +201,19 @@ def _name_fault(name: str, names: Collection[str]) -> str:
         return "is no name for a fact: use a-z, 0-9 and _ in parts with dots between, like `debugger.paused`"
     if name in BUILT_IN:
         return "is a fact that is always there; give this one another name"
-    if taken := sorted(_TAKEN.intersection(name.split("."))):
-        return f"cannot be named so: `{taken[0]}` means something in rules"
+    if reserved := sorted(_TAKEN.intersection(name.split("."))):
+        return f"cannot be named so: `{reserved[0]}` means something in rules"
     parts = name.split(".")
     above = [".".join(parts[:n]) for n in range(1, len(parts))]
     clash = [part for part in above if part in names or part in BUILT_IN]
-    clash += [other for other in BUILT_IN if other.startswith(f"{name}.")]
-    return f"cannot stand beside `{clash[0]}`: one name goes on where the other ends" if clash else ""
+    clash += [built_in for built_in in BUILT_IN if built_in.startswith(f"{name}.")]
+    return (
+        f"cannot be used together with `{clash[0]}`: one name goes on where the other ends" if clash else ""
+    )
 
 
 def _guess(first: Any) -> Kind | None:
-    """The type of a fact from its first value, which may be written as text."""
+    """Return the type of a fact from its first value, which may be written as text."""
     if first is None:
         return None
     if isinstance(first, str):
@@ -230,7 +223,7 @@ def _guess(first: Any) -> Kind | None:
 
 
 def _literal(raw: Any, kind: Kind) -> Any:
-    """A value as it is meant where a fact of this type is expected; what does not fit stays as it is."""
+    """Convert a value to the type of its fact; a value that does not fit stays as it is."""
     if isinstance(raw, str) and kind == "bool" and raw.lower() in ("true", "false"):
         return raw.lower() == "true"
     if isinstance(raw, str) and kind == "int" and _INT.fullmatch(raw):
@@ -245,7 +238,7 @@ def _effects(
     raw: Mapping[str, Any],
     fault: Faults,
 ) -> Iterator[tuple[str, Effect]]:
-    written = _entries(raw, "facts", lambda *_: None)
+    raw_facts = _entries(raw, "facts", lambda *_: None)
     for name, change in changes.items():
         if name in facts:
             effect = _effect(facts[name], change)
@@ -255,12 +248,12 @@ def _effects(
                 yield name, effect
         elif name in BUILT_IN:
             fault([*keys, name], "is a fact that no call can change")
-        elif name not in written:  # one that is declared wrong was told already
+        elif name not in raw_facts:  # a fact with a faulty declaration was reported already
             fault([*keys, name], f"is no fact of this server; {_near(str(name), list(facts))}")
 
 
 def _effect(fact: Fact, change: Any) -> Effect | str:
-    """The effect that was written, or what is wrong with it."""
+    """Return the effect as written, or a message about what is wrong with it."""
     if isinstance(change, Mapping):
         match dict(change):
             case {"add": by, **rest} if not rest and fact.kind == "int":
@@ -282,33 +275,33 @@ _PATH_HINT = "{!r} is not a path; write it like `$.page.id`, `$.pages[0]` or `$a
 
 
 def read_tables(settings: Settings, rules: RuleRegistry) -> Mapping[str, VisibilityTable]:
-    """The tables of the servers that declare something, by server.
+    """Read the declarations of all servers in a configuration; the result has those that declare something.
 
     Raises:
-        ConfigError: A declaration has faults; all of all servers are listed.
+        ConfigError: A declaration has faults; the error lists those of all servers, with their lines.
     """
     faults: list[tuple[str, Sequence[Any], str]] = []
 
     def fault(server: str, keys: Sequence[Any], message: str) -> None:
         faults.append((server, keys, message))
 
-    declared = {name: spec.visibility for name, spec in settings.servers.items() if spec.visibility}
-    tables = {name: read(raw, rules, partial(fault, name)) for name, raw in declared.items()}
+    sections = {name: spec.visibility for name, spec in settings.servers.items() if spec.visibility}
+    tables = {name: read(raw, rules, partial(fault, name)) for name, raw in sections.items()}
     if faults:
         document = _document(settings)
-        raise ConfigError(str(settings.source), [_told(document, *one) for one in faults])
+        raise ConfigError(str(settings.source), [_fault_line(document, *one) for one in faults])
     return tables
 
 
 def _document(settings: Settings) -> ConfigDocument:
-    """The configuration's file, for its lines; an empty one if settings were made by hand."""
+    """Return the configuration file, for its lines; an empty document if there is no file."""
     try:
         return read_document(settings.source, read_text(settings.source))
     except ConfigError:
         return ConfigDocument(tree={}, root=None)
 
 
-def _told(document: ConfigDocument, server: str, below: Sequence[Any], message: str) -> str:
+def _fault_line(document: ConfigDocument, server: str, below: Sequence[Any], message: str) -> str:
     keys = [document.servers_key, server, "visibility", *below]
     where = f"line {document.line(keys)}: " if document.root is not None else ""
     return f"{where}{'.'.join(map(str, keys))}: {message}"

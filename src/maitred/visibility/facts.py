@@ -1,11 +1,9 @@
 """Facts: the named values of a server's state that visibility rules read, and how calls change them.
 
-A fact is declared with its type and first value, by a server's manifest or by the operator; the effects of a
-tool (`on_success`) say which facts a call of it changes. Some facts are there without being declared: who
-asks, how the server does, what time it is. Nothing here asks a server or keeps a state: states come in and
-go out as values, so that whoever keeps them may do so for each principal or for each connection.
-
-Facts are small on purpose (whole numbers, short texts, short lists): they are states, not documents.
+A server's manifest or the operator declares a fact with its type and first value. The effects of a tool
+(`on_success`) say which facts its call changes. Built-in facts need no declaration: the caller, the health of
+the server, the time. Nothing here asks a server or keeps a state. States are values, so that the caller can
+keep them for each principal or connection. Facts are small (whole numbers, short texts, short lists).
 """
 
 import json
@@ -47,7 +45,7 @@ BUILT_IN: Mapping[str, Kind] = MappingProxyType({
     "time.hour": "int",
     "time.weekday": "int",
 })  # fmt: skip
-"""The facts that are always there. `time.hour` is 0 to 23, `time.weekday` 1 (Monday) to 7 (Sunday)."""
+"""The facts that always exist. `time.hour` is 0 to 23, `time.weekday` 1 (Monday) to 7 (Sunday)."""
 
 
 def built_in(
@@ -58,11 +56,11 @@ def built_in(
     state: State,
     now: datetime,
 ) -> Mapping[str, Value]:
-    """The facts that are always there, as they are now; texts too long for a fact are cut.
+    """Return the built-in facts as they are now; it shortens texts that are too long for a fact.
 
-    `client` is the name that the client gave itself (a claim, no proof), `state` what the server's backend is
-    doing; it counts as healthy unless it failed or is suspended. `now` is in the time zone that the operator
-    lives by.
+    `client` is the name that the client gave itself, which is a claim and no proof. `state` is the state of
+    the server's backend; it counts as healthy unless it failed or is suspended. `now` is in the operator's
+    time zone.
     """
     return {
         "client": client[:MAX_TEXT],
@@ -86,28 +84,28 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True)
 class SetFact:
-    """An effect: the fact gets this value."""
+    """An effect: set the fact to this value."""
 
     value: Value
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadFact:
-    """An effect: the fact gets what stands at a path, of the result or (`$arguments`) of the arguments."""
+    """An effect: set the fact to the value at a path of the result or (`$arguments`) of the arguments."""
 
     path: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Add:
-    """An effect: the number goes up, or down by a negative one, but never below 0."""
+    """An effect: add to the number; a negative number subtracts, but the fact never falls below 0."""
 
     by: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResetFact:
-    """An effect: the fact gets its first value back."""
+    """An effect: set the fact to its first value."""
 
 
 Effect = SetFact | ReadFact | Add | ResetFact
@@ -115,9 +113,10 @@ Effect = SetFact | ReadFact | Add | ResetFact
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
-    """What is known at one moment: a value for each fact. 1 is another value than true.
+    """The values of all facts at one moment. 1 and true are different values.
 
-    `doubts` names facts whose last change could not be read, and why: their values may be out of date.
+    `doubts` names facts whose last change the gateway could not read, and why. Their values may be out of
+    date.
     """
 
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -125,10 +124,10 @@ class Facts:
 
     @cached_property
     def _key(self) -> Hashable:
-        known = [
+        typed_values = [
             (name, type(v), v if isinstance(v, int | str) else repr(v)) for name, v in self.values.items()
         ]
-        return frozenset(known), frozenset(self.doubts.items())
+        return frozenset(typed_values), frozenset(self.doubts.items())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Facts) and self._key == other._key
@@ -137,13 +136,13 @@ class Facts:
         return hash(self._key)
 
     def given(self, others: Mapping[str, Value]) -> "Facts":
-        """These facts with others beside them, such as the built-in ones of a moment."""
+        """Return these facts with others beside them, such as the built-in ones of a moment."""
         return replace(self, values={**self.values, **others})
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredFacts:
-    """What is declared of one server: its facts, and by tool (or pattern with `*`) what a success changes."""
+    """The declaration of one server: its facts, and what a successful call of a tool (or pattern) changes."""
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
     on_success: Mapping[str, Mapping[str, Effect]] = field(default_factory=dict)
@@ -154,25 +153,25 @@ class DeclaredFacts:
         return {**BUILT_IN, **{name: fact.kind for name, fact in self.facts.items()}}
 
     def initial(self) -> Facts:
-        """The facts before any call."""
+        """Return the facts before any call."""
         return Facts(values={name: fact.initial for name, fact in self.facts.items()})
 
     def effects(self, tool: str) -> Mapping[str, Effect]:
-        """What a successful call of a tool changes."""
-        found = most_specific(tool, self.on_success)
-        return self.on_success[found] if found else _EMPTY
+        """Return what a successful call of a tool changes."""
+        pattern = most_specific(tool, self.on_success)
+        return self.on_success[pattern] if pattern else _EMPTY
 
 
 def most_specific(tool: str, patterns: Collection[str]) -> str:
-    """The pattern that says most about a tool; empty if none fits.
+    """Return the pattern that says most about a tool; empty if none fits.
 
     Its own name goes before every pattern. Of patterns, the one with the most characters that are not `*`
-    wins, then the longest beginning without `*`, then the first in the alphabet.
+    wins. Then the longest beginning without `*` wins, then the first in the alphabet.
     """
     if tool in patterns:
         return tool
-    fitting = [pattern for pattern in patterns if "*" in pattern and _fits_pattern(tool, pattern)]
-    return min(fitting, key=_vagueness, default="")
+    matches = [pattern for pattern in patterns if "*" in pattern and _fits_pattern(tool, pattern)]
+    return min(matches, key=_vagueness, default="")
 
 
 def _vagueness(pattern: str) -> tuple[int, int, str]:
@@ -180,7 +179,7 @@ def _vagueness(pattern: str) -> tuple[int, int, str]:
 
 
 def _fits_pattern(tool: str, pattern: str) -> bool:
-    """Whether a name fits a pattern, in a time that no pattern can make long."""
+    """Return whether a name fits a pattern, in a time that no pattern can make long."""
     first, *middle, last = pattern.split("*")
     if len(tool) < len(first) + len(last) or not (tool.startswith(first) and tool.endswith(last)):
         return False
@@ -193,16 +192,16 @@ def _fits_pattern(tool: str, pattern: str) -> bool:
     return True
 
 
-# --- calls change facts -----------------------------------------------------------------------------------
+# Calls change facts.
 
 
 def after_call(
     facts: Facts, declared: DeclaredFacts, tool: str, arguments: Mapping[str, Any], result: Mapping[str, Any]
 ) -> Facts:
-    """The facts after a call of a tool was answered; the same ones if it failed or changes nothing.
+    """Return the facts after the answer to a call; the same ones if it failed or changes nothing.
 
-    `result` is the answer as on the wire (`content`, `structuredContent`, `isError`). A value that is not
-    there, or does not fit its fact, leaves the fact as it was and is noted in `doubts`. Never raises.
+    `result` is the answer as on the wire (`content`, `structuredContent`, `isError`). A value that is missing
+    or does not fit its fact leaves the fact unchanged and adds an entry to `doubts`. Never raises.
     """
     effects = declared.effects(tool)
     if not effects or result.get("isError"):
@@ -216,7 +215,9 @@ def after_call(
         fact = declared.facts[name]
         before = values.get(name, fact.initial)
         value = (
-            _changed(fact, before, effect) if not isinstance(effect, ReadFact) else _at(effect.path, roots)
+            _apply_effect(fact, before, effect)
+            if not isinstance(effect, ReadFact)
+            else _at(effect.path, roots)
         )
         fault = misfit(value := as_fact(value, fact.kind), fact.kind)
         doubts.pop(name, None)
@@ -229,17 +230,19 @@ def after_call(
 
 
 def surely_after(facts: Facts, declared: DeclaredFacts, tool: str) -> Facts:
-    """The facts after a successful call of a tool, as far as they do not depend on what it answers."""
+    """Return the facts after a successful call of a tool, as far as they do not depend on its answer."""
     effects = declared.effects(tool)
     sure = {
-        name: _changed(declared.facts[name], facts.values.get(name, declared.facts[name].initial), effect)
+        name: _apply_effect(
+            declared.facts[name], facts.values.get(name, declared.facts[name].initial), effect
+        )
         for name, effect in effects.items()
         if not isinstance(effect, ReadFact)
     }
     return facts.given(sure)
 
 
-def _changed(fact: Fact, before: Value, effect: SetFact | Add | ResetFact) -> Value:
+def _apply_effect(fact: Fact, before: Value, effect: SetFact | Add | ResetFact) -> Value:
     match effect:
         case SetFact(value=value):
             return value
@@ -250,7 +253,7 @@ def _changed(fact: Fact, before: Value, effect: SetFact | Add | ResetFact) -> Va
 
 
 def _content(result: Mapping[str, Any]) -> Any:
-    """The structured content of an answer, else its first text if that is JSON."""
+    """Return the structured content of an answer, or else its first text if that is JSON."""
     if result.get("structuredContent") is not None:
         return result["structuredContent"]
     blocks = result.get("content")
@@ -265,7 +268,7 @@ def _content(result: Mapping[str, Any]) -> Any:
 
 
 class _Missing:
-    """Stands for a value that is not there."""
+    """Marks a value that is missing."""
 
 
 _MISSING: Final = _Missing()
@@ -291,7 +294,7 @@ def _below(value: Any, step: re.Match[str]) -> Any:
 
 
 def as_fact(value: Any, kind: Kind) -> Any:
-    """A JSON value as a fact has it: lists of short values as texts, 2.0 as 2; any other as it is."""
+    """Convert a JSON value to a fact: lists of short values to texts, 2.0 to 2; others stay as they are."""
     if kind == "int" and isinstance(value, float) and value.is_integer():
         return int(value)
     if kind == "list" and isinstance(value, list):
@@ -302,7 +305,7 @@ def as_fact(value: Any, kind: Kind) -> Any:
 
 
 def misfit(value: Any, kind: Kind) -> str:
-    """What is wrong with a value for a fact of this type; empty if nothing is."""
+    """Return what is wrong with a value for a fact of this type; empty if it fits."""
     if isinstance(value, _Missing):
         return "nothing"
     if kind == "str" and isinstance(value, str):

@@ -1,12 +1,10 @@
 """Visibility rules: expressions in CEL (Common Expression Language) over facts, and functions in Python.
 
-An expression such as `debugger.enabled && connections > 1` is compiled and type-checked when it is loaded, by
-the binding of the reference implementation in C++ (`cel-expr-python`), which is imported when the first
-expression is. Nothing can stop an expression that runs, so what it may cost is bounded before: by its length
-and nesting, by how often it touches lists inside macros, and by the size of facts. The library itself allows
-10,000 iterations of macros.
-
-A rule never raises: what cannot be worked out, or is neither true nor false, hides the tool and says why.
+The binding of the C++ reference implementation (`cel-expr-python`) compiles an expression such as
+`connections > 1` and checks its types when it is loaded. The first expression imports the binding. Nothing
+can stop an expression that runs, so its cost is bounded before: by length, nesting, use of lists in macros,
+and the size of facts. The library allows 10,000 iterations of macros. A rule never raises: an error, or a
+result that is neither true nor false, hides the tool with a reason.
 """
 
 import json
@@ -25,7 +23,7 @@ from maitred.wording import as_code, did_you_mean
 log = structlog.get_logger(__name__)
 
 RuleFunction = Callable[[str, Mapping[str, Value]], bool | str]
-"""A rule in Python: takes a tool's name and the facts; answers whether it is visible, or why it is not."""
+"""A rule in Python: takes a tool's name and the facts; returns whether it is visible, or why it is not."""
 
 MAX_SOURCE: Final = 500
 MAX_COST: Final = 50_000
@@ -52,7 +50,7 @@ _OVERLOAD = re.compile(r"found no matching overload for '_?(.+?)_?' applied to '
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """One of the conditions that an expression joins with `&&`, and the facts it reads."""
+    """One of the conditions that an expression joins with `&&`, and the facts that it reads."""
 
     source: str
     reads: tuple[str, ...]
@@ -61,7 +59,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Expression:
-    """A compiled expression. Its parts are for saying which of them does not hold."""
+    """A compiled expression. Its parts serve to say which of them does not hold."""
 
     source: str
     reads: tuple[str, ...]
@@ -71,7 +69,7 @@ class Expression:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedRule:
-    """A rule in Python, by the name it was registered under."""
+    """A rule in Python and the name of its registration."""
 
     name: str
     function: RuleFunction = field(repr=False)
@@ -87,24 +85,24 @@ class RuleRegistry:
         self._functions = dict(functions or {})
 
     def add(self, name: str, function: RuleFunction) -> None:
-        """Register a rule; a name that is taken is a `ValueError`."""
+        """Register a rule; a name that is in use raises a `ValueError`."""
         if name in self._functions:
             raise ValueError(f"there is a visibility rule {name!r} already")
         self._functions[name] = function
 
     def find(self, name: str) -> NamedRule | None:
-        """The rule of this name."""
+        """Return the rule of this name."""
         function = self._functions.get(name)
         return NamedRule(name=name, function=function) if function else None
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of all rules, in the order they came in."""
+        """The names of all rules, in the order of registration."""
         return tuple(self._functions)
 
 
 class Compiler:
-    """Compiles the expressions of one server, whose facts have these types, and evaluates them."""
+    """Compiles and evaluates the expressions of one server, whose facts have these types."""
 
     def __init__(self, kinds: Mapping[str, Kind]) -> None:
         self._kinds = kinds
@@ -123,10 +121,10 @@ class Compiler:
     @property
     def reads(self) -> Collection[str]:
         """The facts that any compiled expression reads."""
-        return {name for found, _ in self._compiled.values() if found for name in found.reads}
+        return {name for expression, _ in self._compiled.values() if expression for name in expression.reads}
 
     def compile(self, source: str) -> tuple[Expression | None, Sequence[str]]:
-        """The compiled expression, or None with all that is wrong with it; positions count from 1."""
+        """Compile an expression, or return None and all its faults; positions count from 1."""
         if source not in self._compiled:
             self._compiled[source] = self._compile(source)
         return self._compiled[source]
@@ -142,7 +140,7 @@ class Compiler:
         try:
             program = self._env.compile(source)
         except RuntimeError as error:
-            return None, list(_explained(str(error), source, self._kinds))
+            return None, list(_explain(str(error), source, self._kinds))
         kind = program.return_type().name()
         if kind not in ("BOOL", "DYN"):
             return None, [f"is {kind.lower()}, not true or false; compare it with something"]
@@ -159,15 +157,15 @@ class Compiler:
             )
 
     def moment(self, facts: Facts) -> "FactEvaluation":
-        """The facts of a moment as rules see them."""
+        """Bind the facts of a moment for the evaluation of rules."""
         return FactEvaluation(facts, self._kinds, self.reads, self._activation)
 
     def _activation(self, values: Mapping[str, Any]) -> Any:
-        return self._env.Activation(values)  # made when an expression is first asked, and the library with it
+        return self._env.Activation(values)  # made at the first evaluation, and the library is loaded with it
 
 
 class FactEvaluation:
-    """Answers rules for the facts of one moment; each expression is evaluated once."""
+    """Evaluates rules for the facts of one moment; each expression is evaluated once."""
 
     def __init__(
         self,
@@ -180,16 +178,16 @@ class FactEvaluation:
         self._kinds = kinds
         self._reads = reads
         self._bind = bind
-        self._known: dict[str, bool] = {}
+        self._results: dict[str, bool] = {}
         self._failed: set[str] = set()
 
     @cached_property
     def _unfit(self) -> Mapping[str, str]:
-        """The facts that rules read and cannot have, and why."""
+        """Return the facts that rules read and whose value is missing or does not fit, and why."""
         values = self.facts.values
-        found = {name: misfit(values[name], self._kinds[name]) for name in self._reads if name in values}
+        misfits = {name: misfit(values[name], self._kinds[name]) for name in self._reads if name in values}
         missing = {name: "no value" for name in self._reads if name not in values}
-        return {name: fault for name, fault in found.items() if fault} | missing
+        return {name: fault for name, fault in misfits.items() if fault} | missing
 
     @cached_property
     def _bound(self) -> Any:
@@ -198,30 +196,32 @@ class FactEvaluation:
         return self._bind({n: list(v) if isinstance(v, tuple) else v for n, v in values.items()})
 
     def holds(self, rule: Rule, tool: str) -> bool:
-        """Whether a rule shows a tool."""
+        """Return whether a rule shows a tool."""
         if isinstance(rule, NamedRule):
-            return self._asked(rule, tool) is True
-        known = self._known.get(rule.source)
-        if known is None:
-            known = self._known[rule.source] = self._value(rule) is True
-        return known
+            return self._ask_function(rule, tool) is True
+        holds = self._results.get(rule.source)
+        if holds is None:
+            holds = self._results[rule.source] = self._value(rule) is True
+        return holds
 
     def reason(self, rule: Rule, tool: str) -> str:
-        """Why a rule hides a tool, as words that go on from "it"; empty if it does not."""
+        """Return why a rule hides a tool, in words that follow "it"; empty if it does not."""
         if self.holds(rule, tool):
             return ""
         if isinstance(rule, NamedRule):
-            answer = self._asked(rule, tool)
+            answer = self._ask_function(rule, tool)
             return answer if isinstance(answer, str) and answer else f"is hidden by the rule {rule.name}"
-        first, *others = [self._told(part) for part in self.failing(rule)] or [f"needs `{rule.source}`"]
-        return " and ".join([first, *(told.removeprefix("needs ") for told in others)])
+        first, *rest = [self._condition_text(part) for part in self.unmet_conditions(rule)] or [
+            f"needs `{rule.source}`"
+        ]
+        return " and ".join([first, *(text.removeprefix("needs ") for text in rest)])
 
-    def failing(self, rule: Expression) -> Sequence[Condition]:
-        """The parts of an expression that do not hold."""
+    def unmet_conditions(self, rule: Expression) -> Sequence[Condition]:
+        """Return the parts of an expression that do not hold."""
         return [part for part in rule.parts if self._value(part) is not True]
 
     def _value(self, of: Expression | Condition) -> Any:
-        """What an expression comes to; its error, as text, if it has one."""
+        """Return the value of an expression; if it fails, its error as text."""
         if any(name in self._unfit for name in of.reads):
             return next(f"{name} has {fault}" for name, fault in self._unfit.items() if name in of.reads)
         try:
@@ -229,16 +229,16 @@ class FactEvaluation:
         except RuntimeError as error:
             return str(error)
 
-    def _told(self, part: Condition) -> str:
+    def _condition_text(self, part: Condition) -> str:
         value = self._value(part)
-        shown = [f"{name} is {self._shown(name)}" for name in part.reads]
-        now = f" ({', '.join(shown)})" if shown else ""
+        values = [f"{name} is {self._value_text(name)}" for name in part.reads]
+        now = f" ({', '.join(values)})" if values else ""
         if value is False:
             return f"needs `{part.source}`{now}"
         what = value if isinstance(value, str) else "it is neither true nor false"
         return f"has a rule, `{part.source}`, that cannot be worked out: {_plain(what)}{now}"
 
-    def _shown(self, name: str) -> str:
+    def _value_text(self, name: str) -> str:
         if name in self._unfit:
             return "unknown"
         value = self.facts.values[name]
@@ -247,12 +247,12 @@ class FactEvaluation:
         text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         return f"{text}, perhaps no more: {doubt}" if doubt else text
 
-    def _asked(self, rule: NamedRule, tool: str) -> bool | str:
-        """The answer of a rule in Python; what it raises counts as no."""
+    def _ask_function(self, rule: NamedRule, tool: str) -> bool | str:
+        """Return the answer of a rule in Python; an exception counts as no."""
         try:
             answer = rule.function(tool, dict(self.facts.values))
         except Exception as error:
-            if rule.name not in self._failed:  # it is asked for every tool
+            if rule.name not in self._failed:  # the rule runs for every tool
                 self._failed.add(rule.name)
                 log.exception("visibility_rule_failed", rule=rule.name, tool=tool)
             return f"is hidden, since the rule {rule.name} failed with {type(error).__name__}"
@@ -262,36 +262,36 @@ class FactEvaluation:
 
 
 def _plain(error: str) -> str:
-    """An error of the library without its code."""
+    """Return an error of the library without its code."""
     return " ".join(re.sub(r"^[A-Z_]+: |\[[A-Z_]+\]$", "", error).split())[:200]
 
 
-# --- what the source looks like ---------------------------------------------------------------------------
+# The form of the source.
 
 
 def _tokens(source: str) -> Iterator[re.Match[str]]:
-    """The tokens of an expression, without blanks and comments."""
+    """Return the tokens of an expression, without blanks and comments."""
     return (match for match in _TOKEN.finditer(source) if match.lastgroup != "blank")
 
 
 def _names(tokens: Sequence[re.Match[str]], kinds: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Where facts are named; of `a.b.c` the longest beginning that is a fact."""
+    """Yield the places where facts are named; of `a.b.c` the longest beginning that is a fact."""
     for place, token in enumerate(tokens):
         if token.lastgroup != "name" or _is_member(tokens, place):
             continue
-        path, found, at = token[0], "", place
+        path, fact, at = token[0], "", place
         while True:
-            found = path if path in kinds else found
+            fact = path if path in kinds else fact
             at += 2
             if at >= len(tokens) or tokens[at - 1][0] != "." or tokens[at].lastgroup != "name":
                 break
             path += f".{tokens[at][0]}"
-        if found:
-            yield place, found
+        if fact:
+            yield place, fact
 
 
 def _is_member(tokens: Sequence[re.Match[str]], place: int) -> bool:
-    """Whether a name belongs to what is before its dot; a dot that has nothing before it changes nothing."""
+    """Return whether a name belongs to the value before its dot; a dot after nothing does not count."""
     if place < 2 or tokens[place - 1][0] != ".":  # noqa: PLR2004
         return False
     before = tokens[place - 2]
@@ -303,7 +303,7 @@ def _reads(tokens: Sequence[re.Match[str]], kinds: Collection[str]) -> tuple[str
 
 
 def _conjuncts(tokens: Sequence[re.Match[str]]) -> Iterator[Sequence[re.Match[str]]]:
-    """The pieces between `&&` that stand in no brackets; none if something else joins them."""
+    """Yield the pieces between `&&` outside brackets; none if another operator joins them."""
     depth, cuts = 0, [-1]
     for place, token in enumerate(tokens):
         depth += (token[0] in _OPEN) - (token[0] in _CLOSED)
@@ -316,10 +316,10 @@ def _conjuncts(tokens: Sequence[re.Match[str]]) -> Iterator[Sequence[re.Match[st
 
 
 def _cost_faults(tokens: Sequence[re.Match[str]], kinds: Mapping[str, Kind]) -> Iterator[str]:
-    """What makes an expression too expensive to be run at every list and every call.
+    """Report what makes an expression too expensive to run at every list and every call.
 
-    A token costs 1, a fact that is a list as many as it may have items, `matches` what its pattern may take
-    to compile; inside a macro, everything counts as often as the macro may run it.
+    A token costs 1, a fact that is a list as many as it may have items. `matches` costs what its pattern may
+    take to compile. Inside a macro, everything counts as often as the macro may run it.
     """
     lists = {place for place, name in _names(tokens, kinds) if kinds[name] == "list"}
     ends = {place + 2 * name.count("."): place for place, name in _names(tokens, kinds)}
@@ -331,7 +331,7 @@ def _cost_faults(tokens: Sequence[re.Match[str]], kinds: Mapping[str, Kind]) -> 
         if token[0] in _OPEN:
             macro = _is_macro(tokens, place)
             if macro and ends.get(place - 3) not in lists:
-                yield f"{_where(token)}: `{tokens[place - 1][0]}` works on a fact that is a list only"
+                yield f"{_where(token)}: `{tokens[place - 1][0]}` works only on a fact that is a list"
             open_macros.append(macro)
         elif token[0] in _CLOSED and open_macros:
             open_macros.pop()
@@ -340,7 +340,7 @@ def _cost_faults(tokens: Sequence[re.Match[str]], kinds: Mapping[str, Kind]) -> 
 
 
 def _is_macro(tokens: Sequence[re.Match[str]], place: int) -> bool:
-    """Whether the bracket at a place opens the arguments of a macro."""
+    """Return whether the bracket at a place opens the arguments of a macro."""
     before = [token[0] for token in tokens[max(0, place - 2) : place]]
     return tokens[place][0] == "(" and len(before) > 1 and before[0] == "." and before[1] in _MACROS
 
@@ -354,13 +354,13 @@ def _position(line: int, column: int) -> str:
     return f"line {line}, column {column}" if line > 1 else f"column {column}"
 
 
-def _explained(message: str, source: str, kinds: Mapping[str, Kind]) -> Iterator[str]:
-    """The library's errors in the words of facts, each once."""
-    seen = set()
+def _explain(message: str, source: str, kinds: Mapping[str, Kind]) -> Iterator[str]:
+    """Translate the library's errors into the words of facts, each once."""
+    faults = set()
     for line, column, text in _ERROR.findall(message) or [(0, 0, message)]:
         fault = _fault(int(line), int(column), text, source, kinds)
-        if fault not in seen:
-            seen.add(fault)
+        if fault not in faults:
+            faults.add(fault)
             yield fault
 
 

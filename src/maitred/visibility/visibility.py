@@ -1,10 +1,10 @@
 """Which tools of a server make sense in its present state, and what to do about those that do not.
 
-A hidden tool is neither gone nor forbidden: it is found in search, marked *not available now*, and a call of
-it is answered with why and what to do. What is to be done is worked out from the same declarations that hide
-it: the calls that would change the facts which its rule reads.
+A hidden tool still exists and is not forbidden. Search shows it, marked *not available now*, and the gateway
+answers a call with the reason and the next step. The next step comes from the same declarations that hide the
+tool: the calls that would change the facts which its rule reads.
 
-Everything here is a pure function of its arguments. States are kept, and clients told, elsewhere.
+Everything here is a pure function of its arguments. `gateway.visibility` keeps states and notifies clients.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ _REMEMBERED_TOOLS: Final = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenReason:
-    """Why a tool is hidden, in words that go on from "it", and the next step, empty if none is known."""
+    """Why a tool is hidden, in words that follow "it", and the next step; empty if none is known."""
 
     reason: str
     do: str = ""
@@ -38,7 +38,7 @@ class HiddenReason:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolRule:
-    """When a tool is shown. `because` and `do` are an operator's words; what is empty is worked out."""
+    """When a tool is shown. `because` and `do` are an operator's words; the gateway fills in an empty one."""
 
     rule: Rule
     because: str = ""
@@ -49,7 +49,7 @@ class ToolRule:
 class VisibilityTable:
     """The rules of one server, by tool or by pattern with `*`; the most specific one counts.
 
-    Tools go by the names they have on their server. A tool for which there is no rule is always visible.
+    Tools have the names of their server here. A tool without a rule is always visible.
     """
 
     declared: DeclaredFacts
@@ -57,12 +57,12 @@ class VisibilityTable:
     rulings: Mapping[str, ToolRule] = field(default_factory=dict)
 
     def visible(self, tool: str, facts: Facts) -> bool:
-        """Whether a tool is visible. `facts` are the declared ones and the built-in ones of the moment."""
+        """Return whether a tool is visible; `facts` are the declared and the built-in ones of the moment."""
         ruling = self._ruling(tool)
         return ruling is None or self._moment(facts).holds(ruling.rule, tool)
 
     def visible_set(self, tools: Iterable[str], facts: Facts) -> frozenset[str]:
-        """Those of the tools that are visible."""
+        """Return those of the tools that are visible."""
         moment = self._moment(facts)
         return frozenset(
             tool
@@ -71,9 +71,10 @@ class VisibilityTable:
         )
 
     def listed_set(self, tools: Iterable[str], facts: Facts, stable: frozenset[str]) -> frozenset[str]:
-        """Those of the tools that the `stable` facts alone do not hide.
+        """Return those of the tools that the `stable` facts alone do not hide.
 
-        A rule joins its conditions with `&&`; those that read other facts, and rules in Python, count as met.
+        A rule joins its conditions with `&&`. Conditions that read other facts, and rules in Python, count as
+        met.
         """
         moment = self._moment(facts)
         return frozenset(
@@ -81,13 +82,13 @@ class VisibilityTable:
             for tool in tools
             if (ruling := self._ruling(tool)) is None
             or not isinstance(ruling.rule, Expression)
-            or not any(stable.issuperset(part.reads) for part in moment.failing(ruling.rule))
+            or not any(stable.issuperset(part.reads) for part in moment.unmet_conditions(ruling.rule))
         )
 
     def why_hidden(
         self, tool: str, facts: Facts, named: Callable[[str], str] = lambda tool: tool
     ) -> HiddenReason | None:
-        """Why a tool is hidden and what to do; None if it is visible. `named` tells what tools are called."""
+        """Explain why a tool is hidden; None if it is visible. `named` maps a tool to its published name."""
         ruling = self._ruling(tool)
         if ruling is None or self.visible(tool, facts):
             return None
@@ -96,15 +97,15 @@ class VisibilityTable:
 
     @cached_property
     def asks_python(self) -> bool:
-        """Whether a rule in Python is among the rules: it may read any fact."""
+        """Whether one of the rules is in Python: such a rule may read any fact."""
         return any(not isinstance(ruling.rule, Expression) for ruling in self.rulings.values())
 
     def unmatched(self, tools: Collection[str]) -> Sequence[str]:
-        """What is declared for tools that are not among these, one sentence each: mostly slips of the pen."""
-        named = dict.fromkeys([*self.rulings, *self.declared.on_success])
-        return [_stranger(name, tools) for name in named if not any(map(_fitting(name), tools))]
+        """Return one sentence for each entry that fits none of these tools: mostly a misspelled name."""
+        names = dict.fromkeys([*self.rulings, *self.declared.on_success])
+        return [_unmatched_text(name, tools) for name in names if not any(map(_matcher(name), tools))]
 
-    # The rest remembers what it worked out, by value: an answer is the same whether it was remembered or not.
+    # The rest caches its results by value: a cached answer is the same as a new one.
 
     @cached_property
     def _moment(self) -> Callable[[Facts], FactEvaluation]:
@@ -116,24 +117,24 @@ class VisibilityTable:
 
     @cached_property
     def _changers(self) -> Sequence[str]:
-        """The tools that are known by name and change facts."""
-        named = dict.fromkeys([*self.declared.on_success, *self.rulings])
-        return [name for name in named if "*" not in name and self.declared.effects(name)]
+        """The tools with a rule or effect under their own name that change facts."""
+        names = dict.fromkeys([*self.declared.on_success, *self.rulings])
+        return [name for name in names if "*" not in name and self.declared.effects(name)]
 
     @cached_property
     def _reachable(self) -> Callable[[Facts], Sequence[tuple[Sequence[str], Facts]]]:
-        return lru_cache(_REMEMBERED)(self._explored)
+        return lru_cache(_REMEMBERED)(self._explore)
 
-    def _explored(self, start: Facts) -> Sequence[tuple[Sequence[str], Facts]]:
-        """The states that calls of visible tools surely lead to, the nearest first, with those calls."""
-        found: dict[Facts, Sequence[str]] = {start: ()}
-        for facts, path in _while_growing(found):
+    def _explore(self, start: Facts) -> Sequence[tuple[Sequence[str], Facts]]:
+        """Return the states that calls of visible tools surely lead to, nearest first, with those calls."""
+        paths: dict[Facts, Sequence[str]] = {start: ()}
+        for facts, path in _while_growing(paths):
             for tool in self._changers if len(path) < _MAX_STEPS else ():
-                if len(found) >= _MAX_STATES:
+                if len(paths) >= _MAX_STATES:
                     break
                 if self.visible(tool, facts):
-                    found.setdefault(surely_after(facts, self.declared, tool), (*path, tool))
-        return [(path, facts) for facts, path in found.items() if path]
+                    paths.setdefault(surely_after(facts, self.declared, tool), (*path, tool))
+        return [(path, facts) for facts, path in paths.items() if path]
 
     def _next_step(self, tool: str, rule: Rule, facts: Facts, named: Callable[[str], str]) -> str:
         usable = [name for name in self._changers if name != tool and self.visible(name, facts)]
@@ -142,15 +143,15 @@ class VisibilityTable:
         for path, after in self._reachable(facts):
             if self.visible(tool, after):
                 return f"call {', then '.join(map(named, path))}"
-        reads = self._failing(rule, facts)
+        reads = self._unmet_facts(rule, facts)
         for name in usable:
             effects = self.declared.effects(name)
-            if told := [fact for fact in reads if isinstance(effects.get(fact), ReadFact)]:
-                return f"call {named(name)}, which may change {' and '.join(told)}"
+            if facts_read := [fact for fact in reads if isinstance(effects.get(fact), ReadFact)]:
+                return f"call {named(name)}, which may change {' and '.join(facts_read)}"
         return ""
 
     def _direct(self, tool: str, usable: Sequence[str], facts: Facts) -> Sequence[str]:
-        """The calls that surely show a tool at once; of these, the ones that change the fewest facts."""
+        """Return the calls that surely show a tool at once: those of them that change the fewest facts."""
         changes = {}
         for name in usable:
             after = surely_after(facts, self.declared, name)
@@ -159,32 +160,32 @@ class VisibilityTable:
         fewest = min(changes.values(), default=0)
         return [name for name, changed in changes.items() if changed == fewest][:_MAX_CHOICES]
 
-    def _failing(self, rule: Rule, facts: Facts) -> Sequence[str]:
-        """The facts that are not as a rule wants them; all that calls change, if it is a rule in Python."""
+    def _unmet_facts(self, rule: Rule, facts: Facts) -> Sequence[str]:
+        """Return the facts whose values hide a tool; for a rule in Python, all facts that calls change."""
         if not isinstance(rule, Expression):
             return tuple(self.declared.facts)
-        parts = self._moment(facts).failing(rule)
+        parts = self._moment(facts).unmet_conditions(rule)
         return tuple(dict.fromkeys(name for part in parts for name in part.reads))
 
 
 def became_visible(before: Collection[str], after: Collection[str]) -> Sequence[str]:
-    """The tools that were not visible before, by name."""
+    """Return the tools that were not visible before, by name."""
     return sorted(set(after).difference(before))
 
 
-def _while_growing(found: dict[Facts, Sequence[str]]) -> Iterable[tuple[Facts, Sequence[str]]]:
-    """The items of a dictionary, and those that are added meanwhile."""
+def _while_growing(growing: dict[Facts, Sequence[str]]) -> Iterable[tuple[Facts, Sequence[str]]]:
+    """Yield the items of a dictionary, and those that are added meanwhile."""
     done = 0
-    while done < len(found):
-        for item in list(found.items())[done:]:
+    while done < len(growing):
+        for item in list(growing.items())[done:]:
             done += 1
             yield item
 
 
-def _fitting(pattern: str) -> Callable[[str], bool]:
+def _matcher(pattern: str) -> Callable[[str], bool]:
     return lambda tool: most_specific(tool, [pattern]) != ""
 
 
-def _stranger(name: str, tools: Collection[str]) -> str:
+def _unmatched_text(name: str, tools: Collection[str]) -> str:
     hint = did_you_mean(name, tools, quoted=as_code, lead="; ")
     return f"`{name}` fits no tool of the server{hint}"

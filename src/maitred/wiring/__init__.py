@@ -1,6 +1,8 @@
-"""The composition root: it alone knows concrete classes, and puts a gateway together from settings.
+"""The composition root: it alone knows concrete classes and makes a gateway of settings.
 
-What is slow to import is imported here when it is needed, so that `maitred --help` is quick.
+It has no rules and no state of its own. `gateway` opens everything in order, `backends` makes backends,
+`features` the rest, `reload` follows the configuration. Heavy packages are imported when they are needed.
+To add an implementation of a protocol, make it in the module of its kind.
 """
 
 from maitred.wiring.backends import look_at_cages, make_access, make_guarded

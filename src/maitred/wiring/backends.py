@@ -20,7 +20,7 @@ import importlib
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,6 +33,7 @@ from maitred.config.load import catalog_path
 from maitred.config.settings import Isolation, Settings
 from maitred.extras import install_command
 from maitred.model.servers import Cage
+from maitred.model.transports import UnknownTransportError, reach_of, transport_kind
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.backends.base import Backend
@@ -181,7 +182,7 @@ async def remove_containers(gateway: "Gateway", containers: Containers) -> None:
     from maitred.backends.base import ConnectError
 
     await anyio.sleep(_SOON_S)  # the engine's SDK is slow to load, and clients wait for their first answers
-    if any(spec.transport == "container" and spec.usable for spec in gateway.settings.servers.values()):
+    if any(reach_of(spec.transport) == "image" and spec.usable for spec in gateway.settings.servers.values()):
         try:
             await containers.remove_orphans()
         except ConnectError as error:
@@ -261,12 +262,14 @@ def make_pool(
     containers = Containers(settings, warden)
     programs = Programs(settings, warden, containers.others)
 
+    parts = BackendParts(settings=settings, in_process=in_process, containers=containers, programs=programs)
+
     def close() -> None:
         containers.close()
         warden.close()
 
     pool = BackendPool(
-        lambda spec: make_backend(spec, settings, in_process, containers, programs),
+        lambda spec: make_backend(spec, parts),
         max_starting=settings.limits.max_starting,
         on_close=close,
         supervision=settings.supervision,
@@ -276,40 +279,54 @@ def make_pool(
     return pool, containers
 
 
-def make_backend(
-    spec: "ServerSpec",
-    settings: Settings,
-    in_process: "Mapping[str, Server]",
-    containers: Containers,
-    programs: Programs,
-) -> "Backend":
+@dataclass(frozen=True, kw_only=True)
+class BackendParts:
+    """What the backends of one gateway are made of; `in_process` are SDK servers of this process, by name."""
+
+    settings: Settings
+    in_process: "Mapping[str, Server]"
+    containers: Containers
+    programs: Programs
+
+
+def make_backend(spec: "ServerSpec", parts: BackendParts) -> "Backend":
     """The backend of a specification, by its transport.
 
     Raises:
-        ConnectError: There is no such transport.
+        ConnectError: The transport is not in the table, or nothing here makes its backends.
     """
-    match spec.transport:
-        case "stdio":
-            return containers.beside(programs.backend(spec))
-        case "container":
-            return containers.backend(spec)
-        case "http" | "sse":
-            return _make_http(spec, settings)
-        case "memory":
-            from maitred.backends.memory import MemoryBackend
+    from maitred.backends.base import ConnectError
 
-            return MemoryBackend(spec, in_process[spec.name], limits=settings.limits)
-        case "chain":
-            from maitred.chains.saved_backend import SavedBackend
-
-            return SavedBackend(spec)
-        case unknown:
-            from maitred.backends.base import ConnectError
-
-            raise ConnectError(f"its transport {unknown!r} is unknown, and nothing is opened by it")
+    try:
+        kind = transport_kind(spec.transport)
+    except UnknownTransportError as error:
+        raise ConnectError(str(error)) from error
+    if kind.name not in MAKERS:
+        raise ConnectError(f"this gateway has no backend for its transport {kind.name!r}")
+    return MAKERS[kind.name](spec, parts)
 
 
-def _make_http(spec: "ServerSpec", settings: Settings) -> "Backend":
+def _make_stdio(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    return parts.containers.beside(parts.programs.backend(spec))
+
+
+def _make_container(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    return parts.containers.backend(spec)
+
+
+def _make_memory(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    from maitred.backends.memory import MemoryBackend
+
+    return MemoryBackend(spec, parts.in_process[spec.name], limits=parts.settings.limits)
+
+
+def _make_saved(spec: "ServerSpec", _: BackendParts) -> "Backend":
+    from maitred.chains.saved_backend import SavedBackend
+
+    return SavedBackend(spec)
+
+
+def _make_http(spec: "ServerSpec", parts: BackendParts) -> "Backend":
     """The backend of a server on HTTP: one that came by a manifest reaches no forbidden address."""
     from maitred.backends.http import HttpBackend
     from maitred.config.interpolate import resolver
@@ -318,14 +335,28 @@ def _make_http(spec: "ServerSpec", settings: Settings) -> "Backend":
     if spec.auth is not None:
         from maitred.backends.oauth.tokens import OAuthTokens
 
-        tokens = OAuthTokens(make_access(spec, settings))
+        tokens = OAuthTokens(make_access(spec, parts.settings))
     return HttpBackend(
         spec,
         resolve=resolver(os.environ),
-        limits=settings.limits,
+        limits=parts.settings.limits,
         make_transport=partial(make_guarded, spec) if spec.registered else None,
         tokens=tokens,
     )
+
+
+MAKERS: "Final[dict[str, Callable[[ServerSpec, BackendParts], Backend]]]" = {
+    "stdio": _make_stdio,
+    "http": _make_http,
+    "sse": _make_http,
+    "container": _make_container,
+    "memory": _make_memory,
+    "chain": _make_saved,
+}
+"""How the backends of each transport of `maitred.model.transports` are made.
+
+A backend of the reach `network` has to refuse the addresses that `make_guarded` refuses.
+"""
 
 
 def make_guarded(spec: "ServerSpec") -> "GuardedTransport":

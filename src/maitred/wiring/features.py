@@ -109,7 +109,7 @@ def plugged_rules() -> "Mapping[str, RuleFunction]":
 
 
 def make_menders(settings: Settings, middleware: "Middleware | None") -> "MediatorFactory":
-    """What makes menders, with the memory of what models answered and of what was proven."""
+    """What makes mediation services, with the memory of what models answered and of what was proven."""
     from maitred.mediation.factory import MediatorFactory
     from maitred.mediation.memo_store import SqliteMemos
 

@@ -34,9 +34,17 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
     from maitred.backends.pool import BackendPool
     from maitred.gateway import Gateway
+    from maitred.gateway.calls import MakeCallSteps
     from maitred.gateway.parts import GatewayParts
     from maitred.mediation.base import Middleware
     from maitred.visibility.rules import RuleFunction
+
+
+def _make_gateway(settings: Settings, parts: "GatewayParts", call_steps: "MakeCallSteps | None") -> "Gateway":
+    from maitred.gateway import Gateway
+    from maitred.wiring.call_steps import make_call_steps
+
+    return Gateway(settings, parts, call_steps or make_call_steps)
 
 
 @asynccontextmanager
@@ -46,6 +54,7 @@ async def open_gateway(
     in_process: "Mapping[str, Server] | None" = None,
     rules: "Mapping[str, RuleFunction] | None" = None,
     tool_middleware: "Middleware | None" = None,
+    call_steps: "MakeCallSteps | None" = None,
     asks_models: bool = True,
     discovers: bool = True,
     serves: bool = False,
@@ -58,6 +67,7 @@ async def open_gateway(
         rules: Visibility rules in Python, by the name that configurations use.
         tool_middleware: Has the last word on the tools of each server when they are read: an async function,
             tools -> tools, that changes names, titles, descriptions or schemas and drops or moves nothing.
+        call_steps: Makes the steps of every call, in place of `maitred.wiring.call_steps.make_call_steps`.
         asks_models: Whether a language model that mediation is to ask is asked in the background.
         discovers: Whether servers that are not known yet are started in the background.
         serves: Whether it is there to stay: servers with `start: always` are then kept running, and what a
@@ -67,14 +77,12 @@ async def open_gateway(
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
         StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
-    from maitred.gateway import Gateway
-
     async with plainly(), AsyncExitStack() as stack:
         pool, containers = make_pool(settings, in_process or {}, serves=serves)
         parts = await _make_parts(
             stack, settings, pool, discovers=discovers, rules=rules or {}, tool_middleware=tool_middleware
         )
-        gateway = Gateway(settings, parts)
+        gateway = _make_gateway(settings, parts, call_steps)
         with parts.catalog.serving_unwritten():
             await gateway.configure(settings, viewer=LOCAL_USER)
         await stack.enter_async_context(gateway.serving(asks_models=asks_models))

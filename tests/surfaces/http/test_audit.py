@@ -98,7 +98,7 @@ async def test_whether_the_trail_is_as_it_was_written_can_be_asked(tmp_path: Pat
     assert whole["ok"]
     assert (whole["lines"], whole["first"]) == (4, 1)
     assert known == whole
-    assert other["faults"] == ["line 4 is not the one that was noted elsewhere; the trail was written anew"]
+    assert other["faults"] == ["line 4 is not the one that was noted elsewhere; the trail was rewritten"]
     assert (changed["ok"], changed["faults"]) == (False, ["line 2 was changed"])
 
 

@@ -16,7 +16,8 @@ from maitred.disclosure.budget import for_model
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.mcp.metatools import DEFINITIONS, HANDLERS
+from maitred.surfaces.mcp.meta_definitions import definitions
+from maitred.surfaces.mcp.metatools import HANDLERS
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 
@@ -82,21 +83,21 @@ async def ask(gateway: Gateway, name: str, arguments: Any) -> tuple[bool, str]:
 
 def test_the_menu_costs_at_most_500_tokens() -> None:
     """It is paid for in every conversation. Source: DESIGN 5, menu."""
-    assert count_tokens([for_model(DEFINITIONS)])[0] <= 500
+    assert count_tokens([for_model(definitions())])[0] <= 500
 
 
 def test_a_client_that_defers_tools_keeps_the_menu_loaded() -> None:
     """A deferred menu is hardly used. What says so is for the client, which shows it to no model."""
-    assert [one["_meta"] for one in DEFINITIONS] == [{"anthropic/alwaysLoad": True}] * 6
-    assert '"_meta"' not in for_model(DEFINITIONS)
+    assert [one["_meta"] for one in definitions()] == [{"anthropic/alwaysLoad": True}] * 6
+    assert '"_meta"' not in for_model(definitions())
 
 
 def test_the_menu_shows_exactly_the_tools_that_are_answered() -> None:
     """Every definition has a handler and every handler a definition."""
-    assert [definition["name"] for definition in DEFINITIONS] == list(HANDLERS)
+    assert [definition["name"] for definition in definitions()] == list(HANDLERS)
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: str(definition["name"]))
+@pytest.mark.parametrize("definition", definitions(), ids=lambda definition: str(definition["name"]))
 def test_every_tool_of_the_menu_is_valid_and_annotated(definition: Mapping[str, Any]) -> None:
     """Clients ask the user, or do not, by these hints; calls of any tool may change anything."""
     tool = types.Tool.model_validate(definition)

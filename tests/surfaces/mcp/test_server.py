@@ -28,7 +28,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from maitred.config.settings import Catalog, Disclosure, Mode, Settings
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.mcp.metatools import DEFINITIONS, definitions
+from maitred.surfaces.mcp.meta_definitions import definitions
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 
@@ -108,7 +108,7 @@ async def test_the_menu_is_listed_as_it_is_defined(menu: McpSurface, era: str) -
         listed = await client.list_tools()
 
     shown = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed.tools]
-    index = shown[0]["description"].removeprefix(DEFINITIONS[0]["description"])
+    index = shown[0]["description"].removeprefix(definitions()[0]["description"])
     assert shown == definitions(index)
     assert index.startswith(" Categories: ")
     assert listed.next_cursor is None

@@ -1,1 +1,6 @@
-"""The layers that look at a manifest, one file each."""
+"""The checks of a manifest, one file each; all of them run, whatever the others find.
+
+A check sees values alone: the manifest and the operator's policy. It knows no file, no line and no network.
+`base` has the protocol `Check`, the policy and `decide`.
+To add a check, write one file with a `Check` and add it to the list in `maitred.admission.review`.
+"""

@@ -11,6 +11,7 @@ since the list would then be about the wrong one.
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from maitred.admission.addresses import parse_host, parse_url, why_forbidden
 from maitred.admission.checks.base import Policy
@@ -19,6 +20,7 @@ from maitred.admission.image_names import Image, parse_command_pattern, parse_im
 from maitred.admission.inline_code import SHELLS, code_at, code_at_of_image, program
 from maitred.admission.manifest import Manifest
 from maitred.model.approvals import Severity
+from maitred.model.transports import manifest_reach, transport_kind
 
 _WRAPPERS = frozenset({
     "env", "xargs", "nohup", "nice", "ionice", "setsid", "timeout", "script", "time", "watch", "stdbuf",
@@ -47,16 +49,18 @@ class AllowlistCheck:
 
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
         """Findings about the image, the command or the host, whichever the transport has."""
-        match manifest.transport:
-            case "container":
+        match manifest_reach(manifest.transport):
+            case "image":
                 inline = self._inline(code_at_of_image(manifest.args))
                 return [*self._image(manifest, policy), *inline, *self._environment(manifest)]
-            case "http":
+            case "network":
                 return list(self._host(manifest, policy))
-            case "stdio":
+            case "program":
                 return [*self._command(manifest, policy), *self._environment(manifest)]
+            case "internal" | None:
+                return [unknown_transport(self.layer, manifest.transport)]
             case unknown:
-                return [unknown_transport(self.layer, unknown)]
+                assert_never(unknown)
 
     def _image(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
         if not manifest.image:
@@ -88,7 +92,7 @@ class AllowlistCheck:
             yield self._find("ask", "image", "is not on the list of images", _BY_HAND)
 
     def _host(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
-        target = parse_url(manifest.url)
+        target = parse_url(manifest.url, transport_kind(manifest.transport).url_schemes)
         listed = any(fits_host(pattern, target.host.name) for pattern in policy.trusted_hosts)
         if manifest.url and not target.fault and not listed:
             yield self._find("ask", "url", "its host is not on the list of hosts", _BY_HAND)

@@ -5,9 +5,9 @@ puts them to what it found. Every layer runs, whatever the ones before it found,
 all faults at once. The sixth layer is a person: the outcome says whether one has to look.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from maitred.admission.addresses import networks
 from maitred.admission.findings import Decision, Finding, LayerReport
@@ -91,6 +91,17 @@ class Policy:
             raise ValueError("; ".join(faults))
 
 
+SCHEMA: Final = "schema"
+"""The layer to which the faults of the reader and of declarations count."""
+
+Declared = Callable[[Manifest], Iterable[Finding]]
+"""What is to be said of declarations that other parts will use."""
+
+
+def _nothing(_: Manifest) -> Iterable[Finding]:
+    return ()
+
+
 class Check(Protocol):
     """One layer. It never raises on a manifest, however odd, and finds the same each time."""
 
@@ -117,19 +128,23 @@ class ManifestReading:
         return self.lines.get(key, min(self.lines.values(), default=0))
 
 
-def decide(reading: ManifestReading, policy: Policy, checks: Sequence[Check]) -> Decision:
+def decide(
+    reading: ManifestReading, policy: Policy, checks: Sequence[Check], declared: Declared = _nothing
+) -> Decision:
     """Let every layer look at a manifest, in their order.
 
-    What the reader found counts to the layer `schema`. A key that could not be read is not reported again by
-    a layer that misses it.
+    What the reader and `declared` found counts to the layer `schema`. A key that could not be read is not
+    reported again by a layer that misses it.
     """
     manifest = reading.manifest
     known = {finding.key for finding in reading.findings}
     reports = []
     for check in checks:
-        found = list(reading.findings) if check.layer == "schema" else []
+        is_schema = check.layer == SCHEMA
+        found = list(reading.findings) if is_schema else []
         if manifest is not None:
-            found += [_placed(f, reading) for f in check.check(manifest, policy) if f.key not in known]
+            own = [*check.check(manifest, policy), *(declared(manifest) if is_schema else ())]
+            found += [_placed(finding, reading) for finding in own if finding.key not in known]
         reports.append(LayerReport(layer=check.layer, findings=tuple(found), ran=manifest is not None))
     return Decision(
         server=manifest.name if manifest else "",

@@ -1,11 +1,12 @@
 """Layer 3: no network unless a named exemption of the operator's policy grants it and a person approves.
 
-For a server on HTTP the network is how it is reached: here its URL is judged as it stands; what its name
-resolves to is judged at each connection by `guard`, since it may be another address a moment later.
+For a server on HTTP the network is how it is reached: here its URL is judged as it stands. What its name
+resolves to is judged at each connection by `guarded_transport`, since the address may change at any time.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import assert_never
 
 from maitred.admission.addresses import UrlTarget, networks, parse_url, why_forbidden
 from maitred.admission.checks.allowlist import fits_host
@@ -13,9 +14,11 @@ from maitred.admission.checks.base import Exemption, Policy
 from maitred.admission.findings import Finding, unknown_transport
 from maitred.admission.manifest import Manifest
 from maitred.model.approvals import Severity
-from maitred.wording import as_code, did_you_mean
+from maitred.model.transports import manifest_reach, transport_kind
+from maitred.wording import as_code, did_you_mean, either
 
 _NO_EXEMPTION = Exemption()
+_BY_HAND = "a person with the admin role may approve it"
 _STEERING = re.compile(
     r"host|forwarded|via|x-forwarded-.*|x-(original|rewrite)-.*|x-(http-)?(host|method).*|x-real-ip|proxy-.*",
     re.IGNORECASE,
@@ -35,14 +38,16 @@ class NetworkCheck:
 
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
         """Findings about `network`, `url` and `headers`."""
-        match manifest.transport:
-            case "stdio" | "container":
+        match manifest_reach(manifest.transport):
+            case "program" | "image":
                 return list(self._exemption(manifest, policy))
-            case "http":
+            case "network":
                 of_url = self._url(manifest, policy)
                 return [*self._exemption(manifest, policy), *of_url, *self._headers(manifest)]
+            case "internal" | None:
+                return [unknown_transport(self.layer, manifest.transport)]
             case unknown:
-                return [unknown_transport(self.layer, unknown)]
+                assert_never(unknown)
 
     def _exemption(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
         name = manifest.network
@@ -56,12 +61,13 @@ class NetworkCheck:
             yield self._find("refuse", "network", what, fix)
             return
         reason = f"asks for the network exemption {name!r}"
-        yield self._find("ask", "network", reason, "a person with the admin role may approve it")
+        yield self._find("ask", "network", reason, _BY_HAND)
 
     def _url(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
         if not manifest.url:
             return
-        target = parse_url(manifest.url)
+        kind = transport_kind(manifest.transport)
+        target = parse_url(manifest.url, kind.url_schemes)
         if target.userinfo:
             told = "names something before an `@`, which is not the host it leads to"
             yield self._find("refuse", "url", told, "put credentials into `headers`, by reference")
@@ -69,7 +75,8 @@ class NetworkCheck:
             fix = "a reference cannot stand there" if "${" in manifest.url else "write it in its usual form"
             yield self._find("refuse", "url", target.fault, fix)
             return
-        yield from self._target(target, policy.exemptions.get(manifest.network, _NO_EXEMPTION))
+        exemption = policy.exemptions.get(manifest.network, _NO_EXEMPTION)
+        yield from self._target(target, exemption, kind.encrypted_schemes)
 
     def _headers(self, manifest: Manifest) -> Iterator[Finding]:
         for name in manifest.headers:
@@ -80,7 +87,9 @@ class NetworkCheck:
                 told = "says how the request is written, which the gateway does itself"
                 yield self._find("refuse", f"headers.{name}", told, "leave it out")
 
-    def _target(self, target: UrlTarget, exemption: Exemption) -> Iterator[Finding]:
+    def _target(
+        self, target: UrlTarget, exemption: Exemption, encrypted: Collection[str]
+    ) -> Iterator[Finding]:
         host, plain = target.host, "write it in its usual form"
         if host.address is not None and not host.is_plain:
             yield self._find("refuse", "url", f"its host is {host.name} in a form that hides it", plain)
@@ -93,9 +102,11 @@ class NetworkCheck:
         if why:
             fix = "ask the operator for an exemption that names it, and write that as `network`"
             yield self._find("refuse", "url", f"its host is {why}", fix)
-        if target.scheme == "http" and not (why or is_exempt or exemption.addresses):
+        if target.scheme not in encrypted and not (why or is_exempt or exemption.addresses):
             reason = "is not encrypted, so anybody on the way can read and change it"
-            yield self._find("ask", "url", reason, "use https")
+            yield self._find(
+                "ask", "url", reason, f"use {either(sorted(encrypted))}" if encrypted else _BY_HAND
+            )
 
     def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
         return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)

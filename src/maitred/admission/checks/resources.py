@@ -6,11 +6,13 @@ Whether a granted folder holds links that lead out of it, only the launcher can 
 """
 
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from maitred.admission.checks.base import Bounds, Policy
-from maitred.admission.findings import Finding
+from maitred.admission.findings import Finding, unknown_transport
 from maitred.admission.manifest import MIB, FilesystemGrant, Manifest
 from maitred.model.approvals import Severity
+from maitred.model.transports import manifest_kind, manifest_reach
 
 _LEAST_MEMORY = 6 * MIB  # what Docker takes at least
 _LEAST_NANO_CPUS = 10_000_000
@@ -48,7 +50,9 @@ class ResourcesCheck:
 
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
         """Findings about limits and grants."""
-        return [*self._limits(manifest, policy.bounds), *self._grants(manifest, policy)]
+        found = [*self._limits(manifest, policy.bounds), *self._grants(manifest, policy)]
+        known = manifest_kind(manifest.transport) is not None
+        return found if known else [*found, unknown_transport(self.layer, manifest.transport)]
 
     def _limits(self, manifest: Manifest, bounds: Bounds) -> Iterator[Finding]:
         told = (
@@ -127,7 +131,13 @@ def _is_covering(grant: FilesystemGrant, manifest: Manifest) -> bool:
     at = _place(grant)
     if at == grant.path.rstrip("/"):
         return False
-    own = _OF_BOX if manifest.transport == "container" else (*_OF_BOX, *_OF_JAIL)
+    match manifest_reach(manifest.transport):
+        case "image":  # it brings its own system
+            own: Sequence[str] = _OF_BOX
+        case "program" | "network" | "internal" | None:
+            own = (*_OF_BOX, *_OF_JAIL)
+        case unknown:
+            assert_never(unknown)
     return any(_is_below(at, one) for one in own) or any(_is_below(one, at) for one in (*own, *_PRIVATE))
 
 

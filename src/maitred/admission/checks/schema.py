@@ -4,60 +4,53 @@ Whether each key has one by itself, the reader has told already. What a name may
 since it depends on what is built in.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from maitred.admission.checks.base import Policy
+from maitred.admission.checks.base import SCHEMA, Policy
 from maitred.admission.findings import Finding, unknown_transport
-from maitred.admission.manifest import FITS, REACH, Manifest
+from maitred.admission.manifest import Manifest, fits
 from maitred.config.settings import SAVED
-
-Declared = Callable[[Manifest], Iterable[Finding]]
-"""What is to be said of declarations that other parts will use."""
-
-
-def _nothing(_: Manifest) -> Iterable[Finding]:
-    return ()
-
+from maitred.model.transports import manifest_kind
+from maitred.wording import either
 
 _RESERVED = (SAVED, "maitred", "category", "server", "all", "none")
 
 
 class SchemaCheck:
-    """Refuses keys that contradict each other; `declared` looks at what this layer knows nothing of."""
+    """Refuses keys that contradict each other."""
 
-    layer = "schema"
-
-    def __init__(self, declared: Declared = _nothing) -> None:
-        self._declared = declared
+    layer = SCHEMA
 
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
         """Findings about the name, how the server is reached, and keys that do not fit that."""
         del policy  # what a manifest means is the same everywhere
-        own = [*self._name(manifest), *self._reach(manifest), *self._places(manifest)]
-        return [*own, *self._declared(manifest)]
+        return [*self._name(manifest), *self._reach(manifest), *self._places(manifest)]
 
     def _name(self, manifest: Manifest) -> Iterator[Finding]:
         if manifest.name in _RESERVED:
             yield self._refuse("name", "is a name that maitred uses itself", "choose another one")
 
     def _reach(self, manifest: Manifest) -> Iterator[Finding]:
-        means = manifest.transport
-        if means not in REACH:
-            yield unknown_transport(self.layer, means)
+        name = manifest.transport
+        kind = manifest_kind(name)
+        if kind is None:
+            yield unknown_transport(self.layer, name)
             return
-        if not getattr(manifest, REACH[means]):
+        if not getattr(manifest, kind.key):
             yield self._refuse(
-                REACH[means], f"is missing, by which a server of transport {means} is reached", "add it"
+                kind.key, f"is missing, by which a server of transport {name} is reached", "add it"
             )
+        elif kind.key == "url" and not kind.takes(manifest.url):
+            schemes = either([f"{scheme}://" for scheme in kind.url_schemes])
+            yield self._refuse("url", f"does not fit the transport {name}", f"begin with {schemes}")
+        fit = fits()
         for one in fields(manifest):
-            fits = FITS.get(one.name, (means,))
-            if means not in fits and not _is_default(one, getattr(manifest, one.name)):
-                told = " or ".join(fits)
-                yield self._refuse(
-                    one.name, f"does not fit the transport {means}", f"it is for {told}; leave it out"
-                )
+            names = fit.get(one.name, (name,))
+            if name not in names and not _is_default(one, getattr(manifest, one.name)):
+                fix = f"it is for {either(names)}; leave it out"
+                yield self._refuse(one.name, f"does not fit the transport {name}", fix)
 
     def _places(self, manifest: Manifest) -> Iterator[Finding]:
         seen: set[str] = set()

@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from maitred.backends.base import ConnectError, Connection, ConnectOptions, Ending, Resolve
+from maitred.backends.base import Backend, ConnectError, Connection, ConnectOptions, Ending, Resolve
 from maitred.backends.isolation.container_spec import wanted
 from maitred.backends.isolation.endings import MemoryWatch, from_outside, judged, memory_count
 from maitred.backends.isolation.engine_api import ContainerSpec, Engine, EngineError, EngineGoneError, Engines
@@ -40,7 +40,7 @@ _LONGEST_NAME: Final = 40
 _PART: Final = 0.8
 
 
-class ContainerBackend:
+class ContainerBackend(Backend):
     """Makes a container of the server's image for each session; `others` are the servers besides it."""
 
     cage = "container"

@@ -1,6 +1,6 @@
 """Docker or Podman, by the `docker` SDK over the interface that both have.
 
-The SDK blocks, so each call runs in a thread of its own (`errands`); what it raises is told in our own
+The SDK blocks, so each call runs in a thread of its own (`threads`); what it raises is told in our own
 words. It is slow to load: only `wiring` imports this, when a container is first wanted.
 """
 

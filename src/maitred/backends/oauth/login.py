@@ -27,6 +27,7 @@ from maitred.backends.oauth.client import Client, LoginTarget, SendRequest
 from maitred.backends.oauth.grants import LoginGrant
 from maitred.config.redaction import SECRETS, redact
 from maitred.errors import LoginError, VaultError
+from maitred.model.transports import transport_kind
 
 Browse = Callable[[str], Awaitable[None]]
 """Brings a person to an address."""
@@ -100,7 +101,9 @@ async def _logged_in(access: LoginTarget, browse: Browse, timeout_s: float) -> L
             await browse(page)
 
         client = Client(url, auth, redirect_uri=place.uri, browse=going, returned=place.returned)
-        status = await _drive(client, _probe(url, sse=access.spec.transport == "sse"), send)
+        status = await _drive(
+            client, _probe(url, sse=transport_kind(access.spec.transport).opened_by == "GET"), send
+        )
     grant = client.grant()
     if grant is None:
         raise ConnectError(f"{url} answered HTTP {status} and asks for no login; is `url` right?")

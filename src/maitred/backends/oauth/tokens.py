@@ -32,7 +32,7 @@ _REFUSING = frozenset({400, 401, 403})
 
 
 class OAuthTokens:
-    """Satisfies `maitred.backends.http.Tokens`; one for each backend."""
+    """Satisfies `maitred.backends.http.TokenSource`; one for each backend."""
 
     def __init__(self, access: LoginTarget, *, clock: Callable[[], float] = time.time) -> None:
         self._access = access
@@ -43,7 +43,7 @@ class OAuthTokens:
         self._read_at = 0.0
 
     async def token(self) -> str:
-        """The present token, renewed if its time is over; see `Tokens`."""
+        """The present token, renewed if its time is over; see `TokenSource`."""
         grant = self._known
         if grant is None or time.monotonic() - self._read_at > _FRESH_S:
             with _told():
@@ -51,7 +51,7 @@ class OAuthTokens:
         return await self.renewed(grant.access_token) if self._is_over(grant) else grant.access_token
 
     async def renewed(self, refused: str) -> str:
-        """Another token than this one; see `Tokens`."""
+        """Another token than this one; see `TokenSource`."""
         async with self._lock:
             with _told(), anyio.move_on_after(_RENEWAL_S):
                 while True:

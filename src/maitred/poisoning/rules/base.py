@@ -1,10 +1,8 @@
 """What a rule of the poisoning scan is, and which rules a sentence breaks.
 
-The rules are in `poison_orders`, `poison_taking`, `poison_scope` and `poison_conduct`.
-
-A rule names the ideas that have to meet in one sentence and, where their order matters, a shape that the
-sentence must have. Every gap in a shape is bounded and sentences are cut at a fixed length, so the time is
-linear whatever a server sends.
+The rules are in `orders`, `exfiltration`, `scope` and `conduct`. A rule names the ideas that must meet in one
+sentence. Where their order matters, it also has a shape that the sentence must match. Every gap in a shape is
+bounded and sentences have a maximum length, so the time is linear in the text.
 """
 
 import re
@@ -16,14 +14,14 @@ from maitred.model.approvals import Severity
 from maitred.poisoning.ideas import ideas_in, mask
 from maitred.poisoning.subjects import traits
 
-_compiled = cache(re.compile)  # when first needed: all of them would delay whoever imports them
+_compile = cache(re.compile)  # compiled at first use: to compile all of them would delay every import
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One phrase. Each of `needs` is a set of ideas of which one has to be there, and none of `unless`.
+    """One phrase. A sentence must have an idea of each set in `needs`, and none of `unless`.
 
-    `shape` is what the folded sentence must look like; one that looks like `but` is spared.
+    The folded sentence must match `shape`; the rule spares one that matches `but`.
     """
 
     id: str
@@ -35,14 +33,14 @@ class Rule:
     but: str = ""
 
     def may_hold(self, ideas: int) -> bool:
-        """Whether a sentence with these ideas can be such a phrase."""
+        """Return whether a sentence with these ideas can be such a phrase."""
         return not ideas & self.unless and all(ideas & need for need in self.needs)
 
     def holds(self, sentence: str) -> bool:
-        """Whether a folded sentence, whose ideas allow it, is such a phrase."""
-        if self.shape and not _compiled(self.shape).search(sentence):
+        """Return whether a folded sentence is such a phrase, once its ideas allow it."""
+        if self.shape and not _compile(self.shape).search(sentence):
             return False
-        return not self.but or not _compiled(self.but).search(sentence)
+        return not self.but or not _compile(self.but).search(sentence)
 
 
 def rule(
@@ -54,7 +52,7 @@ def rule(
     unless: str = "",
     but: str = "",
 ) -> Rule:
-    """A rule whose needs are written `idea idea|idea`, and which has one of the shapes, if any is given."""
+    """Make a rule; `needs` is written `idea idea|idea`, and one of the `shapes` has to match, if any."""
     return Rule(
         id=identifier,
         severity=severity,
@@ -67,25 +65,25 @@ def rule(
 
 
 class RuleTable:
-    """A table of rules, the surest first. It remembers what it found of sentences, which servers repeat."""
+    """A table of rules, the surest first. It caches its results, because servers repeat sentences."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
         self._possible = lru_cache(maxsize=16_384)(self._may_hold)
-        self.broken = lru_cache(maxsize=8_192)(self._broken)
+        self.broken_rules = lru_cache(maxsize=8_192)(self._find_broken)
         """The rules that a folded sentence breaks, at most one of each id.
 
-        After it the ideas that are left out may be given, and those that are added.
+        Optional arguments after the sentence: the ideas to leave out, and the ideas to add.
         """
 
-    def _broken(self, sentence: str, excused: int = 0, given: int = 0) -> tuple[Rule, ...]:
+    def _find_broken(self, sentence: str, excused: int = 0, given: int = 0) -> tuple[Rule, ...]:
         ideas = _ideas(sentence)
         ideas = (ideas | given) & ~excused if ideas else 0
-        found: dict[str, Rule] = {}
+        broken: dict[str, Rule] = {}
         for one in self._possible(ideas) if ideas else ():
-            if one.id not in found and one.holds(sentence):
-                found[one.id] = one
-        return tuple(found.values())
+            if one.id not in broken and one.holds(sentence):
+                broken[one.id] = one
+        return tuple(broken.values())
 
     def _may_hold(self, ideas: int) -> tuple[Rule, ...]:
         return tuple(one for one in self._rules if one.may_hold(ideas))

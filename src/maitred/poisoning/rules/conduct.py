@@ -1,7 +1,7 @@
-"""Phrases by which a definition wants a model to act against its user: quietly, unasked or falsely.
+"""Rules against phrases that want a model to act against its user: quietly, unasked or falsely.
 
-Rules of the poisoning scan. Like those of `poison_scope` they hold only where the subject of the definition
-does not excuse the matter, and each is a kind of conduct rather than a wording.
+Like the rules of `scope`, they hold only where the subject of the definition does not excuse the matter. Each
+rule describes a kind of conduct rather than a wording.
 """
 
 from typing import Final
@@ -65,7 +65,7 @@ CONDUCT: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "consent",
-        "it takes the consent of the user for given",
+        "it assumes the consent of the user",
         "approval|claimed|skip|user|broken not|claimed|skip|agent|everything|user|approval|tell",
         rf"\b{_WHO}\b (?:\w+ )?(?:has|have|had) (?:\w+ ){{0,3}}(?:agreed|approved|consented|confirmed"
         rf"|authori[sz]ed|allowed"
@@ -229,7 +229,7 @@ CONDUCT: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "consent",
-        "it reads consent into what is none, or acts unasked",
+        "it treats something else as consent, or acts unasked",
         "approval|claimed|skip|not|act",
         r"\b(?:take|count|treat|read|regard) (?:that|this|it|silence|no answer)\b.{0,20}\bas (?:a )?(?:yes"
         r"|consent|approval|agreement)\b",
@@ -242,7 +242,7 @@ CONDUCT: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "trigger",
-        "it behaves otherwise after some calls or some day, or when nobody looks",
+        "it behaves differently after some calls or some day, or when no person looks",
         "later|hide|not|past call|send|read|destroy|act|change|user|money",
         r"\b(?:from|after|with) (?:the )?(?:first|second|third|fourth|fifth|tenth|\d+(?:st|nd|rd|th))"
         r" (?:call|use|run"
@@ -293,7 +293,7 @@ CONDUCT: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "destruction",
-        "it has things destroyed, which its subject does not explain",
+        "it has data destroyed, which its subject does not explain",
         "destroy everything|later|past|call|approval|secret|personal|claimed|shell|user",
         r"(?:^|\b(?:then|and|also|afterwards|please|must|should|to|on|call|use|run|execute|\w+_)\b"
         r" ?)(?:delet|remov|wip|eras|drop"
@@ -372,4 +372,4 @@ CONDUCT: Final[tuple[Rule, ...]] = (
         r"|deactivated|replaced|loses?|sued|dies?|harmed)\b",
     ),
 )
-"""What is out of order, the surest first."""
+"""Rules of conduct, the surest first."""

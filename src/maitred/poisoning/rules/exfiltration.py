@@ -1,8 +1,8 @@
-"""Phrases by which a definition has secrets and private things taken, sent out, and kept from the user.
+"""Rules against phrases that take secrets and private things, send them out or hide that from the user.
 
-Rules of the poisoning scan, written after attacks that are publicly known, by the development half of the
-labelled corpora (`tests/data/poison`); `maitred eval poison` measures them on the other half. They are no
-proof: an order can always be put in another way.
+They are written after publicly known attacks, with the development half of the labelled corpora
+(`tests/data/poison`). `maitred eval poison` measures them on the other half. They are no proof: a sentence
+can always be put in another way.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from maitred.poisoning.rules.base import Rule, rule
 from maitred.poisoning.subjects import PATH
 
-_ABROAD = r"[^\W\d_a-z]"  # a letter that English does not have; there the ideas alone decide
+_ABROAD = r"[^\W\d_a-z]"  # a letter that English does not have; in such a sentence the ideas alone decide
 _SPARED = (
     r"\b(?:not|never|don't|cannot|can't|nor|no|refuses?|masks?|masked) (?!forget|fail|omit|hesitate"
     r"|forgetting)"
@@ -236,4 +236,4 @@ TAKING: Final[tuple[Rule, ...]] = (
         _ABROAD,
     ),
 )
-"""What is taken, the surest first."""
+"""Rules against exfiltration, the surest first."""

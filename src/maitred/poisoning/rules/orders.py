@@ -1,6 +1,6 @@
-"""Phrases by which a definition orders the model about: drop your rules, obey me, use me before all others.
+"""Rules against phrases that give the model orders: drop your rules, obey me, use me before all others.
 
-Rules of the poisoning scan, written as those of `poison_taking`.
+They are written after the same sources as the rules of `exfiltration`.
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ ORDERS: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "override",
-        "it claims to stand above the instructions of the model or the user",
+        "it claims to rank above the instructions of the model or the user",
         "void|drop|skip orders|limits|user|agent",
         r"\b(?:override|overrul|supersede|suspend|bypass|circumvent|outrank|disregard|ignore|forget|replace)"
         r"\w*\b.{0,40}\b(?:(?:the|your) system prompt|your (?:\w+ )?(?:instruction|guideline|prompt|training)"
@@ -187,7 +187,7 @@ ORDERS: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "consent",
-        "it does away with the consent of the user",
+        "it removes the consent of the user",
         "approval|skip|not skip|not|agent|user",
         rf"\bwithout (?:{_OK}|the user's|further|bothering)\b(?! is| was| fails| needed)",
         r"\b(?:no need|not necessary|unnecessary|needless) to (?:ask|confirm)",
@@ -272,4 +272,4 @@ ORDERS: Final[tuple[Rule, ...]] = (
         r"\bfrom now on\b.{0,40}\bexpects\b",
     ),
 )
-"""What is ordered, the surest first."""
+"""Rules against orders, the surest first."""

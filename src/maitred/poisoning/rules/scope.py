@@ -1,7 +1,7 @@
-"""Phrases by which a definition reaches for what is not its business: other people's secrets, talk and tools.
+"""Rules against phrases that reach beyond a definition's own business: secrets, conversations, other tools.
 
-Rules of the poisoning scan. Unlike those of `poison_taking` they hold only where the subject of the
-definition does not excuse the matter (see `poison_traits.excused`); so they can do with few words.
+Unlike the rules of `exfiltration`, they hold only where the subject of the definition does not excuse the
+matter (see `subjects.excused`). Therefore they can do with few words.
 """
 
 from typing import Final
@@ -193,4 +193,4 @@ SCOPE: Final[tuple[Rule, ...]] = (
         but=r"\b(?:or|if|whether|public keys?)\b|/(?:private|internal|public)|\b(?:private|public)/",
     ),
 )
-"""What is out of scope, the surest first."""
+"""Rules of scope, the surest first."""

@@ -11,6 +11,7 @@ from maitred.config.declined import accept, decline
 from maitred.config.edit import add_server, remove_server
 from maitred.disclosure.answers import NO_SERVERS
 from maitred.errors import ConfigError
+from maitred.model.transports import TRANSPORTS
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -26,10 +27,12 @@ from maitred.surfaces.cli.console import (
     visible,
 )
 from maitred.surfaces.cli.session import command_line
-from maitred.wording import counted
+from maitred.wording import counted, one_of
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import ServerStatus
+
+_KINDS = one_of([kind.name for kind in TRANSPORTS.values() if kind.key in ("command", "url")])
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +49,7 @@ def add(
     ] = None,
     config: ConfigOption = None,
     url: Annotated[str, typer.Option(help="Address of a server to reach over HTTP instead.")] = "",
-    transport: Annotated[str, typer.Option(help="stdio, http or sse; usually found out.")] = "",
+    transport: Annotated[str, typer.Option(help=f"{_KINDS}; usually found out.")] = "",
     env: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for its environment; repeatable.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="KEY=VALUE as HTTP header; repeatable.")] = None,
     cwd: Annotated[str, typer.Option(help="Its working directory.")] = "",
@@ -116,8 +119,9 @@ def _show(servers: Sequence["ServerStatus"]) -> None:
         out.print(Text(f"{name:<{widths[0]}}  {figures}".rstrip(), style="" if server else "bold"))
         if server is not None:
             spec, remark = server.spec, server.remark
-            is_program = spec.transport == "stdio"
-            shown = command_line(spec.command, spec.args) if is_program else visible(masked_url(spec.target))
+            shown = (
+                command_line(spec.command, spec.args) if spec.command else visible(masked_url(spec.target))
+            )
             out.print(Text(f"    {shown}"))
             if remark:
                 out.print(Text(f"    {visible(remark)}", style="yellow"))

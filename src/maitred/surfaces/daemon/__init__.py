@@ -1,5 +1,6 @@
-"""One gateway in the background for all clients of a user and a configuration, and what finds them.
+"""One gateway in the background for all clients of a user and a configuration.
 
-`entry`, `relay`, `replay`, `finding`, `hello` and `address` run in the process that a client starts. It has
-to be there at once, so they import neither the SDK nor the catalog, nor anything that does.
+`client_entry`, `client_relay`, `session_replay`, `discovery`, `handshake` and `sockets` run in the process
+that a client starts. They import neither the SDK nor the catalog, so that it starts at once. `server` and
+`serve` run in the gateway, which decides everything. To add a request between them, see `control`.
 """

@@ -79,7 +79,7 @@ def found_now(wanted: EndpointQuery) -> GatewayConnection | None:
 
 
 def _find(wanted: EndpointQuery) -> tuple[GatewayConnection | None, Sequence[GatewayEndpoint]]:
-    """A gateway that welcomes us; and those that have a seat and listen no more."""
+    """A gateway that welcomes us; and the endpoints that are held and listen no more."""
     leaving = []
     for seat in wanted.address.seats(of_build=True):
         if not seat.is_daemon:

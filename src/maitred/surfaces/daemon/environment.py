@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from maitred.config.settings import Settings
 from maitred.model.servers import ServerSpec
+from maitred.model.transports import reach_of
 from maitred.surfaces.daemon.handshake import HERE, PLACE
 
 _ALWAYS: Final = frozenset(
@@ -37,7 +38,7 @@ _LOCAL_FILE: Final = re.compile(r"\$\{file:(?![/~$])")
 
 
 class EnvironmentMatch:
-    """Compares others' values with those of this process, as `hello.values` gives them."""
+    """Compares others' values with those of this process, as `handshake.values` gives them."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
         self._own = own
@@ -69,7 +70,7 @@ def _matters(name: str) -> bool:
 
 
 def _is_relative(spec: ServerSpec) -> bool:
-    if spec.transport != "stdio" or spec.cage is not None or spec.cwd.startswith("/"):
+    if reach_of(spec.transport) != "program" or spec.cage is not None or spec.cwd.startswith("/"):
         return False
     if os.sep in spec.command and not spec.command.startswith(("/", "$")):
         return True

@@ -1,8 +1,8 @@
 """A gateway that lives and answers nobody: how that is told from one that is busy, and how it is ended.
 
 Silence on a client's own connection says nothing, since a call may take long; so it is asked on another. What
-is ended is the process that holds the lock of a seat and the other end of a connection to it, both at the
-moment when it is ended: a process id that was given to somebody else since then is never meant.
+is ended is the process that holds the lock of an endpoint and the other end of a connection to it, both at
+the moment when it is ended: a process id that was given to somebody else since then is never meant.
 """
 
 import os

@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 @contextmanager
 def seated(kind: Kind, config: Path) -> Iterator[EndpointLock | None]:
-    """A seat for a gateway from before its first server starts until after its last has ended.
+    """An endpoint for a gateway from before its first server starts until after its last has ended.
 
     A gateway that serves alone does without one where none can be had.
 
@@ -53,7 +53,7 @@ def _taken(address: Address, kind: Kind) -> EndpointLock:
 async def answering(
     held: EndpointLock | None, gateway: Gateway, kind: Kind, surface: McpSurface, stop: anyio.Event
 ) -> AsyncIterator[SocketServer]:
-    """Answer at the socket of a seat, if there is one; `stop` is set if somebody wants the gateway to end."""
+    """Answer at the socket of an endpoint, if there is one; a client that wants the end sets `stop`."""
 
     async def serve(wire: Wire, grant: Grant) -> None:
         await serve_wire(surface, wire, admitted=grant)
@@ -77,7 +77,7 @@ async def serve_clients(
     stop: anyio.Event,
     idle_s: float,
 ) -> None:
-    """Serve the clients that come to a door, until somebody stops it or there has been none for a while."""
+    """Serve the clients that come to the socket, until `stop` is set or there were none for a while."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(surface.announce)
         if path := own_log(begin.address):

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from maitred.surfaces.mcp.meta_definitions import is_safe
+
 Id = str | int
 
 _LISTEN: Final = "subscriptions/listen"
@@ -30,8 +32,6 @@ _SAFE: Final = frozenset(
         _LISTEN,
     ]
 )
-SAFE_TOOLS: Final = frozenset({"search_tools", "list_tools_meta", "tool_info", "call_read_only_tool"})
-"""The tools of the menu that change nothing, whatever they are given."""
 
 LOST: Final = (
     "The background gateway of maitred ended while this was under way; it may or may not have been carried"
@@ -106,7 +106,7 @@ class Replay:
         self._waiting[number] = PendingRequest(
             line,
             method,
-            is_safe=method in _SAFE or (isinstance(tool, str) and tool in SAFE_TOOLS),
+            is_safe=method in _SAFE or (isinstance(tool, str) and is_safe(tool)),
             is_modern=isinstance(meta, dict) and _MODERN in meta,
             uri=uri if isinstance(uri, str) else "",
         )

@@ -37,7 +37,7 @@ class GatewayEndpoint(NamedTuple):
 
     @classmethod
     def at(cls, path: Path) -> "GatewayEndpoint":
-        """The seat whose socket has a path."""
+        """The endpoint whose socket has a path."""
         return cls(path.parent, path.name.removesuffix(_SOCKET))
 
     @property
@@ -164,10 +164,10 @@ def _digest(*parts: object) -> str:
 
 
 class EndpointLock:
-    """A seat that is this process's own until it leaves."""
+    """The lock of an endpoint, which this process holds until it leaves."""
 
     def __init__(self, address: Address, kind: Kind) -> None:
-        """Take a seat.
+        """Make an endpoint and lock it.
 
         Raises:
             OSError: The folder cannot be written.
@@ -200,11 +200,11 @@ class EndpointLock:
         return listening
 
     def hide(self) -> None:
-        """Be found no more; the seat is still held."""
+        """Be found no more; the endpoint is still locked."""
         self.seat.socket.unlink(missing_ok=True)
 
     def leave(self) -> None:
-        """Give the seat up."""
+        """Remove the endpoint and its lock."""
         self.hide()
         self.seat.lock.unlink(missing_ok=True)
         os.close(self._lock)

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from maitred.model.transports import TRANSPORTS
+
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Band = Literal["strong", "fair", "weak", "none"]
@@ -183,12 +185,16 @@ class SearchResult(BaseModel):
     note: str = Field(description="What search had to do without.")
 
 
+def _name_transports(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(TRANSPORTS)
+
+
 class Server(BaseModel):
     """A configured server."""
 
     name: str
     target: str = Field(description="Its command line or address.")
-    transport: Literal["stdio", "http", "sse", "memory", "chain", "container"]
+    transport: str = Field(json_schema_extra=_name_transports)
     enabled: bool
     tools: Count
     tokens: Count

@@ -1,13 +1,12 @@
 """The menu: the few tools of our own by which an agent finds and calls all others.
 
-Their definitions change with the catalog alone, so the menu has the same bytes for everybody; every word of
-them is paid for in every conversation. Each function is a thin call on the gateway.
+What clients see of them is in `meta_definitions`. Each handler is a thin call on the gateway.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
 from maitred.gateway import (
@@ -16,6 +15,7 @@ from maitred.gateway import (
     MAX_LIMIT,
     PAGE_TOOLS,
     REQUEST_KEY,
+    Answer,
     Gateway,
     Progress,
     known_id,
@@ -23,6 +23,7 @@ from maitred.gateway import (
 from maitred.model.access import Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import meta_arguments as read
+from maitred.surfaces.mcp.meta_definitions import META_TOOLS
 
 Result = dict[str, Any]
 
@@ -38,105 +39,6 @@ class MetaToolRequest:
 
 
 Handler = Callable[[Gateway, MetaToolRequest], Awaitable[Result]]
-
-_TEXT = {"type": "string"}
-_DETAIL = {"enum": ["brief", "full"]}
-_TEXTS = {"type": "array", "items": _TEXT}
-_CALL = {
-    "type": "object",
-    "properties": {"name": _TEXT, "arguments": {"type": "object"}},
-    "required": ["name"],
-}
-
-_DEFINED: tuple[Mapping[str, Any], ...] = (
-    {
-        "name": "search_tools",
-        "description": "Find tools by what they do. Short phrases, one capability each."
-        " Answers with signatures to call.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "phrases": _TEXTS,
-                "server": _TEXT,
-                "category": _TEXT,
-                "read_only": {"type": "boolean"},
-                "limit": {"type": "integer"},
-                "detail": _DETAIL,
-            },
-            "required": ["phrases"],
-        },
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
-    },
-    {
-        "name": "list_tools_meta",
-        "description": "Browse: hot tools and categories, or by path category/<name> or server/<name>.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"path": _TEXT, "cursor": _TEXT, "page_size": {"type": "integer"}},
-        },
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
-    },
-    {
-        "name": "tool_info",
-        "description": "Describe tools; full includes schemas.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"names": _TEXTS, "detail": _DETAIL},
-            "required": ["names"],
-        },
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
-    },
-    {
-        "name": "call_tool",
-        "description": "Call a tool by its full name.",
-        "inputSchema": _CALL,
-        "annotations": {"destructiveHint": True, "openWorldHint": True},
-    },
-    {
-        "name": "call_read_only_tool",
-        "description": "Call a tool that only reads; refuses any other.",
-        "inputSchema": _CALL,
-        "annotations": {"readOnlyHint": True, "openWorldHint": True},
-    },
-    {
-        "name": "call_tool_chain",
-        "description": "Run Python that calls tools; only its result returns:"
-        ' `await call_tool("server__tool", {...})` or `import server; await server.tool(x=1)`;'
-        " asyncio.gather; `return`. No files or network.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "code": _TEXT,
-                "timeout_ms": {"type": "integer"},
-                "max_output_size": {"type": "integer"},
-                "dry_run": {"type": "boolean"},
-            },
-            "required": ["code"],
-        },
-        "annotations": {"destructiveHint": True, "openWorldHint": True},
-    },
-)
-
-DEFINITIONS: tuple[Mapping[str, Any], ...] = tuple(
-    {**one, "_meta": {"anthropic/alwaysLoad": True}} for one in _DEFINED
-)
-"""The menu. A client that defers tools has to keep it loaded: it is what all other tools are found by."""
-
-_KEYS: Mapping[str, Sequence[str]] = {
-    definition["name"]: list(definition["inputSchema"]["properties"]) for definition in DEFINITIONS
-}
-"""The arguments that the schema of each meta-tool has."""
-
-CALLING: tuple[Mapping[str, Any], ...] = tuple(
-    one for one in DEFINITIONS if one["name"] in ("search_tools", "call_tool", "call_read_only_tool")
-)
-"""What a list of categories needs beside it, to find and call what it does not show."""
-
-
-def definitions(index: str) -> list[dict[str, Any]]:
-    """The menu, with what there is to be found in the description of the search."""
-    first, *rest = DEFINITIONS
-    return [{**first, "description": first["description"] + index}, *map(dict, rest)]
 
 
 def text_result(text: str, *, error: bool = False) -> Result:
@@ -194,8 +96,7 @@ async def _relayed(gateway: Gateway, request: MetaToolRequest, *, read_only: boo
             shorten=True,
         )
     entry = gateway.ledger.relayed(request.viewer.principal, result)
-    meta = result.get("_meta")
-    return result | {"_meta": {**(meta if isinstance(meta, Mapping) else {}), LEDGER_KEY: entry}}
+    return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
 
 
 async def _inner(gateway: Gateway, request: MetaToolRequest) -> ToolCall:
@@ -243,12 +144,12 @@ async def _chain(gateway: Gateway, request: MetaToolRequest) -> Result:
     )
     result = await gateway.chains.result(made, request.viewer, request_id)
     entry = gateway.ledger.relayed(request.viewer.principal, result)
-    return result | {"_meta": {**result["_meta"], LEDGER_KEY: entry}}
+    return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
 
 
 def _check(request: MetaToolRequest, tool: str, *same: Sequence[str], hidden: Sequence[str] = ()) -> None:
     """Refuse arguments that a meta-tool does not know."""
-    read.check_keys(tool, request.arguments, _KEYS[tool], *same, hidden=hidden)
+    read.check_keys(tool, request.arguments, list(META_TOOLS[tool].properties), *same, hidden=hidden)
 
 
 @contextmanager
@@ -265,7 +166,7 @@ def _own_names_explained(tool: str) -> Iterator[None]:
         ) from error
 
 
-HANDLERS: Mapping[str, Handler] = {
+HANDLERS: Final[dict[str, Handler]] = {
     "search_tools": _search,
     "list_tools_meta": _browse,
     "tool_info": _info,
@@ -273,6 +174,7 @@ HANDLERS: Mapping[str, Handler] = {
     "call_read_only_tool": _call_read_only_tool,
     "call_tool_chain": _chain,
 }
+"""What answers each meta-tool of `META_TOOLS`."""
 
 
 async def answer(gateway: Gateway, name: str, request: MetaToolRequest) -> Result:
@@ -294,9 +196,10 @@ def failed(gateway: Gateway, principal: str, error: MaitredError) -> Result:
     """An error as an answer, with the id of the call that it ended."""
     result = with_ledger(gateway, principal, text_result(str(error), error=True))
     marks = {REQUEST_KEY: error.request_id} if error.request_id else {}
-    return result | {"_meta": {**result["_meta"], **marks}}
+    return Answer(wire=result).with_meta(marks).wire
 
 
 def with_ledger(gateway: Gateway, principal: str, result: Result) -> Result:
     """An answer of our own, with what finding tools has cost so far."""
-    return result | {"_meta": {LEDGER_KEY: gateway.ledger.answered(principal, result["content"][0]["text"])}}
+    entry = gateway.ledger.answered(principal, result["content"][0]["text"])
+    return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire

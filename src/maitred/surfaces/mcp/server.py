@@ -25,7 +25,7 @@ from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
 from maitred.gateway import Gateway, Progress
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
-from maitred.surfaces.mcp import metatools
+from maitred.surfaces.mcp import meta_definitions, metatools
 from maitred.surfaces.mcp.identity import Viewers
 from maitred.surfaces.mcp.notices import ListTracker, Notices
 from maitred.surfaces.mcp.offers import (
@@ -151,12 +151,12 @@ class McpSurface:
         mode, tools, cursor = await gateway.listing(viewer, after)
         self._lists.shown("tools", viewer)
         if mode == "menu":
-            menu = metatools.definitions(gateway.index(viewer))
+            menu = meta_definitions.definitions(gateway.index(viewer))
             gateway.ledger.listed(viewer.principal, menu)
             return {"resultType": "complete", "tools": menu}
         own: list[Mapping[str, Any]] = []
         if mode == "categories":
-            own = [] if after else [*metatools.CALLING, *gateway.expansion.definitions(viewer)]
+            own = [] if after else [*meta_definitions.calling(), *gateway.expansion.definitions(viewer)]
             gateway.ledger.listed_categories(viewer.principal, own, tools)
         else:
             gateway.ledger.listed_raw(viewer.principal, sum(tool.cost_tokens for tool in tools))

@@ -1,0 +1,30 @@
+"""Give a call an entry in the audit trail, which also hears of the error that ends the call."""
+
+from collections.abc import Callable
+
+from maitred.audit.service import UNWRITTEN, Entry, origin_marks
+from maitred.calls.answer import Answer, text_block
+from maitred.calls.pipeline import Call, Proceed
+from maitred.model.access import Viewer
+from maitred.model.tools import ToolCall
+
+MakeEntry = Callable[[ToolCall, Viewer, str], Entry]
+"""Makes the entry of a call by `(request, viewer, id of the chain)`."""
+
+
+class AuditCall:
+    """Opens the entry. What a model gets names in `_meta` its request, and the server whose data it is."""
+
+    def __init__(self, make_entry: MakeEntry) -> None:
+        self._make_entry = make_entry
+
+    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+        """Pass the call on with its entry."""
+        chain_id = call.chain.id if call.chain else ""
+        async with self._make_entry(call.request, call.viewer, chain_id) as entry:
+            answer = await proceed(call.with_entry(entry))
+            if entry.unwritten:
+                answer = answer.with_last(text_block(UNWRITTEN))
+            if call.shorten:
+                answer = answer.with_meta(origin_marks(entry.request_id, {"server": entry.server}))
+            return answer

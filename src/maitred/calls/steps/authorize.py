@@ -1,0 +1,27 @@
+"""Refuse a call that its caller may not make, or that nobody may make now."""
+
+from collections.abc import Callable
+
+from maitred.calls.answer import Answer
+from maitred.calls.pipeline import Call, Proceed
+from maitred.model.access import Viewer
+from maitred.model.tools import Tool
+
+
+class Authorize:
+    """`check` raises if a viewer may not call a tool. From here on the audit entry names the tool."""
+
+    def __init__(self, check: Callable[[Tool, Viewer], object]) -> None:
+        self._check = check
+
+    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+        """Pass the call on.
+
+        Raises:
+            NotAllowedError: The caller may not call this tool.
+            ToolWithheldError: Nobody can call it now; the text says why.
+        """
+        tool = call.tool
+        self._check(tool, call.viewer)
+        call.entry.means(tool.server, tool.key.name)
+        return await proceed(call)

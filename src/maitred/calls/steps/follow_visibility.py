@@ -1,0 +1,43 @@
+"""Refuse a call that makes no sense now, and note what an answered call changes about that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from maitred.calls.answer import Answer
+from maitred.calls.pipeline import Call, Proceed
+from maitred.model.access import Viewer
+from maitred.model.tools import Tool
+
+
+class CallVisibility(Protocol):
+    """What knows which tools make sense for whom."""
+
+    def check(self, tool: Tool, viewer: Viewer) -> None:
+        """Raise if a call of the tool makes no sense now."""
+        ...
+
+    def called(
+        self, tool: Tool, viewer: Viewer, arguments: Mapping[str, Any], result: Mapping[str, Any]
+    ) -> Sequence[str]:
+        """Take note of an answered call; the published names of the tools that became visible by it."""
+        ...
+
+
+class FollowVisibility:
+    """Reads the answer as its server gave it, before any other step has changed it."""
+
+    def __init__(self, visibility: CallVisibility) -> None:
+        self._visibility = visibility
+
+    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+        """Pass the call on, and update the facts afterwards.
+
+        Raises:
+            ToolWithheldError: The call makes no sense now; the text says why, and what to do.
+        """
+        tool, viewer = call.tool, call.viewer
+        self._visibility.check(tool, viewer)
+        answer = await proceed(call)
+        opened = self._visibility.called(tool, viewer, call.arguments, answer.wire)
+        return replace(answer, opened=opened) if opened else answer

@@ -1,0 +1,52 @@
+"""Send a call to its server, and give what the server answers: the only step that leaves the process."""
+
+from collections.abc import Callable
+
+from maitred.backends.base import Connections
+from maitred.calls.answer import Answer
+from maitred.calls.pipeline import Call, Proceed
+from maitred.errors import ConnectionLostError
+from maitred.model.servers import ServerSpec
+
+
+class Relay:
+    """The last step.
+
+    `spec_of` gives the present specification of a server. `recheck` raises if a call may not be made any
+    more; it is asked last of all: when the server was started for the call, the catalog may by now know
+    something else of the tool.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        spec_of: Callable[[str], ServerSpec],
+        recheck: Callable[[Call], object],
+    ) -> None:
+        self._connections = connections
+        self._spec_of = spec_of
+        self._recheck = recheck
+
+    async def __call__(self, call: Call, proceed: Proceed) -> Answer:  # nothing comes after it
+        """Make the call, and once more if the server ended before it can have read it.
+
+        Raises:
+            MaitredError: What `recheck` raises.
+            ServerError: The server could not be reached, or did not answer.
+        """
+        try:
+            return await self._relay(call)
+        except ConnectionLostError as error:
+            if not error.unread:
+                raise
+            return await self._relay(call)
+
+    async def _relay(self, call: Call) -> Answer:
+        tool = call.tool
+        timeout_s = self._spec_of(tool.server).timeouts.call_s
+        async with self._connections.connection(tool.server) as connection:
+            self._recheck(call)
+            result = await connection.call_tool(
+                tool.key.name, call.request, timeout_s=timeout_s, progress=call.progress
+            )
+        return Answer(wire=result)

@@ -1,0 +1,46 @@
+"""Look through answers and errors of servers for orders to the model, and for credentials."""
+
+from typing import Any, Protocol
+
+from maitred.calls.answer import Answer
+from maitred.calls.pipeline import Call, Proceed
+from maitred.errors import ProtocolError
+
+
+class Screen(Protocol):
+    """What looks through answers; see `maitred.calls.screening`."""
+
+    async def screened(
+        self, answer: dict[str, Any], server: str, *, to_person: bool = False
+    ) -> dict[str, Any]:
+        """A result as a model may see it; itself if nothing was found."""
+        ...
+
+    async def screened_error(self, error: ProtocolError, *, to_person: bool = False) -> ProtocolError:
+        """The error as a model may see it; itself if nothing was found."""
+        ...
+
+
+class ScreenAnswer:
+    """A chain gets answers and errors as they are: what it does with them is seen in its own answer."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+        """Pass the call on, and look through what comes of it.
+
+        Raises:
+            ProtocolError: As a model may see it.
+        """
+        if call.chain is not None:
+            return await proceed(call)
+        try:
+            answer = await proceed(call)
+        except ProtocolError as error:
+            screened = await self._screen.screened_error(error, to_person=call.to_person)
+            if screened is error:
+                raise
+            raise screened from error
+        wire = await self._screen.screened(answer.wire, call.tool.server, to_person=call.to_person)
+        return answer.with_wire(wire)

@@ -1,0 +1,60 @@
+"""Answer a call from the cache where the operator allows it; what may have changed something empties it."""
+
+import time
+from typing import Any, Protocol
+
+from maitred.calls.answer import Answer
+from maitred.calls.cache import CacheKey, ResultCache
+from maitred.calls.pipeline import Call, Proceed
+from maitred.model.tools import Tool
+from maitred.usage.recorder import UsageRecorder
+
+
+class CacheRules(Protocol):
+    """Says what may be kept, and what makes kept answers old."""
+
+    def lifetime_s(self, call: Call) -> float:
+        """For how many seconds the answer may be given again; 0 for not at all."""
+        ...
+
+    def key(self, call: Call) -> CacheKey:
+        """What makes two calls equal."""
+        ...
+
+    def changes(self, tool: Tool) -> bool:
+        """Whether other answers of the server are old after a call of the tool."""
+        ...
+
+
+class UseCache:
+    """A kept answer counts as a use of its tool, though its server had nothing to do with it."""
+
+    def __init__(self, cache: ResultCache, rules: CacheRules, usage: UsageRecorder) -> None:
+        self._cache = cache
+        self._rules = rules
+        self._usage = usage
+
+    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+        """Give the kept answer, or pass the call on."""
+        lifetime_s = self._rules.lifetime_s(call)
+        key = self._rules.key(call) if lifetime_s > 0 else None
+        cached = False
+        try:
+            if key is None:
+                return await proceed(call)
+            answer = await self._kept(call, proceed, key, lifetime_s)
+            cached = answer.cached
+            return answer
+        finally:
+            if not cached and self._rules.changes(call.tool):  # also if it failed: it may have been done
+                self._cache.clear(call.tool.server, but=key)
+
+    async def _kept(self, call: Call, proceed: Proceed, key: CacheKey, lifetime_s: float) -> Answer:
+        async def send() -> dict[str, Any]:
+            return (await proceed(call)).wire
+
+        started = time.perf_counter()
+        wire, cached = await self._cache.get_or_call(key, lifetime_s, send)
+        if cached:
+            self._usage.called(call.tool.key, ok=True, elapsed_ms=(time.perf_counter() - started) * 1_000)
+        return Answer(wire=wire, cached=cached)

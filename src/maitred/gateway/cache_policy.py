@@ -1,0 +1,47 @@
+"""Which answers may be kept, as the operator and the servers say it, and what makes kept ones old."""
+
+from maitred.calls.cache import CacheKey, cache_key, cacheable
+from maitred.calls.pipeline import Call
+from maitred.chains.saved_backend import why_not_saved
+from maitred.gateway.state import GatewayState
+from maitred.gateway.visibility import VisibilityService
+from maitred.model.tools import Tool
+
+
+class CachePolicy:
+    """Reads the settings as they are when a call is made."""
+
+    def __init__(self, context: GatewayState, visibility: VisibilityService) -> None:
+        self._context = context
+        self._visibility = visibility
+
+    def lifetime_s(self, call: Call) -> float:
+        """For how long an answer may be given again: only if an operator said so, and the call only reads.
+
+        A tool that writes is kept if it is named itself and its server calls it repeatable.
+        """
+        tool, request = call.tool, call.request
+        if request.input_responses is not None or request.request_state is not None or not cacheable(tool):
+            return 0.0
+        if self._visibility.changes(tool):
+            return 0.0
+        spec = self._context.spec(tool.server)
+        if self._context.is_saved(tool.server) and why_not_saved(spec, tool.key.name):
+            return 0.0  # it is not what was reviewed: the call says so
+        choice = self._context.settings.tools.get(tool.key)
+        if choice is not None and choice.cache_s is not None:
+            return choice.cache_s
+        return spec.cache_s if tool.read_only else 0.0
+
+    def key(self, call: Call) -> CacheKey:
+        """What makes two calls equal: the same release of the server, arguments and principal."""
+        tool = call.tool
+        record = self._context.snapshot.servers[tool.server]
+        version = f"{self._context.spec(tool.server).fingerprint}/{record.facts.version}"
+        if call.chain is not None and self._context.is_saved(tool.server):
+            version += "/value"  # what a saved chain gives to a chain has another form
+        return cache_key(version, tool, call.arguments, call.viewer.principal)
+
+    def changes(self, tool: Tool) -> bool:
+        """Whether a call of the tool may have changed what its server answers to others."""
+        return not tool.read_only or self._visibility.changes(tool)

@@ -1,0 +1,168 @@
+"""The transports: how a server can be reached, one entry a kind.
+
+All parts that depend on the transport of a server read this table, or judge by `reach`. A name that is not in
+the table is refused by the configuration, by manifests, by each admission check and by the pool.
+
+To add a kind: an entry here, a backend in `maitred.backends`, and a line in `maitred.wiring.backends.MAKERS`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+Key = Literal["command", "url", "image", ""]
+Reach = Literal["program", "network", "image", "internal"]
+
+_PROGRAM_KEYS: Final = frozenset(
+    ["args", "env", "memory", "cpu", "cpu_shares", "pids", "output", "filesystem"]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransportKind:
+    """One way to reach a server.
+
+    Attributes:
+        name: The value of `transport`.
+        key: The key of a server that says where it is; empty for servers that only code makes.
+        reach: What admission checks judge: a program on this machine, an address, an image, or nothing.
+        aliases: Other values of `transport` and `type` in configuration files that mean the same.
+        url_schemes: The schemes that `url` may have.
+        encrypted_schemes: Those of them that encrypt; a plain one needs a person's approval.
+        manifest_keys: The keys of a manifest that fit this kind and not every kind. Without any, no manifest
+            may ask for this kind.
+        opened_by: The HTTP method of the first request to `url`; empty if that is not HTTP.
+        judged: Admission judges what the server publishes; saved chains are checked by their own hashes.
+        loses_silently: The server can forget a session without a sign; the gateway has to ping it.
+
+    Raises:
+        ValueError: The entry contradicts itself.
+    """
+
+    name: str
+    key: Key
+    reach: Reach
+    aliases: tuple[str, ...] = ()
+    url_schemes: tuple[str, ...] = ()
+    encrypted_schemes: frozenset[str] = frozenset()
+    manifest_keys: frozenset[str] = frozenset()
+    opened_by: Literal["", "GET", "POST"] = ""
+    judged: bool = True
+    loses_silently: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse an entry that the checks could not judge."""
+        if self.reach not in get_args(Reach) or self.key not in get_args(Key):
+            raise ValueError(f"transport {self.name!r}: no check can judge the reach {self.reach!r}")
+        if (self.key == "url") != bool(self.url_schemes) or self.encrypted_schemes - {*self.url_schemes}:
+            raise ValueError(
+                f"transport {self.name!r}: `url_schemes` are for the key `url`, and it needs them"
+            )
+        if self.manifest_keys and self.key not in self.manifest_keys:
+            raise ValueError(f"transport {self.name!r}: a manifest needs its key `{self.key}`")
+
+    def takes(self, url: str) -> bool:
+        """Whether a URL has one of the schemes; a URL that begins with a reference may have any."""
+        return url.startswith("${") or url.lower().startswith(tuple(f"{one}://" for one in self.url_schemes))
+
+
+class UnknownTransportError(ValueError):
+    """No transport of this name is in the table."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"its transport {name!r} is unknown, and nothing is opened by it")
+
+
+_KINDS: Final = (
+    TransportKind(
+        name="stdio",
+        key="command",
+        reach="program",
+        aliases=("local",),
+        manifest_keys=frozenset(["command", "cwd", *_PROGRAM_KEYS]),
+    ),
+    TransportKind(
+        name="http",
+        key="url",
+        reach="network",
+        aliases=("streamable-http", "streamable_http", "streamableHttp", "remote"),
+        url_schemes=("http", "https"),
+        encrypted_schemes=frozenset(["https"]),
+        manifest_keys=frozenset(["url", "headers", "auth"]),
+        opened_by="POST",
+        loses_silently=True,
+    ),
+    TransportKind(
+        name="sse",
+        key="url",
+        reach="network",
+        url_schemes=("http", "https"),
+        encrypted_schemes=frozenset(["https"]),
+        opened_by="GET",
+    ),
+    TransportKind(
+        name="container",
+        key="image",
+        reach="image",
+        manifest_keys=frozenset(["image", *_PROGRAM_KEYS]),
+    ),
+    TransportKind(name="memory", key="", reach="internal"),
+    TransportKind(name="chain", key="", reach="internal", judged=False),
+)
+
+TRANSPORTS: Final[dict[str, TransportKind]] = {kind.name: kind for kind in _KINDS}
+"""The table. The first kind of a key is the default for servers that name no transport."""
+
+
+def transport_kind(name: str) -> TransportKind:
+    """The kind of a name.
+
+    Raises:
+        UnknownTransportError: There is none.
+    """
+    kind = TRANSPORTS.get(name)
+    if kind is None:
+        raise UnknownTransportError(name)
+    return kind
+
+
+def reach_of(name: str) -> Reach | None:
+    """What a transport reaches; `None` if it is unknown."""
+    kind = TRANSPORTS.get(name)
+    return kind.reach if kind else None
+
+
+def is_judged(name: str) -> bool:
+    """Whether admission judges what a server of this transport publishes; so of an unknown one."""
+    kind = TRANSPORTS.get(name)
+    return kind is None or kind.judged
+
+
+def named_kind(kinds: Iterable[TransportKind], name: str) -> TransportKind | None:
+    """The kind of a name or alias, whatever the case of its letters."""
+    wanted = name.casefold()
+    return next((kind for kind in kinds if wanted in map(str.casefold, (kind.name, *kind.aliases))), None)
+
+
+def manifest_kinds() -> Sequence[TransportKind]:
+    """The kinds that a manifest may ask for."""
+    return [kind for kind in TRANSPORTS.values() if kind.manifest_keys]
+
+
+def manifest_kind(name: str) -> TransportKind | None:
+    """The kind of a name if a manifest may ask for it."""
+    kind = TRANSPORTS.get(name)
+    return kind if kind and kind.manifest_keys else None
+
+
+def manifest_reach(name: str) -> Reach | None:
+    """What a transport of a manifest reaches; `None` if no manifest may ask for it."""
+    kind = manifest_kind(name)
+    return kind.reach if kind else None
+
+
+def default_kind(kinds: Sequence[TransportKind], key: str, url: str = "") -> TransportKind | None:
+    """The kind that is meant where only a key is given: the first that takes the URL, else the first."""
+    fitting = [kind for kind in kinds if kind.key == key]
+    return next((kind for kind in fitting if kind.takes(url)), fitting[0] if fitting else None)

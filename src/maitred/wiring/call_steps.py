@@ -1,0 +1,55 @@
+"""The way of a call, from top to bottom: each step sees the call before those below it, and the answer after.
+
+`maitred.calls.pipeline` says what a step is. To add one, write its class and put a line where it belongs.
+"""
+
+from maitred.calls.pipeline import Step
+from maitred.calls.steps.announce_tools import AnnounceTools
+from maitred.calls.steps.audit_call import AuditCall
+from maitred.calls.steps.audit_change import AuditChange
+from maitred.calls.steps.audit_outcome import AuditOutcome
+from maitred.calls.steps.authorize import Authorize
+from maitred.calls.steps.check_arguments import CheckArguments
+from maitred.calls.steps.clean_answer import CleanAnswer
+from maitred.calls.steps.count_usage import CountUsage
+from maitred.calls.steps.find_tool import FindTool
+from maitred.calls.steps.follow_visibility import FollowVisibility
+from maitred.calls.steps.limit_rate import LimitRate
+from maitred.calls.steps.mark_cached import MarkCached
+from maitred.calls.steps.refuse_nested_chain import RefuseNestedChain
+from maitred.calls.steps.relay import Relay
+from maitred.calls.steps.run_saved_chain import RunSavedChain
+from maitred.calls.steps.screen_answer import ScreenAnswer
+from maitred.calls.steps.shorten_answer import ShortenAnswer
+from maitred.calls.steps.take_result_tools import TakeResultTools
+from maitred.calls.steps.use_cache import UseCache
+from maitred.gateway.calls import CallServices
+
+
+def make_call_steps(given: CallServices) -> tuple[Step, ...]:
+    """The steps of every call: from an agent, over HTTP, from the command line, and from within a chain."""
+    state, lookup = given.state, given.lookup
+    return (
+        AuditCall(given.auditing.call),  # every call has an audit entry, also one that is refused
+        FindTool(lookup.find),  # name -> tool; waits for a server that is being discovered
+        Authorize(lookup.authorize),  # may this caller call it, and is it offered now
+        # What is done to an answer, the last thing first.
+        MarkCached(),  # "[cached]"
+        AnnounceTools(),  # "Now available: ..."
+        ShortenAnswer(given.shortener.shorten),  # to the budget of tokens
+        ScreenAnswer(given.screen),  # orders and secrets in answers and errors
+        TakeResultTools(given.result_tools),  # the field `tools` of an answer
+        # What a call has to pass, the first thing first.
+        FollowVisibility(given.visibility),  # makes sense now; updates the facts afterwards
+        CheckArguments(lookup.check),  # against the schema; read-only where the caller wants that
+        RefuseNestedChain(state.is_saved),  # no saved chain within a saved chain
+        AuditOutcome(),  # written before anybody changes the answer
+        LimitRate(given.access.enter),  # calls a minute, calls at once
+        UseCache(given.cache, given.cache_policy, given.usage),  # answers from the cache, or empties it
+        # What happens only if the call is made.
+        AuditChange(),  # "begun" is written before something can change
+        CountUsage(given.usage, given.watchers, given.succeeded),  # how often, how long, how well
+        CleanAnswer(lambda server: state.spec(server).allowed_origins),  # no marks of ours, no foreign links
+        RunSavedChain(state.is_saved, given.run_saved),  # answers here; all others go to a server
+        Relay(state.keeper.connections, state.spec, lookup.recheck),  # leaves the process
+    )

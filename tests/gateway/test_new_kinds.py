@@ -1,0 +1,296 @@
+"""One more of a kind: an entry and an implementation are enough; nothing else has to know it."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError
+from tests.admission.layers import found, judge
+from tests.gateway.rig import SOON_S, Upstream, settings_of
+
+from maitred.admission import review
+from maitred.admission.checks.base import Policy
+from maitred.admission.findings import Finding
+from maitred.admission.manifest import Manifest, manifest_schema
+from maitred.backends.base import Backend, Connection, ConnectOptions
+from maitred.backends.memory import MemoryBackend
+from maitred.config.load import parse
+from maitred.config.settings import Admission
+from maitred.errors import ConfigError
+from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
+from maitred.model.servers import ServerSpec
+from maitred.model.tools import ToolCall
+from maitred.model.transports import TRANSPORTS, TransportKind
+from maitred.surfaces.http.schemas import Server as ServerAnswer
+from maitred.surfaces.mcp.meta_definitions import META_TOOLS, MetaTool, is_safe
+from maitred.surfaces.mcp.metatools import HANDLERS, MetaToolRequest, text_result
+from maitred.surfaces.mcp.server import McpSurface
+from maitred.wiring import open_gateway
+from maitred.wiring.backends import MAKERS
+
+PIGEON = TransportKind(
+    name="pigeon",
+    key="url",
+    reach="network",
+    aliases=("homing-pigeon",),
+    url_schemes=("pigeon", "pigeons"),
+    encrypted_schemes=frozenset(["pigeons"]),
+    manifest_keys=frozenset(["url"]),
+)
+CONFIG = "servers: {coop: {url: 'pigeon://roof.example'}}\ncatalog: {path: c.db}\n"
+MANIFEST = "name: coop\nurl: pigeons://roof.example/nest\n"
+
+
+class PigeonBackend(Backend):
+    """Brings messages to a server in this process; it writes only what differs from other backends."""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self.spec = spec
+
+    @asynccontextmanager
+    async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
+        server: Server[object] = Upstream("coop", {"fly": "Bring a letter."}).sdk()
+        async with MemoryBackend(self.spec, server).connect(options) as connection:
+            yield connection
+
+
+@pytest.fixture
+def pigeon(monkeypatch: pytest.MonkeyPatch) -> TransportKind:
+    """All that somebody writes who adds a transport."""
+    monkeypatch.setitem(TRANSPORTS, PIGEON.name, PIGEON)
+    monkeypatch.setitem(MAKERS, PIGEON.name, lambda spec, _: PigeonBackend(spec))
+    return PIGEON
+
+
+async def letter(gateway: Gateway) -> str:
+    answer = await gateway.call(ToolCall(name="coop__fly", arguments={"path": "/"}), viewer=LOCAL_USER)
+    text: str = answer["content"][0]["text"]
+    return text
+
+
+# --- a transport that is registered ---------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("pigeon")
+@pytest.mark.parametrize("named", ["", ", transport: pigeon", ", type: homing-pigeon"])
+async def test_a_server_of_the_configuration_is_called_by_a_new_transport(tmp_path: Path, named: str) -> None:
+    """Its scheme is enough; its name and its alias are known as well."""
+    settings = parse(tmp_path / "maitred.yaml", CONFIG.replace("'}}", f"'{named}}}}}"))
+    async with open_gateway(settings) as gateway:
+        assert await gateway.settled(SOON_S)
+
+        assert await letter(gateway) == "coop/fly"
+        [status] = gateway.servers(LOCAL_USER)
+        assert (status.spec.transport, status.spec.target) == ("pigeon", "pigeon://roof.example")
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("pigeon")
+async def test_a_registered_server_is_called_by_a_new_transport(tmp_path: Path) -> None:
+    """Its manifest passes all checks, by a policy that trusts its host."""
+    settings = settings_of(tmp_path, admission=Admission(trusted_hosts=("roof.example",)))
+    async with open_gateway(settings) as gateway:
+        done = await gateway.admission.register(MANIFEST, source="coop.yml", viewer=LOCAL_USER)
+        assert done.case is not None
+        assert (done.happened, done.case.state) == ("registered", "approved")
+        assert await gateway.settled(SOON_S)
+
+        assert await letter(gateway) == "coop/fly"
+
+
+@pytest.mark.usefixtures("pigeon")
+def test_the_checks_judge_a_new_transport_by_what_it_reaches() -> None:
+    """As any address: unlisted, unencrypted, or one of this machine."""
+    plain = judge("name: coop\nurl: pigeon://roof.example")
+    local = judge("name: coop\nurl: pigeons://127.0.0.1")
+
+    assert found(plain) == {("allowlist", "ask", "url"), ("network", "ask", "url")}
+    assert ("network", "refuse", "url") in found(local)
+
+
+@pytest.mark.usefixtures("pigeon")
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("transport: pigeon\nurl: https://roof.example", "url"),
+        ("transport: http\nurl: pigeon://roof.example", "url"),
+        ("url: pigeon://roof.example\nheaders: {A: b}", "headers"),
+        ("url: pigeon://roof.example\nmemory: 1g", "memory"),
+    ],
+)
+def test_what_does_not_fit_a_new_transport_is_refused(text: str, key: str) -> None:
+    """The scheme of another transport, and the keys of another one."""
+    assert ("schema", "refuse", key) in found(judge(f"name: coop\n{text}"))
+
+
+@pytest.mark.usefixtures("pigeon")
+def test_descriptions_name_a_new_transport() -> None:
+    """Of manifests for editors, and of the HTTP API."""
+    described = ServerAnswer.model_json_schema()["properties"]["transport"]["enum"]
+
+    assert "pigeon" in manifest_schema()["properties"]["transport"]["enum"]
+    assert "pigeon" in described
+
+
+# --- one that is not ------------------------------------------------------------------------------------
+
+
+def test_a_configuration_refuses_an_unknown_transport_and_names_those_that_there_are(tmp_path: Path) -> None:
+    """By its name, and by the scheme of its URL."""
+    for text, said in (
+        (CONFIG, "must start with http:// or https://"),
+        (
+            CONFIG.replace("'}}", "', transport: pigeon}}"),
+            "'pigeon' is not a transport; use stdio, http or sse",
+        ),
+    ):
+        with pytest.raises(ConfigError, match="coop") as caught:
+            parse(tmp_path / "maitred.yaml", text)
+        assert said in str(caught.value)
+
+
+def test_a_manifest_with_an_unknown_transport_is_refused() -> None:
+    """By its name, and by the scheme of its URL."""
+    named = judge("name: coop\ntransport: pigeon\nurl: https://roof.example")
+
+    assert ("schema", "refuse", "transport") in found(named)
+    assert "must be 'stdio', 'http' or 'container'" in str(named.findings[0])
+    assert ("schema", "refuse", "url") in found(judge(MANIFEST))
+
+
+@pytest.mark.parametrize("internal", ["sse", "memory", "chain"])
+def test_a_manifest_cannot_ask_for_a_transport_that_is_not_for_manifests(internal: str) -> None:
+    """They are in the table, but have no keys of a manifest."""
+    assert judge(f"name: coop\ntransport: {internal}\nurl: https://roof.example").outcome == "refused"
+
+
+@pytest.mark.anyio
+async def test_a_transport_without_a_backend_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody added the entry only."""
+    monkeypatch.setitem(TRANSPORTS, PIGEON.name, PIGEON)
+    async with open_gateway(parse(tmp_path / "maitred.yaml", CONFIG)) as gateway:
+        assert await gateway.settled(SOON_S)
+
+        [status] = gateway.servers(LOCAL_USER)
+        assert "no backend for its transport 'pigeon'" in status.error
+
+
+def test_an_entry_that_no_check_could_judge_is_refused() -> None:
+    """What it reaches, and the keys by which, have to be among those that the checks know."""
+    changes: Sequence[Mapping[str, object]] = (
+        {"reach": "telepathy"},
+        {"key": "mind"},
+        {"url_schemes": ()},
+        {"manifest_keys": frozenset(["args"])},
+    )
+    for change in changes:
+        with pytest.raises(ValueError, match="pigeon"):
+            replace(PIGEON, **change)  # type: ignore[arg-type]  # which is what is tested
+
+
+def test_every_transport_of_the_table_has_a_backend() -> None:
+    """And no backend is for one that is not there."""
+    assert set(MAKERS) == set(TRANSPORTS)
+
+
+# --- a check ----------------------------------------------------------------------------------------------
+
+
+class MoonCheck:
+    """A seventh layer."""
+
+    layer = "moon"
+
+    def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
+        del policy
+        reason = "is about the moon"
+        found = Finding(layer=self.layer, severity="refuse", key="description", reason=reason)
+        return [found] if "moon" in manifest.description else []
+
+
+@pytest.mark.anyio
+async def test_a_new_check_decides_and_is_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks after the others, and its findings have their lines."""
+    monkeypatch.setattr(review, "CHECKS", [*review.CHECKS, MoonCheck()])
+    text = "name: coop\nurl: https://roof.example\ndescription: for {}\n"
+    settings = settings_of(tmp_path, admission=Admission(trusted_hosts=("roof.example",)))
+    async with open_gateway(settings) as gateway:
+        refused = await gateway.admission.register(
+            text.format("the moon"), source="coop.yml", viewer=LOCAL_USER
+        )
+        assert refused.happened == "refused"
+        assert [str(one) for one in refused.decision.findings] == [
+            "coop.yml:3: description: is about the moon"
+        ]
+
+        done = await gateway.admission.register(text.format("the sun"), source="coop.yml", viewer=LOCAL_USER)
+        assert done.case is not None
+        assert (done.happened, done.case.state) == ("registered", "approved")
+        assert [one.layer for one in done.decision.layers] == [
+            "schema",
+            "allowlist",
+            "network",
+            "resources",
+            "secrets",
+            "moon",
+        ]
+
+
+# --- a meta-tool ------------------------------------------------------------------------------------------
+
+COUNT = MetaTool(name="count_tools", description="Count the tools.", properties={}, reads_only=True)
+
+
+async def count(gateway: Gateway, request: MetaToolRequest) -> dict[str, Any]:
+    """All that somebody writes who adds a meta-tool, besides its definition."""
+    return text_result(f"{len(gateway.visible_tools(request.viewer))} of {request.viewer.principal}")
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("pigeon")
+async def test_a_new_meta_tool_is_listed_and_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the others; a client of a background gateway may repeat it if it only reads."""
+    monkeypatch.setitem(META_TOOLS, COUNT.name, COUNT)
+    monkeypatch.setitem(HANDLERS, COUNT.name, count)
+    settings = parse(tmp_path / "maitred.yaml", f"{CONFIG}disclosure: {{mode: menu}}\n")
+    async with open_gateway(settings) as gateway:
+        assert await gateway.settled(SOON_S)
+        async with Client(McpSurface(gateway).server) as client:
+            listed = (await client.list_tools()).tools
+            result = await client.call_tool(COUNT.name, {})
+
+        assert [tool.name for tool in listed][-1] == COUNT.name
+        assert result.content == [types.TextContent(text="1 of local")]
+        assert result.meta is not None
+        assert "maitred/tokens" in result.meta
+        assert is_safe(COUNT.name)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("pigeon")
+async def test_a_meta_tool_without_a_handler_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody added the definition only; and one without a definition is no meta-tool to anybody."""
+    monkeypatch.setitem(META_TOOLS, COUNT.name, COUNT)
+    async with open_gateway(parse(tmp_path / "maitred.yaml", CONFIG)) as gateway:
+        assert await gateway.settled(SOON_S)
+        async with Client(McpSurface(gateway).server) as client:
+            with pytest.raises(MCPError, match="count_tools"):
+                await client.call_tool(COUNT.name, {})
+
+    assert not is_safe("another_tool")
