@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from maitred.config.paths import default_path
-from maitred.surfaces.daemon.client_relay import Relay, end_when_told
+from maitred.surfaces.daemon.client_relay import ClientRelay, end_when_told
 from maitred.surfaces.daemon.discovery import AloneError, EndpointQuery, reach
 from maitred.surfaces.daemon.handshake import GatewayConnection, values
 from maitred.surfaces.daemon.sockets import address_of, can_share
@@ -63,7 +63,7 @@ def serve_shared(
         if tells:
             sys.stderr.write(f"no gateway is shared: {error}\n")
         return None
-    return Relay(found, 0, 1).run(talk)
+    return ClientRelay(found, 0, 1).run(talk)
 
 
 def _config_of(words: Sequence[str]) -> str | None:

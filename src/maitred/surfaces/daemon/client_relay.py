@@ -36,7 +36,7 @@ MOVED: Final = "moved"
 """That of one which serves us no more, since what matters to it in the environment is other than ours."""
 
 
-class Relay:
+class ClientRelay:
     """Passes lines between two file descriptors and gateways.
 
     Args:
