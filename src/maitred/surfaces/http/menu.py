@@ -10,7 +10,7 @@ from maitred.gateway import Gateway
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
-from maitred.surfaces.http.lookup import category_page, server_of
+from maitred.surfaces.http.lookup import category_page
 from maitred.surfaces.http.openapi import API, ServerName, answers
 from maitred.surfaces.http.page_cache import Pages
 
@@ -77,9 +77,9 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.SERVERS, 403, unchanged=True),
     )
     async def servers(request: Request) -> Response:
-        """All configured servers with their state, without values of their environment and headers."""
-        found = gateway.access.servers(viewer_of(request))
-        lasting = all(  # else the text counts seconds, or restarts within a window
+        """All configured servers with their state; values of their environment and headers are not told."""
+        found = gateway.watched_servers(viewer_of(request))
+        lasting = all(  # else the text counts seconds, or what was within a window of them
             status.health.retry_in_s is None and not status.health.restarts for status in found
         )
         return pages.answer(
@@ -97,8 +97,8 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.SERVER, 403, 404, 422, unchanged=True),
     )
     async def server(request: Request, name: ServerName) -> Response:
-        """A server with its own title and instructions, and its present state."""
-        status = server_of(gateway, unquote(name), viewer_of(request), "watch")
+        """A server with what it says of itself, and how it is doing now."""
+        status = gateway.watched_server(unquote(name), viewer_of(request))
         detail = {
             "title": status.facts.title,
             "instructions": status.facts.instructions,
@@ -119,8 +119,7 @@ def _add_stats(app: FastAPI, gateway: Gateway) -> None:
     )
     async def stats(request: Request, days: Days = 30) -> Response:
         """Calls by tool and server, and tokens by day and principal."""
-        gateway.access.check(viewer_of(request), "watch")
-        found = await gateway.stats(days)
+        found = await gateway.stats(days, viewer=viewer_of(request))
         return Response(
             encode(found.to_json() | {"levels": dict(found.levels)}), media_type="application/json"
         )
