@@ -91,14 +91,18 @@ def mediate(
     if as_json:
         print_json({"tools": [one.to_json() for one in found], **costs})
         return
-    if diff:
-        for one in found:
-            _show(one)
-    else:
-        _show_counts(found)
+    _show_all(found, diff=diff)
     if not (found or settings.mediation.auto_enhance or settings.mediation.overrides_url):
         out.print("To have some, set mediation.auto_enhance or mediation.overrides in the configuration.")
     _show_costs(costs, asked=ask)
+
+
+def _show_all(proposals: "Sequence[ToolDiff]", *, diff: bool) -> None:
+    if not diff:
+        _show_counts(proposals)
+        return
+    for proposal in proposals:
+        _show(proposal)
 
 
 async def _look(

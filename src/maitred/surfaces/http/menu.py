@@ -10,7 +10,6 @@ from maitred.gateway import Gateway
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
-from maitred.surfaces.http.lookup import category_page
 from maitred.surfaces.http.openapi import API, ServerName, answers
 from maitred.surfaces.http.page_cache import Pages
 
@@ -65,7 +64,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     ) -> Response:
         """A page of summaries, the most used tool first; a page behind the last one is empty."""
         viewer = viewer_of(request)
-        return pages.answer(request, lambda: category_page(gateway, unquote(name), page, page_size, viewer))
+        return pages.answer(request, lambda: _category_page(gateway, unquote(name), page, page_size, viewer))
 
 
 def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
@@ -123,3 +122,20 @@ def _add_stats(app: FastAPI, gateway: Gateway) -> None:
         return Response(
             encode(found.to_json() | {"levels": dict(found.levels)}), media_type="application/json"
         )
+
+
+def _category_page(gateway: Gateway, name: str, page: int, size: int, viewer: Viewer) -> dict[str, Any]:
+    """A page of a category for a viewer, with its position among the pages.
+
+    Raises:
+        PathNotFoundError: There is no such category.
+    """
+    start = (page - 1) * size
+    found = gateway.page(f"category/{name}", str(start) if start else "", size, viewer=viewer)
+    place = {
+        "page": page,
+        "page_size": size,
+        "total_count": found.total,
+        "total_pages": -(-found.total // size),
+    }
+    return found.to_json() | {"pagination": place}
