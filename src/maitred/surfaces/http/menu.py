@@ -1,12 +1,13 @@
 """Routes that read: the tiers T0 to T2, servers, and figures."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from maitred.gateway import Gateway
+from maitred.model.access import Viewer
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
