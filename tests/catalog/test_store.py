@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from maitred.storage.tables import metadata
 
 pytestmark = pytest.mark.anyio
 
+DEVELOPMENT = Path(__file__).parents[1] / "storage" / "data" / "development_0005.sql"
 SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"pattern": "é\ud83d"}}}
 
 
@@ -221,6 +223,37 @@ async def test_a_catalog_of_a_newer_maitred_is_refused_with_advice(tmp_path: Pat
     ):
         async with open_store(tmp_path / "c.db"):
             pass
+
+
+@pytest.mark.parametrize("revision", ["0001", "0004"])
+async def test_a_catalog_from_before_the_first_release_is_refused_and_kept(
+    revision: str, tmp_path: Path
+) -> None:
+    """No release wrote such a file. The message says what to do; the file stays as it is."""
+    path = tmp_path / "c.db"
+    async with open_store(path) as store:
+        await write(store, found("s", raw("s", "a")))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+
+    told = rf"before the first release wrote it .revision {revision}.; it is left as it is: move it away"
+    with pytest.raises(ConfigError, match=told):
+        async with open_store(path):
+            pass
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT version_num FROM alembic_version").fetchall() == [(revision,)]
+        assert database.execute("SELECT name FROM tools").fetchall() == [("s__a",)]
+
+
+async def test_a_catalog_of_the_last_development_version_is_taken_over_as_it_is(tmp_path: Path) -> None:
+    """Its tables came by five revisions, so their columns are in another order; nothing is migrated."""
+    path = tmp_path / "c.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(DEVELOPMENT.read_text(encoding="utf-8"))
+    async with SqlStore(str(path), migrate=never) as store:
+        await write(store, found("s", raw("s", "a", description="Ä")))
+    async with open_store(path) as store:
+        assert [tool.description for tool in (await store.load()).tools] == ["Ä"]
 
 
 async def test_a_corrupt_catalog_is_refused_with_advice(tmp_path: Path) -> None:
