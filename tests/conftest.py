@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from sqlalchemy import Connection
 from tests.support.podman import Podman, podman_service
+from tests.support.postgres import Postgres, postgres_service
 
 from maitred.catalog.token_count import count_tokens
 from maitred.catalog.token_worker import TokenWorker
@@ -37,6 +38,13 @@ def _private_sockets() -> Iterator[None]:
 def podman() -> Iterator[Podman]:
     """Podman with an image of the tests; who asks for it is in the xdist group `podman`."""
     with podman_service() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server; tests are skipped where none can be started."""
+    with postgres_service() as service:
         yield service
 
 
@@ -87,6 +95,9 @@ def migrate_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _made_as_the_first(connection: Connection, revision: str | None) -> None:
+    if connection.dialect.name != "sqlite":
+        _MIGRATE(connection, revision)
+        return
     tables = "SELECT sql, name, type FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
     if revision is not None or connection.exec_driver_sql(tables).all():
         _MIGRATE(connection, revision)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, RefusedAccess, Role, Scope
-from maitred.storage.database import within
+from maitred.storage.sqlite import within
 
 T = TypeVar("T")
 

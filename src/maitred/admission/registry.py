@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import anyio
 
 from maitred.model.approvals import Binding, Event, Registration
-from maitred.storage.database import within
+from maitred.storage.sqlite import within
 
 T = TypeVar("T")
 

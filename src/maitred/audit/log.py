@@ -33,7 +33,7 @@ from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.masking import masked
 from maitred.errors import StoreError
 from maitred.model.tools import canonical
-from maitred.storage.database import connect, standby_of, within
+from maitred.storage.sqlite import connect, standby_of, within
 from maitred.storage.diagnosis import store_error
 from maitred.wording import counted
 

@@ -20,7 +20,7 @@ from maitred.catalog import rows
 from maitred.catalog.live import Store
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.errors import ConfigError, StoreError
-from maitred.storage.database import FileConnection, Standby, is_nothing, within
+from maitred.storage.sqlite import FileConnection, Standby, is_nothing, within
 from maitred.storage.diagnosis import may_pass, store_error
 
 log = structlog.get_logger(__name__)

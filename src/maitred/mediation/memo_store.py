@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 
 from maitred.mediation.memo import MemoEntry
-from maitred.storage.database import opened
+from maitred.storage.sqlite import opened
 
 
 class SqliteMemos:

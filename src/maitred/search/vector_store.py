@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 
-from maitred.storage.database import opened
+from maitred.storage.sqlite import opened
 
 
 class SqliteVectors:

@@ -24,7 +24,7 @@ import structlog
 from maitred.errors import StoreError
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Spending, Usage
-from maitred.storage.database import within
+from maitred.storage.sqlite import within
 from maitred.usage import histogram as figures
 from maitred.usage.histogram import Tally, first_day, usage_of
 

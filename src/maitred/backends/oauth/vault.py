@@ -17,7 +17,7 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from maitred.backends.oauth.grants import KeptGrant
 from maitred.errors import VaultError
-from maitred.storage.database import opened
+from maitred.storage.sqlite import opened
 
 
 class Vault:
