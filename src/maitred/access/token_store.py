@@ -11,31 +11,36 @@ import hmac
 import json
 import re
 import secrets
-import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, RefusedAccess, Role, Scope
-from maitred.storage.sqlite import within
+from maitred.storage.database import Database, WriteOptions
 
-T = TypeVar("T")
+if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+    from sqlalchemy import Connection
 
 PREFIX: Final = "maitred"
 RESERVED: Final = (LOCAL, "http", "folder", "policy", "configuration", "maitred")
 """Principals that are somebody else: the user of this machine, who sends the token of the settings, and what
 of maitred acts and decides by itself and is written down as doing so."""
 
-_BUSY_S: Final = 5.0
+_LASTING: Final = WriteOptions(wait_s=5.0, durable=True, lasting=True)
 _MAX_KNOWN: Final = 1_000
 _MAX_TOKEN: Final = 200
 _TOKEN = re.compile(rf"{PREFIX}_([0-9a-f]{{10}})_[\w-]{{20,}}", re.ASCII)
 _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
-_COLUMNS: Final = "id, principal, role, scope, made_by, made_at, expires_at, revoked_at, revoked_by, digest"
+_COLUMNS: Final = (
+    "id", "principal", "role", "scope", "made_by", "made_at", "expires_at", "revoked_at", "revoked_by",
+    "digest",
+)  # fmt: skip
+_LISTED: Final = f"SELECT {', '.join(f'tokens.{name}' for name in _COLUMNS)} FROM tokens"  # noqa: S608  # our own names
+_NEWEST_FIRST: Final = f"{_LISTED} ORDER BY tokens.made_at DESC, tokens.id"
+_BY_ID: Final = f"{_LISTED} WHERE tokens.id = ?"
 _UNKNOWN: Final = RefusedAccess(reason="this token is not known (`maitred tokens create` makes one)")
 
 
@@ -76,21 +81,21 @@ class _TokenRow:
 
 
 class Grants:
-    """The tokens in the SQLite file `path`, whose tables the store has made; for one event loop.
+    """The tokens in a database whose tables are made; for one event loop.
 
     `fresh_s` is for how long a token may be used after another process has revoked it. Every method raises
-    `StoreError` when the file cannot be read or written: without it nobody is let in.
+    `StoreError` when that cannot be read or written: without it nobody is let in.
     """
 
     def __init__(
         self,
-        path: Path,
+        database: Database,
         *,
         clock: Callable[[], datetime] = _now,
         monotonic: Callable[[], float] = time.monotonic,
         fresh_s: float = 1.0,
     ) -> None:
-        self._path = path
+        self._database = database
         self._clock = clock
         self._monotonic = monotonic
         self._fresh_s = fresh_s
@@ -128,29 +133,44 @@ class Grants:
             made_at=_text(now),
             expires_at=_text(now + lifetime) if lifetime is not None else "",
         )
-        row = (grant.id, principal, role, _scope_text(scope), by, record.made_at, record.expires_at)
-        statement = (
-            "INSERT INTO tokens (id, principal, role, scope, made_by, made_at, expires_at, digest)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        )
-        values = (*row, _digest(token))
-        await self._within(lambda connection: connection.execute(statement, values), lasting=True)
+        row = {
+            "id": grant.id,
+            "principal": principal,
+            "role": role,
+            "scope": _limits(scope),
+            "made_by": by,
+            "made_at": record.made_at,
+            "expires_at": record.expires_at,
+            "digest": _digest(token),
+        }
+
+        def add(connection: "Connection") -> None:
+            from maitred.storage.tables import tokens  # noqa: PLC0415  # SQLAlchemy is slow to import
+
+            connection.execute(tokens.insert().values(**row))
+
+        await self._database.write(add, _LASTING)
         return MadeToken(token=token, record=record)
 
     async def listed(self) -> Sequence[TokenRecord]:
         """All tokens, the newest first, also those that expired or were revoked."""
-        query = f"SELECT {_COLUMNS} FROM tokens ORDER BY made_at DESC, id"  # noqa: S608  # our own names
-        rows = await self._within(lambda connection: connection.execute(query).fetchall())
+        rows = await self._database.read_driver(
+            lambda connection: connection.execute(_NEWEST_FIRST).fetchall()
+        )
         return [_record(row) for row in rows]
 
     async def revoke(self, token_id: str, *, by: str = LOCAL) -> bool:
         """Revoke a token for good; false if there is no valid one of that id."""
-        statement = "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE id = ? AND revoked_at = ''"
-        values = (_text(self._clock()), by, token_id)
+        revoked = {"revoked_at": _text(self._clock()), "revoked_by": by}
+
+        def revoke(connection: "Connection") -> int:
+            from maitred.storage.tables import tokens  # noqa: PLC0415  # SQLAlchemy is slow to import
+
+            valid = (tokens.c.id == token_id) & (tokens.c.revoked_at == "")
+            return connection.execute(tokens.update().where(valid).values(**revoked)).rowcount
+
         try:
-            changed = await self._within(
-                lambda connection: connection.execute(statement, values).rowcount, lasting=True
-            )
+            changed = await self._database.write(revoke, _LASTING)
         finally:
             self._known.pop(token_id, None)
         return changed > 0
@@ -177,8 +197,9 @@ class Grants:
         if known is not None and now - known.read_at < self._fresh_s:
             self._known.move_to_end(token_id)
             return known
-        query = f"SELECT {_COLUMNS} FROM tokens WHERE id = ?"  # noqa: S608  # our own names
-        row = await self._within(lambda connection: connection.execute(query, (token_id,)).fetchone())
+        row = await self._database.read_driver(
+            lambda connection: connection.execute(_BY_ID, (token_id,)).fetchone()
+        )
         if row is None:
             self._known.pop(token_id, None)
             return None
@@ -187,9 +208,6 @@ class Grants:
         if len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)
         return known
-
-    async def _within(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
-        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
 
 
 def _digest(token: str) -> str:
@@ -200,10 +218,10 @@ def _text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _scope_text(scope: Scope) -> str:
+def _limits(scope: Scope) -> dict[str, Any]:
     limits = {"servers": scope.servers, "categories": scope.categories}
     named = {name: sorted(limit) for name, limit in limits.items() if limit is not None}
-    return json.dumps({**named, "read_only": scope.read_only})
+    return {**named, "read_only": scope.read_only}
 
 
 def _scope(stored: str) -> Scope:

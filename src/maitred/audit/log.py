@@ -1,28 +1,19 @@
-"""Remembers who did what: an append-only trail in the catalog's file whose lines are chained by hashes.
+"""Remembers who did what: an append-only trail in the catalog's database whose lines are chained by hashes.
 
 `record` returns when the line is on its way to survive anything that happens to this process; it is for what
 changes something, before its answer leaves. `note` costs next to nothing and is written soon after; it is for
 reads. Both keep the order in which they were called, and lines that wait share a transaction. Arguments are
 kept as a hash, or in full with their secrets masked. Nothing is opened before there is something to write.
-
-Writes to the audit trail through one connection that stays open: at once if that is quick, or in a thread.
-
-A line of a call is written before its answer leaves. What the file system takes for that is a fraction of
-what going through a thread takes, so lines are appended on the event loop while nobody else is writing and
-the disk is quick; anything else is left to a thread. Nothing but appending is ever done on the event loop:
-moving the log into the file, which waits for the disk, is done by a thread every few hundred lines.
 """
 
 import hashlib
 import hmac
-import sqlite3
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self
 
 import anyio
 import anyio.abc
@@ -33,116 +24,8 @@ from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.masking import masked
 from maitred.errors import StoreError
 from maitred.model.tools import canonical
-from maitred.storage.sqlite import connect, standby_of, within
-from maitred.storage.diagnosis import store_error
+from maitred.storage.database import Database, DriverConnection
 from maitred.wording import counted
-
-T = TypeVar("T")
-
-_BUSY_S: Final = 10.0
-_QUICK_S: Final = 0.005
-_PATIENCE_S: Final = 5.0
-_BETWEEN_CHECKPOINTS: Final = 200
-_MOST_AT_ONCE: Final = 50
-_BUSY_CODE: Final = 0xFF
-
-
-class Appender:
-    """Writes to the SQLite file `path`, one caller at a time; `key` is that of the trail."""
-
-    def __init__(self, path: Path, key: bytes) -> None:
-        self._path = path
-        self._key = key
-        self._writer: sqlite3.Connection | None = None
-        self._file = (0, 0)
-        self._slow_until = 0.0
-        self._appended = 0
-
-    async def append(self, lines: Sequence[Mapping[str, Any]]) -> int:
-        """Add lines at the end of the chain; the number of the first.
-
-        Raises:
-            StoreError: They cannot be written now.
-        """
-        self._appended += len(lines)
-        if self._is_quick() and len(lines) <= _MOST_AT_ONCE:
-            first = self._appended_at_once(lines)
-            if first:
-                return first
-        return await self.run(lambda connection: self._append(connection, lines))
-
-    def _is_quick(self) -> bool:
-        is_due = self._appended >= _BETWEEN_CHECKPOINTS
-        return self._writer is not None and not is_due and time.monotonic() >= self._slow_until
-
-    def _appended_at_once(self, lines: Sequence[Mapping[str, Any]]) -> int:
-        """The number of the first line; 0 where it is for a thread to write them, or to tell why not."""
-        started = time.monotonic()
-        try:
-            connection = self._open()
-            connection.execute("PRAGMA busy_timeout=0")
-            first = hash_chain.append(connection, lines, self._key)
-        except (sqlite3.Error, OSError) as error:
-            if not _is_busy(error):
-                self.close()  # which ends what was begun; where others write, nothing was
-            return 0
-        if time.monotonic() - started > _QUICK_S:
-            self._slow_until = time.monotonic() + _PATIENCE_S
-        return first
-
-    def _append(self, connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]]) -> int:
-        first = hash_chain.append(connection, lines, self._key)
-        if self._appended >= _BETWEEN_CHECKPOINTS:
-            self._appended = 0
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
-        return first
-
-    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something with the connection in a thread, waiting for others who write.
-
-        Raises:
-            StoreError: It failed; nothing of it was written.
-        """
-
-        def done() -> T:
-            try:
-                connection = self._open()
-                connection.execute(f"PRAGMA busy_timeout={_BUSY_S * 1_000:.0f}")
-                return function(connection)
-            except BaseException as error:
-                self.close()  # which ends what was begun
-                if isinstance(error, sqlite3.Error | OSError):
-                    raise store_error(self._path, error) from error
-                raise
-
-        return await anyio.to_thread.run_sync(done)
-
-    def close(self) -> None:
-        """Close the connection; the next write opens another."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-
-    def _open(self) -> sqlite3.Connection:
-        """The open connection, made anew where another file stands at the path by now.
-
-        The last connection to a file that is closed writes all of it to the disk: too slow for every line.
-        """
-        if (standby := standby_of(self._path)) is not None:
-            raise standby.why
-        there = self._path.stat()
-        file = (there.st_dev, there.st_ino)
-        if self._writer is None or self._file != file:
-            self.close()
-            self._writer, self._file = connect(self._path, any_thread=True), file
-            self._writer.execute("PRAGMA wal_autocheckpoint=0")
-        return self._writer
-
-
-def _is_busy(error: Exception) -> bool:
-    """Whether somebody else is writing, so that nothing was begun."""
-    return getattr(error, "sqlite_errorcode", 0) & _BUSY_CODE == sqlite3.SQLITE_BUSY
-
 
 log = structlog.get_logger(__name__)
 
@@ -199,23 +82,23 @@ class _Waiting:
 
 
 class AuditLog:
-    """The audit trail in the SQLite file `path`, whose tables the store has made.
+    """The audit trail in a database whose tables are made.
 
     With `key`, hashes of lines and arguments are HMACs: then nobody can forge a line, or guess arguments,
-    with the file alone. `flush_every_s` is how long a note may wait. For one event loop; several processes
-    may write to the same file.
+    with the database alone. `flush_every_s` is how long a note may wait. For one event loop; several
+    processes may write to the same trail.
     """
 
     def __init__(
         self,
-        path: Path,
+        database: Database,
         *,
         key: bytes = b"",
         arguments: KeptArguments = "hash",
         clock: Callable[[], datetime] = _now,
         flush_every_s: float = 0.5,
     ) -> None:
-        self._path = path
+        self._database = database
         self._key = key
         self.arguments: KeptArguments = arguments
         self._clock = clock
@@ -225,7 +108,7 @@ class AuditLog:
         self._fresh = anyio.Event()
         self._lock = anyio.Lock()
         self._failing = False
-        self._appender = Appender(path, key)
+        self._writer = database.quick_writer()
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -243,7 +126,7 @@ class AuditLog:
         tasks.cancel_scope.cancel()
         with anyio.move_on_after(_LEAVE_S, shield=True):
             await self._flush_quietly()
-            await anyio.to_thread.run_sync(self._appender.close)
+            await self._writer.close()
         return await tasks.__aexit__(kind, error, trace)
 
     # --- writing ------------------------------------------------------------------------------------------
@@ -330,7 +213,9 @@ class AuditLog:
             first = 0
             try:
                 with anyio.CancelScope(shield=True):  # whether it was written has to be known
-                    first = await self._appender.append(lines)
+                    first = await self._writer.write(
+                        lambda connection: hash_chain.append(connection, lines, self._key), rows=len(lines)
+                    )
             finally:
                 if first:
                     self._lost -= lost
@@ -340,7 +225,7 @@ class AuditLog:
                     self._waiting[:0] = acts
                     self._drop_what_is_too_much()
         if wanted and not wanted.seq:
-            raise StoreError(str(self._path), "too much waits to be written")
+            raise StoreError(self._database.name, "too much waits to be written")
 
     def _told_lost(self, lost: int) -> Sequence[Mapping[str, Any]]:
         told = f"lost {counted(lost, 'act')}: the file could not be written for too long"
@@ -355,18 +240,22 @@ class AuditLog:
         at = before.isoformat(timespec="milliseconds")
         async with self._lock:
             with anyio.CancelScope(shield=True):
-                gone = await self._appender.run(
-                    lambda connection: hash_chain.prune(connection, at, note, self._key)
+                gone = await self._writer.write(
+                    lambda connection: hash_chain.prune(connection, at, note, self._key),
+                    rows=1,
+                    is_small=False,
                 )
         return gone
 
     async def head(self) -> Mark:
         """The last line. Noted elsewhere, it lets `verify` notice that the whole file was written anew."""
-        return await self._within(lambda connection: hash_chain.mark(connection, "head"))
+        return await self._database.read_driver(lambda connection: hash_chain.mark(connection, "head"))
 
     async def verify(self, *, known: Mark | None = None) -> Verification:
         """Check that no line was changed, removed, moved or cut off; `known` is a head noted before."""
-        return await self._within(lambda connection: hash_chain.verify(connection, self._key, known))
+        return await self._database.read_driver(
+            lambda connection: hash_chain.verify(connection, self._key, known)
+        )
 
     async def lines(self, *, after: int = 0) -> AsyncIterator[str]:
         """The lines after a number as JSON objects, oldest first, each with its `digest` at the end.
@@ -374,8 +263,7 @@ class AuditLog:
         Without `,"digest":"..."` a line is the text that the digest is of.
         """
         while True:
-            start = after
-            page = await self._within(lambda connection: next(hash_chain.pages(connection, start), ()))  # noqa: B023  # called at once
+            page = await self._database.read_driver(partial(_page, after))
             if not page:
                 return
             for seq, _, body, digest in page:
@@ -384,7 +272,11 @@ class AuditLog:
 
     async def latest(self, wanted: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
         """The newest lines that are wanted, the newest first, of those before a number (0: of all)."""
-        return await self._within(lambda connection: hash_chain.latest(connection, wanted, before, limit))
+        return await self._database.read_driver(
+            lambda connection: hash_chain.latest(connection, wanted, before, limit)
+        )
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await within(self._path, function)
+
+def _page(after: int, connection: DriverConnection) -> Sequence[hash_chain.Row]:
+    """Some rows after a line, none after the last."""
+    return next(hash_chain.pages(connection, after), ())

@@ -15,7 +15,7 @@ import anyio
 
 from maitred.storage.database import DriverConnection
 from maitred.storage.diagnosis import store_error
-from maitred.storage.sqlite import connect, standby_of
+from maitred.storage.sqlite_file import connect, standby_of
 
 T = TypeVar("T")
 
