@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from maitred.config.load import catalog_path
 from maitred.config.settings import Results, Settings
 from maitred.wiring.backends import make_pool, remove_containers
 from maitred.wiring.exceptions import plainly
@@ -23,10 +22,10 @@ from maitred.wiring.features import (
     make_screen,
     make_tables,
     open_search,
-    open_store,
     open_trail,
     open_writer,
 )
+from maitred.wiring.storage import database_of, open_store
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from mcp.server import Server
@@ -130,9 +129,9 @@ async def _make_parts(
     from maitred.gateway.parts import GatewayParts
     from maitred.usage.recorder import UsageRecorder
 
-    store = open_store(catalog_path(settings), stands_by=discovers)
+    store = open_store(settings, stands_by=discovers)
     catalog = await _load_catalog(await stack.enter_async_context(store))
-    usage = await stack.enter_async_context(UsageRecorder(catalog_path(settings)))
+    usage = await stack.enter_async_context(UsageRecorder(database_of(settings)))
     auditing = await stack.enter_async_context(open_trail(settings))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
@@ -171,7 +170,7 @@ async def _make_keeper(
     from maitred.catalog.token_worker import TokenWorker
     from maitred.gateway.events import Events
 
-    gatekeeper = Gatekeeper(Registry(catalog_path(settings)), catalog, make_judge)
+    gatekeeper = Gatekeeper(Registry(database_of(settings)), catalog, make_judge)
     keeper = Discoverer(catalog, pool, (await stack.enter_async_context(TokenWorker())).count, gatekeeper)
     events = Events(keeper, lambda: frozenset(pool.refused()))
     pool.listener = events

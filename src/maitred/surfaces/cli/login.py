@@ -92,7 +92,7 @@ async def _log_in(settings: Settings, spec: ServerSpec, *, opens: bool, timeout_
         err.print(Text(f"{told} this address to log in to {spec.name}:\n{page}"))
 
     path = catalog_path(settings)
-    async with open_store(path) as store:
+    async with open_store(settings) as store:
         if why := await store.check():  # nobody logs in to something in vain
             raise StoreError(str(path), f"the login could not be kept: {why}")
         await log_in(make_access(spec, settings), browse, timeout_s=timeout_s)
@@ -112,5 +112,5 @@ def _open(page: str) -> bool:
 async def _log_out(settings: Settings, spec: ServerSpec) -> str | None:
     from maitred.backends.oauth.login import log_out  # noqa: PLC0415  # slow to import
 
-    async with open_store(catalog_path(settings)):
+    async with open_store(settings):
         return await log_out(make_access(spec, settings))
