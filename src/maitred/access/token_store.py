@@ -135,15 +135,19 @@ class Grants:
             made_at=_text(now),
             expires_at=_text(now + lifetime) if lifetime is not None else "",
         )
+        await self._add(record, _digest(token))
+        return MadeToken(token=token, record=record)
+
+    async def _add(self, record: TokenRecord, digest: str) -> None:
         row = {
-            "id": grant.id,
-            "principal": principal,
-            "role": role,
-            "scope": _limits(scope),
-            "made_by": by,
+            "id": record.id,
+            "principal": record.grant.principal,
+            "role": record.grant.role,
+            "scope": _limits(record.grant.scope),
+            "made_by": record.made_by,
             "made_at": record.made_at,
             "expires_at": record.expires_at,
-            "digest": _digest(token),
+            "digest": digest,
         }
 
         def add(connection: "Connection") -> None:
@@ -152,7 +156,6 @@ class Grants:
             connection.execute(tokens.insert().values(**row))
 
         await self._database.write(add, _LASTING)
-        return MadeToken(token=token, record=record)
 
     async def listed(self) -> Sequence[TokenRecord]:
         """All tokens, the newest first, with those that expired or were revoked."""

@@ -89,7 +89,7 @@ class PostgresDatabase(Database):
 
     def quick_writer(self) -> QuickWriter:
         """See `Database.quick_writer`."""
-        return _Writer(self)
+        return _PostgresWriter(self)
 
     async def open(self, *, stands_by: bool = False) -> None:  # nothing stands in for a server
         """See `Database.open`."""
@@ -248,7 +248,7 @@ class PostgresDatabase(Database):
         return StoreError(self.name, said)
 
 
-class _Writer:
+class _PostgresWriter:
     """Writes through the connections of the database: the event loop never waits for the network."""
 
     def __init__(self, database: PostgresDatabase) -> None:
