@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon.client_relay import Relay
+from maitred.surfaces.daemon.client_relay import ClientRelay
 from maitred.surfaces.daemon.handshake import GatewayConnection, packed
 
 SOON_S = 120.0
@@ -66,7 +66,7 @@ class Rig:
         self._made: list[Lines] = []
         self._talks: list[GatewayConnection] = []
         self._there = threading.Condition()
-        self._relay = Relay(self._reach, theirs.fileno(), theirs.fileno(), self._end)
+        self._relay = ClientRelay(self._reach, theirs.fileno(), theirs.fileno(), self._end)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -1,8 +1,8 @@
-"""The seam to upstream servers: what a transport has to offer, in values and not in SDK types.
+"""The interface to upstream servers: what a transport provides, in values and not in SDK types.
 
-A `Backend` knows how to reach one server and holds nothing open; a `Connection` is one open session with it.
-Connections are entered and left in the same task (the SDK's sessions require it), which is why the pool gives
-each backend one owner task; calls may come from any task.
+A `Backend` knows how to reach one server and holds nothing open. A `Connection` is one open session with it.
+One task must open and close a connection, since the SDK's sessions require it. So the pool gives each
+backend one owner task. Calls may come from any task.
 """
 
 from abc import ABC, abstractmethod
@@ -24,19 +24,19 @@ Resolve = Callable[[str], str]
 
 
 class ConnectError(Exception):
-    """A server could not be reached; the text is the reason, ready to be shown after the server's name."""
+    """A server could not be reached; the text is the reason, ready to follow the server's name."""
 
 
 class LoginNeededError(ConnectError):
-    """A server lets nobody in before a person has logged in; no fault of it, and it may end at any time."""
+    """A server requires a login by the operator. That is no fault of it, and may change at any time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The tools of a server at one moment, with notes on what had to be left out or mended.
+    """The tools of a server at one moment, with notes on what the gateway left out or changed.
 
-    `as_sent` are the same tools with their texts as they came over the wire, for security checks alone: they
-    hold the characters that deceive a reader.
+    `as_sent` are the same tools with their texts as the server sent them, for security checks only. They
+    may contain characters that deceive a reader.
     """
 
     tools: Sequence[RawTool]
@@ -46,9 +46,9 @@ class Listing:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOffers:
-    """What a server offers besides tools, with notes. The names are still empty: the catalog gives them.
+    """What a server offers besides tools, with notes. The names are still empty: the catalog sets them.
 
-    `as_sent` are the same offers with their texts as they came over the wire; see `Listing`.
+    `as_sent` are the same offers with their texts as the server sent them; see `Listing`.
     """
 
     offers: Sequence[Offer] = ()
@@ -58,7 +58,7 @@ class ServerOffers:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A server says that one of its lists changed, or that the resource at `uri` was updated."""
+    """A server announces that one of its lists changed, or that the resource at `uri` was updated."""
 
     kind: Literal["tools", "resources", "prompts", "updated"]
     uri: str = ""
@@ -68,10 +68,12 @@ class Notice:
 class Ending:
     """How the connection to a server ended, and why.
 
-    `exit`: the server ended by itself, with a code or a signal of its own. `memory`: the kernel ended it for
-    want of memory. `killed`: somebody else ended it by a signal. `hang`: we ended it, since it did not answer
-    or was not ready in time. `protocol`: we ended it, since what it wrote was not MCP, or too much. `lost`:
-    the connection went otherwise.
+    - `exit`: the server ended by itself, with a code or a signal of its own.
+    - `memory`: the kernel ended it for lack of memory.
+    - `killed`: another process ended it by a signal.
+    - `hang`: the gateway ended it, since it did not answer or was not ready in time.
+    - `protocol`: the gateway ended it, since its output was not MCP, or was too long.
+    - `lost`: the connection ended for any other reason.
     """
 
     kind: Literal["exit", "memory", "killed", "hang", "protocol", "lost"]
@@ -80,10 +82,11 @@ class Ending:
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisionEvent:
-    """What supervision did about a server, and why, in words about it.
+    """What supervision did with a server, and why, in words about the server.
 
-    `restart`: it is started again after a fault. `recover`: it runs well, though it was refused for a while.
-    `suspend`: it is not started any more until somebody resumes it.
+    - `restart`: it starts again after a fault.
+    - `recover`: it runs well after a time in which calls to it were refused.
+    - `suspend`: it does not start any more until an operator resumes it.
     """
 
     kind: Literal["restart", "recover", "suspend"]
@@ -94,7 +97,7 @@ _E = TypeVar("_E", bound=BaseException)
 
 
 def find(error: BaseException, kind: type[_E]) -> _E | None:
-    """The first exception of a kind in an error, which may be a group of groups (task groups make those)."""
+    """The first exception of a kind in an error, which may be a nested group from task groups."""
     if isinstance(error, kind):
         return error
     if isinstance(error, BaseExceptionGroup):
@@ -103,10 +106,10 @@ def find(error: BaseException, kind: type[_E]) -> _E | None:
 
 
 class Subscription(Protocol):
-    """A server's promise to tell when a resource changes; it holds until its context is left, or it ends."""
+    """A subscription to changes of a resource, until its context is left or the server ends it."""
 
     async def ended(self) -> str:
-        """Wait until nothing more is told, because the stream or the connection ended; returns the reason."""
+        """Wait until no more notices come, because the stream or the connection ended; returns the reason."""
         ...
 
 
@@ -117,12 +120,12 @@ class Connection(Protocol):
 
     @property
     def title_as_sent(self) -> str:
-        """What the server calls itself, as it came over the wire, for security checks alone."""
+        """The server's title as the server sent it, for security checks only."""
         ...
 
     @property
     def instructions_as_sent(self) -> str:
-        """The server's instructions as they came over the wire, for security checks alone."""
+        """The server's instructions as the server sent them, for security checks only."""
         ...
 
     @property
@@ -132,49 +135,49 @@ class Connection(Protocol):
 
     @property
     def subscribes(self) -> bool:
-        """Whether the server declared that it tells subscribers when a resource changes."""
+        """Whether the server declared that it supports subscriptions to resources."""
         ...
 
     @property
     def alive(self) -> bool:
-        """Whether calls can still be sent; false from the moment the session is known to have ended."""
+        """Whether calls can still be sent; false as soon as the end of the session is known."""
         ...
 
     @property
     def heard_at(self) -> float:
-        """When the server last answered anything, by the clock that never goes back (`time.monotonic`)."""
+        """When the server last answered anything, in seconds of the monotonic clock (`time.monotonic`)."""
         ...
 
     @property
     def waiting_since(self) -> float | None:
-        """Since when it has answered nothing though it was asked; `None` if no request is in flight."""
+        """Since when requests have waited without any answer; `None` if no request is in flight."""
         ...
 
     async def ping(self, timeout_s: float) -> None:
-        """Ask whether the server is there, as cheaply as its era allows; an error is an answer, too.
+        """Check that the server answers, as cheaply as its era allows; an error is an answer, too.
 
         Raises:
             CallTimeoutError: It did not answer.
-            ServerError: It went away.
+            ServerError: The connection ended.
         """
         ...
 
     def end(self, reason: str) -> None:
-        """Have the session end for a reason, which all requests in flight fail with, and `closed` returns."""
+        """End the session. All requests in flight fail with this reason, and `closed` returns it."""
         ...
 
     async def list_tools(self) -> Listing:
-        """Ask for every page of the tool list. Never loops, whatever the server answers.
+        """Request every page of the tool list. Always ends, whatever the server answers.
 
         Raises:
-            ServerError: The server answered with an error or went away.
+            ServerError: The server answered with an error, or the connection ended.
         """
         ...
 
     async def call_tool(
         self, name: str, call: ToolCall, *, timeout_s: float, progress: Progress | None
     ) -> dict[str, Any]:
-        """Call a tool by its raw name and return the result as it came, a JSON object.
+        """Call a tool by its raw name and return the result unchanged, a JSON object.
 
         Cancelling the awaiting task cancels the call upstream.
 
@@ -184,14 +187,14 @@ class Connection(Protocol):
         ...
 
     async def list_offers(self) -> ServerOffers:
-        """Ask for every page of the resources, resource templates and prompts that the server declared.
+        """Request every page of the resources, resource templates and prompts that the server declared.
 
-        Never fails and never loops: a kind that the server does not list gives a note and no offers.
+        Never fails and always ends: a kind that the server does not list gives a note and no offers.
         """
         ...
 
     async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """Relay a request (`resources/read`, `prompts/get`, `completion/complete`); the result is as it came.
+        """Relay `resources/read`, `prompts/get` or `completion/complete`; returns the result unchanged.
 
         Raises:
             ServerError: Timeout, loss of the connection, or a JSON-RPC error.
@@ -199,10 +202,10 @@ class Connection(Protocol):
         ...
 
     def subscribe(self, uri: str) -> AbstractAsyncContextManager[Subscription]:
-        """Have the server tell of changes of a resource, as notices, while the context is open.
+        """Subscribe to changes of a resource, which come as notices, while the context is open.
 
         Raises:
-            ServerError: On entering: the server cannot, does not want to, or went away.
+            ServerError: On entering: the server cannot, refuses, or the connection ended.
         """
         ...
 
@@ -213,26 +216,26 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectOptions:
-    """What the pool decides about a connection: the era to try first, and who hears the server's notices."""
+    """What the pool decides about a connection: the era to try first, and the receiver of notices."""
 
     era: EraChoice
     on_notice: Callable[[Notice], None]
 
 
 class Backend(ABC):
-    """How one server is reached. Constructing it has no side effects.
+    """How to reach one server. Constructing it has no side effects.
 
-    A backend has to define `connect`, and the rest where it starts a process or knows why that ended.
+    A backend must define `connect`. It defines the rest if it starts a process or knows why that ended.
     """
 
     cage: str = ""
-    """What its processes run in: `jail`, `container`, or nothing (empty), or it runs elsewhere."""
+    """What its processes run in: `jail` or `container`; empty for nothing, or for a server elsewhere."""
 
     spec: ServerSpec
 
     @abstractmethod
     def connect(self, options: ConnectOptions) -> AbstractAsyncContextManager[Connection]:
-        """Open a session; leaving the context ends it and everything it started.
+        """Open a session; leaving the context ends the session and every process that it started.
 
         Raises:
             ConnectError: The server cannot be started or reached, or does not speak MCP.
@@ -240,7 +243,7 @@ class Backend(ABC):
         ...
 
     def last_output(self) -> Sequence[str]:
-        """The last lines the server wrote to its standard error (at most 200), oldest first."""
+        """The last lines of the server's standard error (at most 200), oldest first."""
         return ()
 
     @property
@@ -249,7 +252,7 @@ class Backend(ABC):
         return None
 
     def ending(self, reason: str) -> Ending:
-        """How the last connection ended, for the reason that it gave; asked when its context was left."""
+        """How the last connection ended; called after its context was left, with the reason it gave."""
         return Ending(kind="lost", reason=reason)
 
 
@@ -257,7 +260,7 @@ BackendFactory = Callable[[ServerSpec], Backend]
 
 
 class Listener(Protocol):
-    """What the pool tells about its backends. Called from owner tasks; must not block."""
+    """Receives the events of the pool's backends. Called from owner tasks; must not block."""
 
     def started(self, server: str) -> None:
         """A backend has a new open connection."""
@@ -272,23 +275,23 @@ class Listener(Protocol):
         ...
 
     def updated(self, server: str, uri: str) -> None:
-        """A server announced that a resource changed; `uri` is as the server has it."""
+        """A server announced that a resource changed; `uri` is the server's own."""
         ...
 
     def health_changed(self, server: str) -> None:
-        """The state of a backend, or whether it is refused, is another than it was."""
+        """The state of a backend changed, or whether calls to it are refused."""
         ...
 
     def supervised(self, server: str, event: SupervisionEvent) -> None:
-        """Supervision did something about a backend."""
+        """Supervision acted on a backend."""
         ...
 
 
 class Connections(Protocol):
-    """Lends the open connection of a server, starting the server if need be."""
+    """Lends the open connection of a server, and starts the server if necessary."""
 
     def connection(self, server: str) -> AbstractAsyncContextManager[Connection]:
-        """Borrow it for a while.
+        """Borrow the connection for a while.
 
         Raises:
             ServerUnavailableError: The server cannot be started or reached now.
@@ -297,12 +300,13 @@ class Connections(Protocol):
 
 
 class ServerPool(Connections, Protocol):
-    """All backends of a gateway; `maitred.backends.pool` has the one that is used."""
+    """All backends of a gateway; `maitred.backends.pool` has the implementation."""
 
     def connection(self, server: str, *, patient: bool = False) -> AbstractAsyncContextManager[Connection]:
         """Borrow the connection of a server for a while.
 
-        With `patient` it waits for its turn to start however long other servers take; a call does not.
+        With `patient` the caller waits for its turn to start, however long other servers take; a call
+        does not.
 
         Raises:
             ServerUnavailableError: The server cannot be started or reached now.
@@ -317,16 +321,16 @@ class ServerPool(Connections, Protocol):
     ) -> None:
         """Hold exactly these servers; `eras` are those known from earlier sessions.
 
-        `supervision` says how they are kept well from now on; without it, that stays as it was.
+        `supervision` replaces the settings of supervision; without it, they stay as they are.
         """
         ...
 
     def health(self) -> Mapping[str, Health]:
-        """How every backend is doing."""
+        """The health of every backend."""
         ...
 
     def refused(self) -> Mapping[str, Health]:
-        """The backends that failed so often that they are not tried now."""
+        """The backends that failed so often that calls to them are refused now."""
         ...
 
     def last_output(self, server: str) -> Sequence[str]:
@@ -338,5 +342,5 @@ class ServerPool(Connections, Protocol):
         ...
 
     def is_given_up(self, server: str) -> bool:
-        """Whether a server could be used, but for its failures is not started any more."""
+        """Whether a usable server does not start any more because of its failures."""
         ...

@@ -1,6 +1,6 @@
-"""The SDK's stream dispatcher, which also tells when it has ended and whether a lost request was ever read.
+"""The SDK's stream dispatcher, which also reports its end and whether the server read a lost request.
 
-Used where the SDK's own transports carry the bytes (HTTP, memory); child processes have `maitred.jsonrpc`.
+It is for the SDK's own transports (HTTP, memory); child processes use `maitred.jsonrpc`.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _TRANSPORT_SAYS = ("Connection closed", "SSE stream")
 
 
 class EndingDispatcher(JSONRPCDispatcher[Any]):
-    """Tells its own failures apart from errors that the server answered with the same codes."""
+    """Distinguishes its own failures from errors that the server answered with the same codes."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -35,11 +35,11 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         return not (self._ended.is_set() or self._closed)
 
     def not_found(self, request_id: Any) -> None:
-        """The transport answered a request of an open session with 404: the server has forgotten it."""
+        """The transport got a 404 for a request of an open session: the server has forgotten the session."""
         self._refused.add(request_id)
 
     def locked_out(self, request_id: Any, reason: str) -> None:
-        """The transport answered a request with 401 or 403: the server wants other credentials."""
+        """The transport got a 401 or 403 for a request: the server wants other credentials."""
         self._locked_out[request_id] = reason
 
     async def run(self, *args: Any, **kwargs: Any) -> None:
@@ -55,7 +55,8 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         """Send a request and wait for its answer.
 
         Raises:
-            ChannelClosedError: The connection ended; `unread` if the server certainly did not read it.
+            ChannelClosedError: The connection ended; `unread` if the server certainly did not read the
+                request.
             RequestTimedOutError: The answer did not come in time.
             CredentialsRefusedError: The server wants other credentials.
             MCPError: The server answered with an error.
@@ -84,7 +85,7 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
             self._locked_out.pop(request_id, None)
 
     def close(self, reason: str) -> None:
-        """End the connection for a reason, which requests in flight fail with when its context is left."""
+        """End the connection; requests in flight fail with this reason when its context is left."""
         if self.alive:
             self._reason = self._told = reason
             self._ended.set()

@@ -1,7 +1,7 @@
 """A server that is reached over HTTP: streamable HTTP, or the older HTTP with server-sent events.
 
-A redirect is followed to the same scheme, host and port only. Where connections have to be looked at, they
-go through a transport that is given; where a person has logged in, requests carry the token.
+The client follows a redirect only to the same scheme, host and port. If destinations must be checked, it
+uses the given transport. After a login, requests carry the token.
 """
 
 import re
@@ -37,7 +37,7 @@ from maitred.model.servers import ServerSpec
 from maitred.model.transports import transport_kind
 
 MakeTransport = Callable[[], httpx2.AsyncBaseTransport]
-"""Makes a transport that looks at where it connects to."""
+"""Makes a transport that checks where it connects to."""
 
 _REFUSED = 400
 _UNAUTHORIZED = 401
@@ -48,29 +48,29 @@ _BETWEEN = re.compile(r"[/?&=:@#]")
 
 
 class TokenSource(Protocol):
-    """Gives the access token of a server's login. The texts of its errors are ready to be shown."""
+    """Provides the access token of a server's login. The texts of its errors are ready to be shown."""
 
     async def token(self) -> str:
-        """A token that is good as far as can be told from here.
+        """A token that is valid as far as the gateway knows.
 
         Raises:
-            LoginNeededError: Nobody has logged in, or not for this.
-            ConnectError: There is none for now.
+            LoginNeededError: The operator has not logged in, or not with these settings.
+            ConnectError: No token can be had for now.
         """
         ...
 
     async def renewed(self, refused: str) -> str:
-        """Another token than this one, which the server has refused.
+        """A token other than `refused`, which the server has refused.
 
         Raises:
-            LoginNeededError: Nobody has logged in since.
-            ConnectError: There is none for now.
+            LoginNeededError: The operator must log in again.
+            ConnectError: No token can be had for now.
         """
         ...
 
 
 class HttpBackend(Backend):
-    """Opens a session with a server at a URL; the references in its headers are resolved each time."""
+    """Opens sessions with a server at a URL; the references in its headers are resolved each time."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class HttpBackend(Backend):
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
-        """Open a session; failures of the network are reported as reasons, not as tracebacks."""
+        """Open a session; failures of the network become reasons, not tracebacks."""
         try:
             url = self._resolve(self.spec.url)
             headers = {key: self._resolve(value) for key, value in self.spec.headers.items()}
@@ -112,7 +112,7 @@ class HttpBackend(Backend):
                 served = True
         except Exception as error:
             if served and find(error, anyio.BrokenResourceError):
-                return  # the SDK's SSE transport stumbles over its own closing
+                return  # the SDK's SSE transport fails on its own closing
             if reason := refused.reason(error):
                 raise reason from error
             kinds = (httpx2.HTTPError, httpx2.InvalidURL, OSError)
@@ -156,10 +156,10 @@ class HttpBackend(Backend):
 
 
 class _TokenAuth(httpx2.Auth):
-    """Sends the token of a login along, and a renewed one when it is refused.
+    """Sends the token of a login, and a renewed one after a refusal.
 
-    It never raises, which would end the session: what is wrong is kept for the request, which the server
-    refuses.
+    It never raises, since that would end the session. It keeps the problem for the request, which the
+    server then refuses.
     """
 
     def __init__(self, tokens: TokenSource, refused: "_Refusals") -> None:
@@ -190,7 +190,7 @@ class _TokenAuth(httpx2.Auth):
 
 
 async def _dropped(response: httpx2.Response) -> None:
-    """Have a refusal be without a text: the client reads it to its end, which may never come."""
+    """Replace the body of a refusal by an empty one: the client reads it to its end, which may never come."""
     await cast("httpx2.AsyncByteStream", response.stream).aclose()
     response.stream = httpx2.ByteStream(b"")
 
@@ -201,7 +201,7 @@ def _signed(request: httpx2.Request, token: str) -> httpx2.Request:
 
 
 class _Refusals:
-    """What the server refused: why the last request failed, and whoever wants to know of it."""
+    """Records why the server refused the last request, and notifies the dispatcher."""
 
     def __init__(self, spec: ServerSpec, url: str) -> None:
         self._spec = spec
@@ -211,7 +211,7 @@ class _Refusals:
         self.locked_out: Callable[[Any, str], None] = lambda _, __: None
 
     def note(self, response: httpx2.Response) -> None:
-        """Look at an answer; the last one tells why a session cannot be opened."""
+        """Inspect an answer; the last one explains why a session cannot be opened."""
         request, status = response.request, response.status_code
         if request.method == "POST" or transport_kind(self._spec.transport).opened_by == "GET":
             self._look(response)
@@ -239,13 +239,13 @@ class _Refusals:
             )
 
     def lock_out(self, request: httpx2.Request, problem: ConnectError) -> None:
-        """The server wants other credentials for a request than those it had."""
+        """Record that the server wants other credentials for a request."""
         self._last = problem
         if request.method == "POST":
             self.locked_out(_id(request), str(problem))
 
     def unwanted(self, response: httpx2.Response) -> ConnectError:
-        """Why a token that was just renewed, or is too weak, is refused."""
+        """Why the server refuses a token that was just renewed, or that lacks a scope."""
         name = self._spec.name
         if response.status_code == _UNAUTHORIZED:
             return LoginNeededError(f"it refuses the token of its login: run `maitred login {name}`")
@@ -276,7 +276,7 @@ class _Refusals:
 
 
 def _unresolved(text: str, spec: ServerSpec, url: str) -> str:
-    """A text without what the references in the URL of a server resolved to."""
+    """Mask the resolved references of a server's URL in a text."""
     if url == spec.url:
         return text
     text = text.replace(url, spec.url)
@@ -297,6 +297,6 @@ def _locked(spec: ServerSpec) -> str:
 
 
 def _id(request: httpx2.Request) -> Any:
-    """The id of the JSON-RPC request that an HTTP request carries, if it is one."""
+    """The id of the JSON-RPC request in an HTTP request; `None` if it has none."""
     message = from_json(request.content)
     return message.get("id") if isinstance(message, dict) else None

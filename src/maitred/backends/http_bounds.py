@@ -1,6 +1,6 @@
-"""A bound on the body of an answer over HTTP, which a server could otherwise send without an end.
+"""A bound on the body of an HTTP answer, which a server could otherwise send without end.
 
-Streams of events pass: their reader bounds each event by itself.
+Streams of events are exempt: their reader bounds each event itself.
 """
 
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ _EVENTS = "text/event-stream"
 
 
 class BoundedClient(httpx2.AsyncClient):
-    """A client for which an answer of more than `most` bytes, unpacked, cannot be read."""
+    """A client that reads at most `most` bytes of an answer, after decompression."""
 
     def __init__(self, most: int, **options: Any) -> None:
         super().__init__(**options)
@@ -49,7 +49,7 @@ class _Bounded(httpx2.Response):
         self._most = most
 
     async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
-        """See `httpx2.Response`; what was packed counts as what it unpacks to."""
+        """See `httpx2.Response`; counts the bytes after decompression."""
         left = self._most
         async for chunk in super().aiter_bytes(chunk_size):
             left -= len(chunk)

@@ -1,9 +1,8 @@
-"""How a program is started, and what its end means: values that know neither asyncio nor the jail.
+"""How to start a program, what its end means, and how fast it may write.
 
-How fast a server may write: the arithmetic of a limit in bytes a second, without any clock or waiting.
-
-Whoever reads a server's output takes what came, asks how long to read nothing more, and does so: the server's
-pipe fills up, and it waits. Nothing that it wrote is lost.
+These are values and arithmetic, without asyncio, clocks or jails.
+The limit of output is in bytes a second. A reader reports to `Meter` what came, and pauses for as long as
+it says. Then the server's pipe fills up and the server waits, so no output is lost.
 """
 
 import os
@@ -20,11 +19,11 @@ _SIGNALLED: Final = 128
 _FROM_OUTSIDE: Final = frozenset(
     {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 )
-"""Signals that somebody sends; others, such as that of a fault in memory, are a program's own."""
+"""Signals that come from other processes; all others, such as SIGSEGV, are the program's own fault."""
 
 
 def ended(code: int | None) -> Ending:
-    """How a process ended, by its exit code: below zero it is a signal, and with `None` it still runs."""
+    """How a process ended, by its exit code: negative means a signal, and `None` that it still runs."""
     if code is None:
         return Ending(kind="lost", reason="it closed its standard output")
     if code >= 0:
@@ -38,16 +37,16 @@ def ended(code: int | None) -> Ending:
 
 
 def of_first(code: int) -> int:
-    """The exit code of a program by that of its cage's first process, which tells signal N as 128 + N."""
+    """Convert the exit code of a cage's first process, which reports signal N as 128 + N."""
     is_signal = _SIGNALLED < code <= _SIGNALLED + max(signal.valid_signals())
     return _SIGNALLED - code if is_signal else code
 
 
 def find_program(name: str, search: str, cwd: str | None) -> str:
-    """The path of a program: by its name on the path `search`, or by its own path, maybe below `cwd`.
+    """The path of a program: by its name on the path `search`, or by its own path, relative to `cwd`.
 
     Raises:
-        ConnectError: It is not there.
+        ConnectError: There is no such program.
     """
     found = shutil.which(name, path=search)
     if found is None and cwd is not None and os.sep in name:
@@ -62,9 +61,9 @@ def find_program(name: str, search: str, cwd: str | None) -> str:
 class Launch:
     """What to start and with what environment.
 
-    `files` are descriptors that it inherits. `rate` bounds what it may write, in bytes a second; 0 is no
-    bound. Of a program that is `wrapped`, the first process only waits for the others, and is not asked to
-    end. `ending` tells by the exit code of that process how it ended.
+    `files` are descriptors that it inherits. `rate` bounds its output, in bytes a second; 0 is no bound.
+    If it is `wrapped`, the first process only waits for the others, and gets no SIGTERM. `ending`
+    converts the exit code of the first process into how the program ended.
     """
 
     argv: Sequence[str]
@@ -77,9 +76,9 @@ class Launch:
 
 
 class Meter:
-    """A bucket of `rate` bytes that fills up at `rate` bytes a second; what is taken may empty it and more.
+    """A token bucket of `rate` bytes that refills at `rate` bytes a second and may be overdrawn.
 
-    So a burst of one second's worth passes at once, and over a longer time no more than `rate` a second does.
+    So a burst of one second's worth passes at once, and on average at most `rate` bytes a second do.
     """
 
     def __init__(self, rate: int, *, now: float) -> None:
@@ -90,9 +89,9 @@ class Meter:
         self._at = now
 
     def take(self, count: int, *, now: float) -> float:
-        """Account for bytes that came, and return the seconds for which nothing more may be read.
+        """Account for bytes that came, and return the seconds for which the reader must pause.
 
-        `now` is in seconds by a clock that never goes back. 0 while there is something left.
+        `now` is in seconds of a monotonic clock. The result is 0 while the bucket is not overdrawn.
         """
         self._left = min(self._rate, self._left + (now - self._at) * self._rate) - count
         self._at = now

@@ -1,14 +1,10 @@
-"""Turn tool definitions as servers send them into `RawTool` values, whatever they contain.
+"""Read what servers list into values: tools as `RawTool`, all else as `Offer`.
 
-Wrong types are replaced by nothing, duplicate names keep the first, text loses the characters that deceive
-a reader (control, bidirectional, zero-width and tag characters). Schemas are kept as they are, valid or not;
-only their titles and descriptions are cleaned, never a value that a caller has to send back.
-
-Turn resources, templates and prompts as servers send them into `Offer` values, whatever they contain.
-
-The same care as for tools: what has no usable key is left out, duplicates keep the first, wrong types are
-replaced by nothing, and texts lose the characters that deceive a reader. Keys (URIs, URI templates, names of
-prompts and of their arguments) stay as they are, because they are sent back.
+Servers may send anything. An entry without a usable key is left out, the first of duplicates counts, and
+a value of a wrong type is dropped. Texts lose the characters that deceive a reader: control,
+bidirectional, zero-width and tag characters.
+Schemas stay, valid or not; only their titles and descriptions are cleaned. Keys stay unchanged, since the
+gateway sends them back: names, URIs, URI templates, arguments.
 """
 
 import unicodedata
@@ -40,7 +36,7 @@ _DECEIVING_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def clean(text: str) -> str:
-    """Strip control, bidirectional, zero-width and tag characters; joiners inside words are kept.
+    """Strip control, bidirectional, zero-width and tag characters; joiners stay.
 
     U+200C and U+200D stay: Persian, Indic scripts and emoji need them, and they hide nothing by themselves.
     """
@@ -50,14 +46,14 @@ def clean(text: str) -> str:
 
 
 def deceives(character: str) -> bool:
-    """Whether a character is not seen, changes the order of others, or is an order to a terminal."""
+    """Whether a character is invisible, reorders its neighbours, or controls a terminal."""
     if character in _KEEP or ord(character) in _JOINERS:
         return False
     return ord(character) in _INVISIBLE or unicodedata.category(character) in _DECEIVING_CATEGORIES
 
 
 def clean_schema(value: Any, depth: int = 0) -> Any:
-    """Clean the titles and descriptions inside a schema; cut what is nested deeper than any honest schema."""
+    """Clean the titles and descriptions inside a schema; drop what is nested more than 200 levels deep."""
     if depth > _MAX_DEPTH:
         return None
     if isinstance(value, dict):
@@ -73,7 +69,7 @@ def clean_schema(value: Any, depth: int = 0) -> Any:
 
 
 def is_text(text: str) -> bool:
-    """Whether a text can be encoded; half a character, as JavaScript's patterns contain, cannot."""
+    """Whether a text can be encoded; an unpaired surrogate, as JavaScript's patterns may contain, cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -86,7 +82,7 @@ def _mended(text: str) -> str:
 
 
 def tools_as_sent(server: str, tools: Iterable[RawTool], definitions: Iterable[Any]) -> list[RawTool]:
-    """The tools that were read from `definitions`, with their texts as they came; wrong types are nothing."""
+    """The tools that were read from `definitions`, with their original texts; wrong types are dropped."""
     wanted = {tool.key.name for tool in tools}
     found: dict[str, RawTool] = {}
     for definition in definitions:
@@ -138,9 +134,9 @@ def _read(server: str, name: str, definition: Mapping[str, Any]) -> RawTool:
 
 
 def extra_fields(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Icons, `_meta` and execution of a tool, prompt, template or resource, as they came.
+    """Icons, `_meta` and execution of a tool, prompt, template or resource, unchanged.
 
-    Only what the protocol has is taken: a field that nobody knows would reach agents and clients unseen.
+    Only fields of the protocol are taken: an unknown field would reach agents and clients without a check.
     """
     found: dict[str, Any] = {}
     if isinstance(icons := definition.get("icons"), list):
@@ -158,7 +154,7 @@ def _icon(icon: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unknown_fields(method: str, names: Collection[str]) -> list[str]:
-    """The note on fields of a list that the protocol does not have; none where there are none."""
+    """The note on fields that the protocol does not have; empty if there are none."""
     if not names:
         return []
     some = ", ".join(repr(clean(str(name))[:_NAME]) for name in sorted(names, key=str)[:_NAMED])
@@ -186,7 +182,7 @@ _ARGUMENT = frozenset({"name", "title", "description", "required"})
 class OfferListing:
     """Where one kind of offer is listed, and which fields it has beside its key, icons and `_meta`.
 
-    `declared` is false where no capability promises the list.
+    `declared` is false if no capability promises the list.
     """
 
     kind: OfferKind
@@ -251,7 +247,7 @@ def read_offers(server: str, listed: OfferListing, entries: Iterable[Any]) -> tu
 
 
 def offers_as_sent(listed: OfferListing, offers: Iterable[Offer], entries: Iterable[Any]) -> list[Offer]:
-    """The offers that were read from `entries`, with all fields as they came."""
+    """The offers that were read from `entries`, with all fields as the server sent them."""
     first: dict[str, Any] = {}
     for entry in entries:
         key = entry.get(listed.key) if isinstance(entry, Mapping) else None
@@ -264,7 +260,7 @@ def _definition(listed: OfferListing, entry: Mapping[str, Any]) -> dict[str, Any
     known = {k: v for k in listed.fields & _TYPES.keys() if isinstance(v := entry.get(k), _TYPES[k])}
     definition: dict[str, Any] = clean_schema({**known, **extra_fields(entry)})
     definition[listed.key] = entry[listed.key]
-    if listed.kind != "prompt":  # a name to look at, which clients insist on
+    if listed.kind != "prompt":  # the name is for display, and clients require it
         name = entry.get("name")
         definition["name"] = (clean(name).strip() if isinstance(name, str) else "") or entry[listed.key]
     elif isinstance(arguments := entry.get("arguments"), list):

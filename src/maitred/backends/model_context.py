@@ -1,9 +1,10 @@
-"""A server that a program in this process makes of its own functions: tools, and categories of them.
+"""A server that a program in this process makes from its own functions: tools, and categories of them.
 
-The shape is that of a web page's model context: tools are registered and unregistered while it runs, `list`
-shows categories collapsed, `expand_category` what is in one. `server` makes an MCP server of it, for
-`open_gateway(…, in_process={"page": context.server()})`: that one lists every tool, with its category in
-`_meta`, so that the gateway can find and show them in its own way. Use it from the thread of the event loop.
+It follows the model context of web pages. Tools are registered and unregistered while it runs. `list`
+shows categories collapsed, and `expand_category` shows the tools of one.
+`server` makes an MCP server of it, for `open_gateway(…, in_process={"page": context.server()})`. That
+server lists every tool with its category in `_meta`, so that the gateway can search and show them itself.
+Use it from the thread of the event loop.
 """
 
 import json
@@ -30,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
 Execute = Callable[[Mapping[str, Any]], Awaitable[Any]]
-"""Carries out a call: a text, a result of MCP (a mapping with `content`), or any other JSON value."""
+"""Executes a call: returns a text, an MCP result (a mapping with `content`), or any other JSON value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class ToolDefinition:
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> Json:
-        """Its definition, as MCP has it."""
+        """The tool's MCP definition."""
         hints = {"annotations": dict(self.annotations)} if self.annotations else {}
         schema = dict(self.input_schema)
         return {"name": self.name, "description": self.description, "inputSchema": schema, **hints}
@@ -57,7 +58,7 @@ class _Category:
 
 
 class ModelContext:
-    """Holds tools and categories; the names of all of them together are unique."""
+    """Holds tools and categories; no two of them have the same name."""
 
     def __init__(self, name: str = "page", *, instructions: str = "") -> None:
         self._name = name
@@ -66,10 +67,8 @@ class ModelContext:
         self._categories: dict[str, _Category] = {}
         self._listeners: list[MemoryObjectSendStream[None]] = []
 
-    # --- what there is ------------------------------------------------------------------------------------
-
     def register_tool(self, tool: ToolDefinition) -> None:
-        """Add a tool that stands in no category.
+        """Add a tool without a category.
 
         Raises:
             ValueError: There is a tool or a category of this name.
@@ -91,10 +90,10 @@ class ModelContext:
         self._changed()
 
     def unregister_tool(self, name: str) -> None:
-        """Take out a tool, or a category with all its tools; one that has lost its last tool goes too.
+        """Remove a tool, or a category with all its tools; a category without tools is removed too.
 
         Raises:
-            ToolNotFoundError: There is neither of this name.
+            ToolNotFoundError: There is no tool and no category of this name.
         """
         if name in self._categories:
             del self._categories[name]
@@ -105,7 +104,7 @@ class ModelContext:
         self._changed()
 
     def list(self) -> Sequence[Json]:
-        """An entry for each category, with `isCategory` and `toolCount`, and the tools that stand in none."""
+        """An entry for each category, with `isCategory` and `toolCount`, and the tools without a category."""
         return [
             *(
                 {"name": n, "description": c.description, "isCategory": True, "toolCount": len(c.tools)}
@@ -127,10 +126,10 @@ class ModelContext:
     async def execute_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> Json:
         """Call a tool, or a category, which answers with its tools as text and in a field `tools`.
 
-        What the tool's function raises becomes a result with `isError`.
+        An exception of the tool's function becomes a result with `isError`.
 
         Raises:
-            ToolNotFoundError: There is neither of this name.
+            ToolNotFoundError: There is no tool and no category of this name.
         """
         if name in self._categories:
             tools = self.expand_category(name)
@@ -173,10 +172,8 @@ class ModelContext:
         names = [*self._categories, *self._all()]
         return ToolNotFoundError(name, nearest=near_names(name, names))
 
-    # --- as a server --------------------------------------------------------------------------------------
-
     def server(self) -> Server[Any]:
-        """A new MCP server object, which lists what is registered at the time and tells of changes."""
+        """A new MCP server object, which lists what is registered at the time and announces changes."""
         bus = InMemorySubscriptionBus()
         server = Server(
             self._name,
@@ -189,7 +186,7 @@ class ModelContext:
         return server
 
     async def _list_tools(self, _: ServerRequestContext[Any, Any], __: object) -> Json:
-        """All tools, each with the category that it stands in."""
+        """All tools, each with its category."""
         listed = [tool.to_json() for tool in self._tools.values()]
         for name, category in self._categories.items():
             meta = {"category": {"name": name, "description": category.description}}
@@ -209,12 +206,12 @@ class ModelContext:
 
     def _changed(self) -> None:
         for listener in self._listeners:
-            with suppress(anyio.WouldBlock):  # it is about to tell of a change anyway
+            with suppress(anyio.WouldBlock):  # an announcement is pending already
                 listener.send_nowait(None)
 
     @asynccontextmanager
     async def _telling(self, bus: InMemorySubscriptionBus) -> AsyncIterator[None]:
-        """Tell the clients of a server of every change, as long as it runs."""
+        """Announce every change to the clients of a server, as long as it runs."""
         send, receive = anyio.create_memory_object_stream[None](1)
 
         async def tell() -> None:
@@ -236,7 +233,7 @@ def _text(text: str) -> Json:
 
 
 def _result(answer: Any) -> Json:
-    """What a tool's function returned, as a result of MCP."""
+    """The MCP result for what a tool's function returned."""
     if isinstance(answer, Mapping) and isinstance(answer.get("content"), list):
         return {"isError": False, **answer}
     if isinstance(answer, str):

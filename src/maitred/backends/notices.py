@@ -1,9 +1,9 @@
-"""What servers say without being asked, and in the stateless era the streams on which they say it.
+"""The notices of servers, and in the stateless era the streams that carry them.
 
-A notice reaches the session's message handler in both eras: the SDK hands over what comes on a stream, too.
-So there is one way in, `notice_of`, and the streams are only kept open and drained. A session begins when its
-stream was answered, so that no change after its first list is missed. A stream that came late, or was
-accepted and then broke and is opened again, is made up for by a notice for each list.
+A notice reaches the session's message handler in both eras, since the SDK passes on what comes on a
+stream. So `notice_of` is the only entry, and the streams are only held open and drained.
+A session begins when the server has answered its stream, so that it misses no change after its first
+list. If a stream came late or was reopened, the gateway makes up for it with a notice for each list.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,7 +32,7 @@ ListKind = Literal["tools", "resources", "prompts"]
 
 
 def notice_of(message: IncomingMessage) -> Notice | None:
-    """What a message from a server tells about its lists or resources, if anything."""
+    """The notice in a message from a server; `None` if it is not about lists or resources."""
     match message:
         case types.ToolListChangedNotification():
             return Notice(kind="tools")
@@ -47,7 +47,7 @@ def notice_of(message: IncomingMessage) -> Notice | None:
 
 
 def asked(capabilities: types.ServerCapabilities | None) -> tuple[ListKind, ...]:
-    """The lists of which a server announces that it tells when they change."""
+    """The lists for which the server declared that it announces changes."""
     if capabilities is None:
         return ()
     kinds: dict[ListKind, object] = {
@@ -62,7 +62,7 @@ def asked(capabilities: types.ServerCapabilities | None) -> tuple[ListKind, ...]
 async def watching(
     server: str, session: ClientSession, lists: Sequence[ListKind], tell: Callable[[Notice], None]
 ) -> AsyncIterator[None]:
-    """Have the changes of some lists told; at first, wait a second at most until the server has answered."""
+    """Report changes of some lists to `tell`; entering waits at most a second for the server's answer."""
     answered = anyio.Event()
 
     async def keep() -> None:
@@ -87,7 +87,7 @@ async def _watch(
     tell: Callable[[Notice], None],
     answered: anyio.Event,
 ) -> None:
-    """Keep a stream of change notices open; a server that refuses the first one is not asked again."""
+    """Hold a stream of change notices open; if the server refuses the first one, do not ask again."""
     delay_s, heard, begun = _FIRST_DELAY_S, False, anyio.current_time()
     while True:
         opened = anyio.current_time()
@@ -115,7 +115,7 @@ async def _watch(
 
 
 async def _drained(stream: Subscription) -> str:
-    """Wait for the end of a stream; its events are heard elsewhere."""
+    """Wait for the end of a stream; the message handler gets its events."""
     try:
         async for _ in stream:
             pass
@@ -156,7 +156,7 @@ async def listening(session: ClientSession, uri: str, *, timeout_s: float) -> As
 
 
 class ProgressNotices:
-    """Passes on progress, and knows when all of it has been: the answer must not overtake it."""
+    """Passes on progress, and knows when all of it was delivered: the answer must not overtake it."""
 
     def __init__(self, report: Progress) -> None:
         self._report = report
@@ -174,7 +174,7 @@ class ProgressNotices:
                 self._none.set()
 
     async def delivered(self) -> None:
-        """Wait until every notice that has come is passed on, for a second at most."""
+        """Wait until every notice that has come was passed on, for at most one second."""
         with anyio.move_on_after(_NOTICES_S):
             while self._under_way:
                 self._none = anyio.Event()

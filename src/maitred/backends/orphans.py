@@ -1,18 +1,11 @@
-"""Claims: by them the gateways of a catalog know which of them are gone, wherever each of them runs.
+"""Marks and claims: how a gateway finds what killed gateways of the same catalog left.
 
-A gateway holds a lock on a file of its own beside the catalog, which the kernel takes from it however it
-ends: process numbers mean nothing from one container to the next. A mark without such a file here belongs to
-others, though their catalog may have the same path, and is left alone. The name of the file ends with its
-inode, so that a copy of the folder says nothing of the gateways of the original. Locks hold wherever the
-catalog can be shared, since SQLite needs one kernel as well; where there are none, nobody is ever gone.
-
-Marks: by them what a gateway started is known, also when that gateway and its warden were both killed.
-
-A mark is `CATALOG-PID-START-RANDOM`: 8 hexadecimal digits of the catalog's path, the gateway's process with
-the time it started at, so that a number that was given away again is told apart, and a part that no two have.
-All that a server starts inherits it with its environment. Whoever serves the same catalog next ends what
-carries the mark of a gateway that is gone, which is for the claims to say, since other catalogs may have the
-same path. Without /proc nothing is found, and nothing is ended.
+A mark, `CATALOG-PID-START-RANDOM`, is in the environment that all processes of a server inherit. It has 8
+hexadecimal digits of the catalog's path, and the gateway's process with its start time, since numbers are
+reused. A claim is a lock on a file beside the catalog, since containers share no process numbers. The kernel
+releases it however the gateway ends. The file name ends with the inode, so a copied folder claims nothing. A
+mark without a claim file here belongs to another catalog, and is left alone. Without /proc or file locks
+nothing is ended.
 """
 
 import glob
@@ -37,7 +30,7 @@ _POLL_S: Final = 0.02
 
 
 def catalog_of(path: Path) -> str:
-    """What stands for a catalog in marks, by whatever links it is reached."""
+    """The identifier of a catalog in marks, the same for every link to it."""
     return content_hash(os.fsencode(path.resolve()))[:8]
 
 
@@ -53,12 +46,16 @@ def is_mark(text: str) -> bool:
 
 
 def orphans(gone: Collection[str]) -> dict[int, str]:
-    """Every process with one of the marks of gateways that are gone, and what such ones started.
+    """Every process with one of the marks of gateways that are gone, and its descendants.
 
-    With its start time. Neither this process is among them nor those that it descends from or has started,
-    whatever they inherited.
+    Returns:
+        The start time of each process, by its id. This process, its ancestors and its descendants are
+            never among them, whatever they inherited.
+
+    Raises:
+        ValueError: An element of `gone` is not a mark.
     """
-    if isinstance(gone, str) or not all(map(is_mark, gone)):  # anything else might mean every process
+    if isinstance(gone, str) or not all(map(is_mark, gone)):  # anything else might match every process
         raise ValueError(f"these are no marks: {gone!r}")
     if not gone:
         return {}
@@ -72,7 +69,7 @@ def orphans(gone: Collection[str]) -> dict[int, str]:
 
 
 def end_orphans(gone: Collection[str]) -> int:
-    """End the orphans of gateways, by SIGTERM, and SIGKILL where that is not enough; how many there were.
+    """End the orphans of gateways, by SIGTERM, then by SIGKILL; returns how many there were.
 
     Blocks for three seconds at most, and only if there are some.
     """
@@ -83,12 +80,12 @@ def end_orphans(gone: Collection[str]) -> int:
         left = warden.signal_each(left, number)
         number = 0 if time.monotonic() - begun < _GRACE_S else signal.SIGKILL
         if left:
-            time.sleep(_POLL_S)  # the kernel tells nobody when processes end that are no children of ours
+            time.sleep(_POLL_S)  # the kernel sends no event for processes that are no children of this one
     return len(found)
 
 
 def _mark_of(pid: int) -> str:
-    """The mark that a process carries; empty if it has none, or is not ours to look at."""
+    """The mark that a process carries; empty if it has none, or may not be read."""
     wanted = f"{warden.MARK}=".encode()
     try:
         entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -99,7 +96,7 @@ def _mark_of(pid: int) -> str:
 
 
 def _line(table: dict[int, tuple[int, str]]) -> set[int]:
-    """This process, and all that it descends from."""
+    """This process and its ancestors."""
     found, pid = set(), os.getpid()
     while pid in table and pid not in found:
         found.add(pid)
@@ -111,25 +108,25 @@ if sys.platform != "win32":
     import fcntl
 
 Kind = Literal["processes", "containers"]
-"""What a gateway may leave; each is cleared up by itself, and containers only once an engine answers."""
+"""What a gateway may leave; each kind is removed separately, containers only once an engine answers."""
 
 
 class Claim:
-    """The claim of a gateway that lives, until it is released or the process ends."""
+    """The claim of a running gateway, until it is released or the process ends."""
 
     def __init__(self, path: Path, file: int) -> None:
         self._path = path
         self._file = file
 
     def release(self, *, left: bool = False) -> None:
-        """Give it up; with `left` the next gateway is to look for what is left."""
+        """Release the claim; with `left` the next gateway searches for what is left."""
         if not left:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
 
 
 class ClaimRegistry:
-    """The claims of one kind beside a catalog, which need not be there yet; its folder does."""
+    """The claims of one kind beside a catalog. The catalog need not exist yet, but its folder must."""
 
     def __init__(self, catalog: Path, kind: Kind) -> None:
         path = catalog.resolve()
@@ -137,7 +134,7 @@ class ClaimRegistry:
         self._stem = f"{path.name}-{kind}-"
 
     def take(self, mark: str) -> Claim:
-        """Claim that the gateway of a mark, which is this process, lives.
+        """Claim that the gateway of a mark, which is this process, runs.
 
         Raises:
             OSError: Files cannot be made or locked there.
@@ -147,7 +144,7 @@ class ClaimRegistry:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path = new.with_suffix(f".{os.fstat(file).st_ino}")
-            new.rename(path)  # it is seen only now that it is locked
+            new.rename(path)  # visible to others only once it is locked
         except OSError:
             os.close(file)
             new.unlink(missing_ok=True)
@@ -155,15 +152,15 @@ class ClaimRegistry:
         return Claim(path, file)
 
     def gone(self) -> Sequence[str]:
-        """The marks of the gateways that had a claim, and have ended without clearing up."""
+        """The marks of the gateways that had a claim, and have ended without cleaning up."""
         return sorted(
             mark
             for mark, inode, path in self._all()
-            if warden.is_gone(mark) and _is_free(path, inode)  # the first guards where locks are no good
+            if warden.is_gone(mark) and _is_free(path, inode)  # `is_gone` protects where locks do not work
         )
 
     def forget(self, mark: str) -> None:
-        """All that a gateway left is cleared up."""
+        """Delete the claim of a gateway, after all that it left was removed."""
         for found, _, path in self._all():
             if found == mark:
                 path.unlink(missing_ok=True)
@@ -176,7 +173,7 @@ class ClaimRegistry:
 
 
 def _is_free(path: Path, inode: int) -> bool:
-    """Whether nobody holds the lock of a file, which has to be the original one."""
+    """Whether no process holds the lock of a file, which must be the original one."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -184,7 +181,7 @@ def _is_free(path: Path, inode: int) -> bool:
     try:
         if os.fstat(file).st_ino != inode:
             return False
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two may look at the same time
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two gateways may check at the same time
     except OSError:
         return False
     finally:

@@ -1,13 +1,10 @@
-"""Holds every live backend, and brings about what should run: one `ServerTask` for each server.
+"""Holds every live backend, and starts and stops servers: one `ServerTask` for each server.
 
-The pool knows nothing of tools or catalogs: when a server starts, fares differently, is started again or says
-that something changed, it tells its listener. What should run (`difference`) and what does are compared when
-the configuration changes and whenever a server ends; the tasks do the rest.
-
-What should run, compared with what there is: pure values, on which the pool acts.
-
-Whatever changes what should run comes through here: an edit of the configuration, a decision of a person, a
-suspension, and the end of a server that is to run always.
+The pool knows nothing of tools or catalogs. It reports to its listener when a server starts, changes its
+health, restarts or announces a change.
+`difference` compares the wanted servers with the present ones, after a change of the configuration and
+whenever a server ends. It is a pure function. Operators' decisions, suspensions and `start: always` all
+act through it.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
@@ -30,7 +27,7 @@ Desired = Literal["running", "as needed", "stopped"]
 
 
 def desired(spec: ServerSpec) -> Desired:
-    """What is wanted of a server now."""
+    """The state that the specification of a server asks for."""
     if not spec.usable:
         return "stopped"
     return "running" if spec.start == "always" else "as needed"
@@ -38,19 +35,19 @@ def desired(spec: ServerSpec) -> Desired:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """What has to be done: servers to stop for good, to make anew (some of them in place of the former)."""
+    """The servers to stop for good, and the servers to make; a name in both is replaced."""
 
     retire: frozenset[str]
     make: frozenset[str]
 
     @property
     def replaced(self) -> frozenset[str]:
-        """Those that are stopped and made anew, since they are reached otherwise than before."""
+        """The servers that are stopped and made again, since their way of running changed."""
         return self.retire & self.make
 
 
 def difference(wanted: Mapping[str, ServerSpec], present: Mapping[str, ServerSpec]) -> Difference:
-    """How the servers that there are differ from those that there should be."""
+    """How the present servers differ from the wanted ones."""
     same = {name for name, spec in wanted.items() if name in present and present[name].run == spec.run}
     return Difference(retire=frozenset(present.keys() - same), make=frozenset(wanted.keys() - same))
 
@@ -65,9 +62,10 @@ _SOON_S: Final = 1.0
 class BackendPool:
     """All backends of a gateway, by server name. Enter it before use; leaving it ends every server.
 
-    `keeps_running` says whether servers with `start: always` are kept so; `prepare` is awaited before the
-    first server is started: a second after the pool was entered, or as soon as one is to be. Servers that are
-    started by themselves do not count for `max_starting`, lest those that never get ready keep calls waiting.
+    `keeps_running` says whether servers with `start: always` stay running. `prepare` is awaited before
+    the first server starts: a second after the pool was entered, or as soon as a server is needed.
+    Servers that the pool starts by itself do not count for `max_starting`. So one that never becomes
+    ready delays no call.
     """
 
     def __init__(
@@ -104,7 +102,7 @@ class BackendPool:
         return self
 
     async def _get_ready(self, prepare: Callable[[], Awaitable[None]]) -> None:
-        with anyio.move_on_after(_SOON_S):  # until then, all that is done keeps a first client waiting
+        with anyio.move_on_after(_SOON_S):  # work before that would delay the first client
             await self._needed.wait()
         try:
             await prepare()
@@ -131,12 +129,10 @@ class BackendPool:
             self._on_close()
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> bool:
-        """Run an owner task until it ends or the pool closes; whether the pool is open still."""
+        """Run an owner task until it ends or the pool closes; returns whether the pool is still open."""
         if self._tasks is not None:
             self._tasks.start_soon(function, *args)
         return self._tasks is not None
-
-    # --- what should be, and what is ----------------------------------------------------------------------
 
     async def configure(
         self,
@@ -144,7 +140,7 @@ class BackendPool:
         eras: Mapping[str, EraChoice],
         supervision: Supervision | None = None,
     ) -> None:
-        """Make the pool hold exactly these servers; what changed or is gone is stopped, the rest stays up."""
+        """Hold exactly these servers; those that changed or are gone are stopped, the rest keep running."""
         self.supervision = supervision or self.supervision
         wrong = difference(specs, {name: owner.spec for name, owner in self._owners.items()})
         gone = {name: self._owners.pop(name) for name in wrong.retire}
@@ -162,7 +158,7 @@ class BackendPool:
             self._reconcile(owner)
 
     def _remember(self, gone: Mapping[str, ServerTask], *, made: Collection[str]) -> None:
-        """Keep how servers fared that were given up and may not run now: somebody will want to know."""
+        """Remember the health of suspended servers that may not run now, for reports to the operator."""
         for name, owner in gone.items():
             if owner.is_given_up:
                 lines = owner.backend.last_output() if owner.backend else ()
@@ -171,16 +167,16 @@ class BackendPool:
             self._given_up.pop(name, None)
 
     def _reconcile(self, owner: ServerTask) -> None:
-        """Have a server started that should run and does not."""
+        """Start a server that should run and does not."""
         if self.is_owner(owner) and self.keeps(owner):
             owner.keep()
 
     def keeps(self, owner: ServerTask) -> bool:
-        """Whether a server is to run whether anybody needs it or not."""
+        """Whether a server should run even if no call needs it."""
         return self._keeps_running and desired(owner.spec) == "running"
 
     def ended(self, owner: ServerTask) -> None:
-        """An owner's connection has ended: look again when the server may be started again."""
+        """An owner's connection has ended: check again when the server may be started again."""
         owner.timer.cancel()
         if owner.again_s == 0:
             self._reconcile(owner)
@@ -192,8 +188,8 @@ class BackendPool:
         with timer:
             await anyio.sleep(delay_s)
             try:
-                owner.tell()  # it may not be refused any more
-            except Exception:  # a listener is somebody else's, and the pool goes on
+                owner.tell()  # calls to it may not be refused any more
+            except Exception:  # a listener is foreign code, and the pool goes on
                 log.exception("that a server may be tried again was not told", server=owner.spec.name)
             self._reconcile(owner)
 
@@ -202,8 +198,6 @@ class BackendPool:
         async with anyio.create_task_group() as tasks:
             for owner in owners:
                 tasks.start_soon(owner.retire)
-
-    # --- what there is ------------------------------------------------------------------------------------
 
     def owner(self, server: str) -> ServerTask:
         """The task of a server's backend.
@@ -217,16 +211,16 @@ class BackendPool:
             raise ServerUnavailableError(server, "it is not configured any more") from None
 
     def is_owner(self, owner: ServerTask) -> bool:
-        """Whether it owns its server still: one that was replaced speaks for nobody."""
+        """Whether it still owns its server; events of a replaced owner are dropped."""
         return self._owners.get(owner.spec.name) is owner
 
     def health(self) -> dict[str, Health]:
-        """How every backend is doing; one that was given up, and may not run now, as it was then."""
+        """The health of every backend; a suspended one that may not run now has its last health."""
         past = {name: health for name, (health, _) in self._given_up.items()}
         return past | {name: owner.snapshot() for name, owner in self._owners.items()}
 
     def refused(self) -> dict[str, Health]:
-        """The backends that are not tried now, since they failed too often; quick where all are well."""
+        """The backends to which calls are refused now, after too many failures."""
         return {name: owner.snapshot() for name, owner in self._owners.items() if owner.refuses}
 
     def last_output(self, server: str) -> Sequence[str]:
@@ -243,7 +237,7 @@ class BackendPool:
         return owner is not None and owner.connection is not None
 
     def is_given_up(self, server: str) -> bool:
-        """Whether a server could be used, but for its failures is not started any more."""
+        """Whether a usable server does not start any more because of its failures."""
         owner = self._owners.get(server)
         return owner is not None and owner.is_given_up
 
@@ -254,19 +248,19 @@ class BackendPool:
 
 class _Nobody:
     def started(self, server: str) -> None:
-        """Nobody listens."""
+        """Ignore it."""
 
     def tools_changed(self, server: str) -> None:
-        """Nobody listens."""
+        """Ignore it."""
 
     def offers_changed(self, server: str) -> None:
-        """Nobody listens."""
+        """Ignore it."""
 
     def updated(self, server: str, uri: str) -> None:
-        """Nobody listens."""
+        """Ignore it."""
 
     def health_changed(self, server: str) -> None:
-        """Nobody listens."""
+        """Ignore it."""
 
     def supervised(self, server: str, event: SupervisionEvent) -> None:
-        """Nobody listens."""
+        """Ignore it."""

@@ -1,8 +1,10 @@
-"""A server's process: started in a group of its own, read without blocking, ended with all it started.
+"""A server's process: in its own process group, read without blocking, ended with its descendants.
 
-It moves bytes and knows no protocol: lines of standard output go to a callback, standard error is kept as
-the last 200 lines. One that writes more than it may is not read for a while, and waits. Ending is a ladder
-(close standard input, SIGTERM, SIGKILL) that takes the whole process group and the descendants that left it.
+This module moves bytes and knows no protocol. Standard output goes to a callback, and the last 200 lines
+of standard error are stored. If the process exceeds its rate of output, the gateway pauses reading, and
+the process waits.
+To end it, the gateway closes standard input, then sends SIGTERM, then SIGKILL. The signals go to the
+whole process group and to the descendants that left it.
 """
 
 import asyncio
@@ -39,7 +41,7 @@ _INHERITED = ("PATH", "HOME", "LANG", "LANGUAGE")
 
 
 def environment(granted: Mapping[str, str], base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a server's process sees: PATH, HOME and the locale, and what its configuration grants."""
+    """The environment of a server's process: PATH, HOME, the locale, and what its configuration grants."""
     inherited = {k: v for k, v in base.items() if k in _INHERITED or k.startswith("LC_")}
     return inherited | dict(granted)
 
@@ -47,7 +49,7 @@ def environment(granted: Mapping[str, str], base: Mapping[str, str] = os.environ
 class Tail:
     """The last lines of a text stream that may be endless, undecodable, or without line ends.
 
-    They are told without the credentials that are known when they are asked for.
+    They are returned without the credentials that are known at that time.
     """
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class Tail:
         self._lines.extend(self._text(line) for line in lines[-_KEPT_LINES:])
 
     def lines(self) -> list[str]:
-        """The kept lines, oldest first, the unfinished one included."""
+        """The stored lines, oldest first, with the unfinished one."""
         rest = [self._text(self._partial)] if self._partial.strip() else []
         kept = [*self._lines, *rest][-_KEPT_LINES:]
         return redact("\n".join(kept)).split("\n") if kept else []
@@ -72,10 +74,11 @@ class Tail:
 
 
 class Warden:
-    """Our end of the pipe to `warden.py`, which ends the servers if this process is killed.
+    """The gateway's end of the pipe to `warden.py`, which ends the servers if the gateway is killed.
 
-    `catalog` is that of the gateway, as `orphans.catalog_of` has it. With its `path` it is claimed there that
-    this gateway lives, as soon as something is to be started; without, nobody ever finds what it leaves.
+    `catalog` is the gateway's catalog, from `orphans.catalog_of`. With `path`, a claim beside the catalog
+    says that this gateway runs, as soon as a server starts. Without it, no later gateway finds what this
+    one leaves.
     """
 
     def __init__(self, catalog: str = NO_CATALOG, *, path: Path | None = None) -> None:
@@ -87,16 +90,16 @@ class Warden:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every server's environment carries, so that whatever it starts can be found and ended."""
+        """The variable in every server's environment by which its processes can be found and ended."""
         return {warden.MARK: self._mark}
 
     @property
     def mark(self) -> str:
-        """What tells this gateway from every other one, before it and beside it."""
+        """The mark that distinguishes this gateway from every earlier and concurrent one."""
         return self._mark
 
     def start(self) -> None:
-        """Start the warden, if it is not running; one that was killed is replaced and told everything."""
+        """Start the warden if it is not running; a replacement gets the whole list again."""
         if self._process is not None and self._process.poll() is None:
             return
         self._claim("processes")
@@ -109,7 +112,7 @@ class Warden:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             cwd="/",
-            env={name: text for name, text in os.environ.items() if name != warden.MARK},  # we may be marked
+            env={name: text for name, text in os.environ.items() if name != warden.MARK},  # it may be marked
         )
         if self._process.stdin is not None:
             os.set_blocking(self._process.stdin.fileno(), False)
@@ -117,7 +120,7 @@ class Warden:
             self._tell(line)
 
     def watch(self, pid: int) -> None:
-        """Have a process group ended if this process goes."""
+        """Have a process group ended if this process ends."""
         self._watched[pid] = f"+{pid} {warden.start_time(pid)}\n"
         self._tell(self._watched[pid])
 
@@ -127,9 +130,9 @@ class Warden:
         self._tell(f"-{pid}\n")
 
     def hold(self, engine: str, container: str) -> None:
-        """Have a container removed if this process goes; `engine` is the Unix socket of what made it.
+        """Have a container removed if this process ends; `engine` is the Unix socket of its engine.
 
-        That is empty for an engine that is reached otherwise, with which the warden cannot speak.
+        That is empty for an engine that is reached otherwise, which the warden cannot contact.
         """
         self._claim("containers")
         if engine:
@@ -142,9 +145,10 @@ class Warden:
             self._tell(f"!{container}\n")
 
     def close(self, within_s: float = _WARDEN_S) -> None:
-        """End the warden; whatever is still watched is ended with it, and looked for by the next gateway.
+        """End the warden, and with it all that it still watches; the next gateway checks for the rest.
 
-        A warden that is not done by then, which takes longer than any of its work, hangs, and is killed.
+        A warden that takes longer than `within_s` seconds, which exceeds any of its work, hangs, and is
+        killed.
         """
         self._end(within_s)
         for kind, claim in self._claims.items():
@@ -173,7 +177,7 @@ class Warden:
                 process.wait()
 
     def _tell(self, line: str) -> None:
-        """Write to the warden without ever waiting; one that does not read, or is gone, is replaced later."""
+        """Write to the warden without blocking; one that does not read, or is gone, is replaced later."""
         if self._process is None or self._process.stdin is None:
             return
         told = os.fsencode(line)
@@ -185,8 +189,9 @@ class Warden:
 class ChildProcess(asyncio.SubprocessProtocol):
     """One running server process.
 
-    `on_stdout` gets the raw chunks of standard output; `on_end` is called once, with a reason, when standard
-    output has ended or the process has exited. `ending` is how it ended, if that was not of our doing.
+    `on_stdout` gets the raw chunks of standard output. `on_end` is called once, with a reason, when
+    standard output has ended or the process has exited. `ending` is how it ended, if the gateway did not
+    end it.
     """
 
     def __init__(
@@ -204,8 +209,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._writable = anyio.Event()
         self._writable.set()
         self.pid = 0
-
-    # --- what asyncio calls -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The process runs."""
@@ -234,26 +237,24 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """The process is gone; descendants may still hold its pipes."""
         self._exited.set()
         self._writable.set()
-        self._meter = None  # what it wrote last is in the pipe, and that is little
+        self._meter = None  # only a little output is left in the pipe
         self._read()
         asyncio.get_running_loop().call_later(0.05, self._end)
 
     def pause_writing(self) -> None:
-        """The server does not read as fast as we write."""
+        """The server does not read as fast as the gateway writes."""
         self._writable = anyio.Event()
 
     def resume_writing(self) -> None:
         """The server caught up."""
         self._writable.set()
 
-    # --- what we call -------------------------------------------------------------------------------------
-
     async def write(self, data: bytes) -> None:
-        """Send bytes to the server's standard input, waiting while it is behind.
+        """Send bytes to the server's standard input, and wait while it is behind.
 
         Raises:
             BrokenPipeError: The process does not take input any more, and has read nothing of this.
-            ConnectionResetError: It ended while it was behind, and may have read some of it.
+            ConnectionResetError: The process ended while it was behind, and may have read some of it.
         """
         pipe = self._transport.get_pipe_transport(0) if self._transport else None
         if not isinstance(pipe, asyncio.WriteTransport) or pipe.is_closing() or self._exited.is_set():
@@ -267,7 +268,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 raise ConnectionResetError
 
     def _end(self) -> None:
-        """Tell why the process is not there any more, with the last line that it wrote to standard error."""
+        """Report why the process ended, with the last line of its standard error."""
         on_end, self._on_end = self._on_end, None
         if on_end is None:
             return
@@ -278,14 +279,17 @@ class ChildProcess(asyncio.SubprocessProtocol):
         on_end(self.ending.reason)
 
     def _read(self, *, on: bool = True) -> None:
-        """Go on reading what the process writes, or leave it in the pipes, so that it has to wait."""
+        """Resume or pause reading; while it is paused, the pipes fill up and the process waits."""
         for number in (1, 2):
             pipe = self._transport.get_pipe_transport(number) if self._transport else None
             if isinstance(pipe, asyncio.ReadTransport) and not pipe.is_closing():
                 (pipe.resume_reading if on else pipe.pause_reading)()
 
     async def stop(self) -> None:
-        """End the process, its group and its descendants, however unwilling, and reap it. Bounded in time."""
+        """End the process, its group and its descendants, by force if necessary, and reap it.
+
+        Bounded in time.
+        """
         transport = self._transport
         if transport is None:
             return
@@ -303,7 +307,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             transport.close()
 
     async def _settle(self) -> None:
-        """Let an end that was not of our doing be told; whatever comes from now on is ours."""
+        """Report an end that the gateway did not cause; a later end is the gateway's own."""
         if self._silent.is_set():
             await self._wait(_CODE_S)
         if self._silent.is_set() or self._exited.is_set():
@@ -313,7 +317,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._read()
 
     def _ask(self, strays: dict[int, str]) -> bool:
-        """Send SIGTERM to all that is to end by itself; whether anything was there."""
+        """Send SIGTERM to all processes that should end by themselves; returns whether there were any."""
         if self._launch.wrapped:
             return bool(warden.signal_each(strays, signal.SIGTERM)) | warden.signal_group(self.pid, 0)
         return warden.signal_all(self.pid, strays, signal.SIGTERM)
@@ -323,14 +327,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
         with anyio.move_on_after(seconds):
             await self._exited.wait()
             while strays is not None and warden.signal_all(self.pid, dict(strays), 0):  # noqa: ASYNC110
-                await anyio.sleep(0.02)  # polled: the kernel tells nobody when a whole group is gone
+                await anyio.sleep(0.02)  # polled: the kernel sends no event when a whole group is gone
 
 
 async def start(launch: Launch, make: Callable[[], ChildProcess]) -> ChildProcess:
-    """Start a program in a new session (and so in a process group of its own).
+    """Start a program in a new session, and so in its own process group.
 
     Raises:
-        ConnectError: The program is not there or may not be started.
+        ConnectError: The program does not exist or may not be started.
     """
     program, cwd = launch.argv[0], launch.cwd
     found = find_program(program, launch.env.get("PATH", os.defpath), cwd)

@@ -1,14 +1,10 @@
-"""The task of one backend, in which its session is opened, watched and closed, and what befell it.
+"""The task of one backend: it opens, watches and closes the session, and records its failures.
 
-Sessions are opened and closed in one task, callers only borrow the open connection. The task starts its
-server when it is first needed, or when the pool says that it should run, asks it now and then whether it
-answers, stops it when it is idle, and does what `supervision` says when it fails.
-
-Health checks of one open connection: asked now and then, as `supervision` says, until its server hangs.
-
-Words and notices of one backend on their way to others: why it failed, and what its server says of itself.
-
-It keeps nothing and decides nothing; `ServerTask` does.
+One task opens and closes the session; callers only borrow the open connection. The task starts its server
+when it is first needed, or when the pool asks for it. It stops an idle server, and follows `supervision`
+after a failure.
+Health checks run for each open connection until the server hangs. The module also words why a connection
+failed, and passes the server's notices to the listener.
 """
 
 import time
@@ -52,10 +48,10 @@ _UNASKED_S: Final = 60.0
 
 
 async def until_it_hangs(connection: Connection, plan: Callable[[], Supervision], *, call_s: float) -> str:
-    """Ask a server now and then whether it answers; returns when it does not, as a sentence about it.
+    """Check regularly whether a server answers; returns when it does not, with a sentence about it.
 
-    `plan` gives the settings as they are now, `call_s` is for how long a call may keep a server busy that
-    does one thing at a time. A server that is asked for something anyway is not asked by this.
+    `plan` returns the present settings. `call_s` is how long a call may occupy a server that does one
+    thing at a time. The check is skipped while other requests get answers.
     """
     missed, checked_at = 0, time.monotonic()
     while True:
@@ -79,7 +75,7 @@ async def until_it_hangs(connection: Connection, plan: Callable[[], Supervision]
 
 
 async def _answers(connection: Connection, timeout_s: float) -> bool:
-    """Whether a server answers in time, if only with an error; one that went away is found out otherwise."""
+    """Whether a server answers in time, even with an error; the end of a connection is detected elsewhere."""
     asked_at = time.monotonic()
     try:
         await connection.ping(timeout_s)
@@ -94,7 +90,7 @@ log = structlog.get_logger(__name__)
 
 
 def pass_on(listener: Listener, server: str, notice: Notice) -> None:
-    """Have the listener hear what a server gave notice of."""
+    """Pass a server's notice on to the listener."""
     match notice.kind:
         case "tools":
             listener.tools_changed(server)
@@ -105,15 +101,15 @@ def pass_on(listener: Listener, server: str, notice: Notice) -> None:
 
 
 def explained(server: str, error: Exception) -> str:
-    """Why a connection failed, as a sentence about the server, without credentials that are known.
+    """Why a connection failed, as a sentence about the server, without known credentials.
 
-    What is no known failure is logged whole.
+    An unknown failure is logged with its traceback.
     """
     return redact(for_want_of_files(error) or _told(server, error))
 
 
 def redacted(ending: Ending) -> Ending:
-    """How a connection ended, without credentials that are known."""
+    """How a connection ended, without known credentials."""
     return replace(ending, reason=redact(ending.reason))
 
 
@@ -137,7 +133,7 @@ _LEAVE_S: Final = 5.0
 
 
 class PoolServices(Protocol):
-    """What an owner needs of the pool that it belongs to."""
+    """What an owner needs from its pool."""
 
     starting: anyio.Semaphore
     keeping: anyio.Semaphore
@@ -149,15 +145,15 @@ class PoolServices(Protocol):
         ...
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> bool:
-        """Run an owner task until it ends or the pool closes; whether the pool is open still."""
+        """Run an owner task until it ends or the pool closes; returns whether the pool is still open."""
         ...
 
     def is_owner(self, owner: "ServerTask") -> bool:
-        """Whether it owns its server still."""
+        """Whether it still owns its server."""
         ...
 
     def keeps(self, owner: "ServerTask") -> bool:
-        """Whether its server is to run whether anybody needs it or not."""
+        """Whether its server should run even if no call needs it."""
         ...
 
     def ended(self, owner: "ServerTask") -> None:
@@ -184,7 +180,7 @@ class ServerTask:
         self.again_s: float | None = 0.0
         """After how many seconds it may be started again by itself; `None` if it may not."""
         self.timer = anyio.CancelScope()
-        """Holds the wait until then, which a later one takes the place of."""
+        """The wait until then; a later wait replaces it."""
         self._pool = pool
         self._make = make
         self._predecessor = predecessor
@@ -203,13 +199,12 @@ class ServerTask:
         self._in_flight = 0
         self._idle_since = time.monotonic()
 
-    # --- how it fares -------------------------------------------------------------------------------------
-
     @property
     def refuses(self) -> bool:
-        """Whether calls are answered at once with what is wrong.
+        """Whether calls fail at once with the reason of the last failure.
 
-        One that is kept running is, until a start succeeds: each attempt would else change the lists.
+        A server that the pool keeps running refuses calls until a start succeeds. Otherwise each attempt
+        would change the lists.
         """
         if self.is_given_up or self._breaker.is_open(time.monotonic()):
             return True
@@ -218,18 +213,18 @@ class ServerTask:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it is not started any more, by whatever."""
+        """Whether nothing starts it any more."""
         return self.health.state is State.SUSPENDED
 
     def _fares(self, **changes: Any) -> None:
-        """Record how it is doing; the listener hears of it when it matters to others."""
+        """Record its health, and notify the listener of a change that concerns others."""
         if changes.get("state", self.health.state) is not self.health.state:
             changes["since"] = _now()
         self.health = replace(self.health, **changes)
         self.tell()
 
     def tell(self) -> None:
-        """Have the listener hear of what it has not heard yet."""
+        """Notify the listener of a change that it does not know yet."""
         told, self._told = self._told, (self.health.state, self.refuses)
         if self._told != told and self._pool.is_owner(self):
             self._pool.listener.health_changed(self.spec.name)
@@ -239,7 +234,7 @@ class ServerTask:
             self._pool.listener.supervised(self.spec.name, event)
 
     def snapshot(self) -> Health:
-        """How it is doing, with the time until the circuit breaker lets the next start through."""
+        """Its health, with the time until the circuit breaker lets the next start through."""
         now = time.monotonic()
         return replace(
             self.health,
@@ -251,13 +246,11 @@ class ServerTask:
             cage=self.backend.cage if self.backend else "",
         )
 
-    # --- for whoever needs it -----------------------------------------------------------------------------
-
     @asynccontextmanager
     async def borrow(self, *, patient: bool = False) -> AsyncIterator[Connection]:
-        """The open connection, started if need be; it is not stopped for idleness while borrowed.
+        """The open connection, started if necessary; it is not stopped for idleness while borrowed.
 
-        With `patient` it waits for the turn to start however long other servers take.
+        With `patient` the caller waits for its turn to start, however long other servers take.
 
         Raises:
             ServerUnavailableError: It cannot be started, or failed too often to be tried again yet.
@@ -295,7 +288,7 @@ class ServerTask:
         await self._ready.wait()
 
     def begin(self, slots: anyio.Semaphore) -> None:
-        """Have it started, in its turn, unless it runs already, or is not to; nobody waits for it."""
+        """Start it in its turn, without waiting, unless it runs already or is suspended or removed."""
         if self._removed or self.is_given_up or not self._done.is_set():
             return
         if self._pool.spawn(self._run, slots, self._breaker.wait_s(time.monotonic())):
@@ -304,7 +297,7 @@ class ServerTask:
             self._scope = anyio.CancelScope()
 
     def keep(self) -> None:
-        """Have it started by itself, if it may be; it takes no turn from those that calls wait for."""
+        """Start it by itself, unless the circuit breaker is open; calls do not wait behind it for a turn."""
         if not self._breaker.is_open(time.monotonic()):
             self.begin(self._pool.keeping)
 
@@ -315,16 +308,14 @@ class ServerTask:
         await self.stop()
 
     async def stop(self) -> None:
-        """End the connection, or the attempt to open one, and wait until everything it started is gone."""
+        """End the connection, or the attempt to open one, and wait until all its processes are gone."""
         self._stop.set()
         if self.connection is None:
             self._scope.cancel()
         await self._done.wait()
 
-    # --- the task -----------------------------------------------------------------------------------------
-
     async def _run(self, slots: anyio.Semaphore, delay_s: float) -> None:
-        """One connection from start to end; whatever goes wrong in that, the pool goes on."""
+        """One connection from start to end; the pool goes on after any failure."""
         self.again_s = None  # if it is cancelled from outside
         try:
             await self._live(slots, delay_s)
@@ -361,7 +352,7 @@ class ServerTask:
             self._failed(error, started)
 
     async def _prepared(self) -> Backend:
-        """Its backend, as soon as nothing else runs that is the same server."""
+        """Its backend, as soon as no other process of the same server runs."""
         if self._predecessor is not None:  # never two processes of one server
             await self._predecessor.retire()
             self._predecessor = None
@@ -369,7 +360,7 @@ class ServerTask:
         if self._fault is not None:
             self._note_restart(self._fault)
         self._fares(state=State.STARTING)
-        if self.backend is None:  # what speaks MCP is slow to import, and many a run needs no server
+        if self.backend is None:  # the MCP SDK is slow to import, and many runs need no server
             self.backend = self._make(self.spec)
         return self.backend
 
@@ -396,14 +387,14 @@ class ServerTask:
         self._pool.listener.started(self.spec.name)
 
     def _closing(self) -> None:
-        """Leave the connection, for which a server that hangs gets no more time than any other."""
+        """Leave the connection; a server that hangs gets no more time than any other."""
         self._stop.set()
         self.connection = None
         self._scope.deadline = anyio.current_time() + _LEAVE_S
         self._fares(state=State.STOPPING)
 
     async def _settle(self) -> None:
-        """When it has run for a while, what failed before is over."""
+        """After it has run for a while, forget its earlier failures."""
         await anyio.sleep(supervision.STABLE_S)
         self._recovered()
 
@@ -415,7 +406,7 @@ class ServerTask:
             )
 
     async def _watch(self, connection: Connection) -> None:
-        """Wait until the server goes away, is told to stop, or has been idle for long enough."""
+        """Wait until the server ends, is stopped, or has been idle for long enough."""
 
         async def lost() -> None:
             self._lost = await connection.closed()
@@ -437,7 +428,7 @@ class ServerTask:
             tasks.cancel_scope.cancel()
 
     async def _idle(self) -> None:
-        """Wait until nobody has needed it for long enough; for one that is kept running, for ever."""
+        """Wait until the server has been idle for long enough; for one that is kept running, for ever."""
         while True:
             limit_s, kept = self.spec.timeouts.idle_stop_s, self._pool.keeps(self)
             left = self._idle_since + limit_s - time.monotonic()
@@ -447,12 +438,10 @@ class ServerTask:
             await anyio.sleep(max(left, pause))
 
     async def _check(self, connection: Connection) -> None:
-        """End a connection whose server hangs, so that it is lost like any other."""
+        """End a connection whose server hangs, so that it counts as lost."""
         call_s = self.spec.timeouts.call_s
         self._hung = await until_it_hangs(connection, lambda: self._pool.supervision, call_s=call_s)
         connection.end(self._hung)
-
-    # --- how it ended -------------------------------------------------------------------------------------
 
     def _ending(self, reason: str) -> Ending:
         if self._hung:
@@ -460,7 +449,7 @@ class ServerTask:
         return redacted(self.backend.ending(reason) if self.backend else Ending(kind="lost", reason=reason))
 
     def _ended(self, ending: Ending | None, started: float | None) -> None:
-        """Record how the connection ended; `None` is an end that was wanted."""
+        """Record how the connection ended; `None` is an intended end."""
         if ending is None:
             if started is not None:
                 self._recovered()
@@ -484,7 +473,7 @@ class ServerTask:
 
     def _failed(self, error: Exception, started: float | None) -> None:
         reason = explained(self.spec.name, error)
-        if find(error, LoginNeededError):  # tried again with the next call: somebody may have logged in
+        if find(error, LoginNeededError):  # tried again with the next call: the operator may have logged in
             self._breaker, self.again_s = Breaker(), supervision.MAX_DELAY_S
             log.warning("server failed", server=self.spec.name, reason=reason)
             self._fares(state=State.FAILED, error=reason, last_error=reason)

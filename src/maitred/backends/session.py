@@ -1,12 +1,9 @@
-"""The one place that touches the SDK's client session: listing, relaying calls, asking whether it answers.
+"""The only module that uses the SDK's client session: negotiation, lists, calls and pings.
 
-Calls are relayed as JSON, not as models: a result reaches the caller as the server wrote it, an oddity in it
-included, and a call costs no validation twice. Two private parts of the SDK are used, each pinned by
-`tests/backends/test_session.py`: the session's envelope stamp, and its dispatcher.
-
-Finding out which era a server speaks, and greeting it in the way of that era.
-
-One private part of the SDK is used, `negotiate_auto`, which `tests/backends/test_session.py` pins.
+Calls are relayed as JSON, not as models. So the caller gets a result exactly as the server wrote it, and
+a call is not validated twice.
+It uses three private parts of the SDK, which `tests/backends/test_session.py` pins: the session's
+envelope stamp, its dispatcher, and `negotiate_auto`.
 """
 
 import time
@@ -61,7 +58,7 @@ from maitred.model.transports import transport_kind
 
 
 async def negotiate(session: ClientSession, era: EraChoice) -> None:
-    """Speak the era that is known; when it is refused, or none is known, find out.
+    """Speak the known era; if it is refused, or none is known, find out.
 
     Raises:
         ConnectError: The server does not answer as an MCP server would.
@@ -82,7 +79,7 @@ async def negotiate(session: ClientSession, era: EraChoice) -> None:
 
 
 async def _speaks(negotiate: Callable[[], Awaitable[Any]]) -> bool:
-    """Negotiate the era that a server spoke last time; a slow one has as long as it may take to start."""
+    """Negotiate the era of the last session; a slow server has its whole start time for the answer."""
     while True:
         try:
             await negotiate()
@@ -115,7 +112,7 @@ _NEW = frozenset({"inputResponses", "requestState", CLIENT_CAPABILITIES_META_KEY
 
 
 class TransportWatch(Protocol):
-    """Tells when a transport has ended on its own."""
+    """Reports when a transport has ended on its own."""
 
     @property
     def alive(self) -> bool:
@@ -127,7 +124,7 @@ class TransportWatch(Protocol):
         ...
 
     def close(self, reason: str) -> None:
-        """End it for a reason."""
+        """End the transport with a reason."""
         ...
 
 
@@ -147,7 +144,7 @@ class _RawSession(ClientSession):
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def mirror_headers(self, tool: str, schema: Any) -> None:
-        """Remember which arguments the server wants to see in HTTP headers (`x-mcp-header`)."""
+        """Remember which arguments the server wants in HTTP headers (`x-mcp-header`)."""
         if isinstance(schema, dict) and (found := x_mcp_header_map(schema)):
             self._x_mcp_header_maps[tool] = found
 
@@ -179,19 +176,19 @@ class SessionConnection:
         return await self._closing.closed()
 
     def end(self, reason: str) -> None:
-        """Have the session end; see `Connection`."""
+        """End the session; see `Connection`."""
         self._closing.close(reason)
 
     @property
     def waiting_since(self) -> float | None:
-        """Since when the server has answered nothing though it was asked; see `Connection`."""
+        """Since when requests have waited without any answer; see `Connection`."""
         return self._silent_since if self._in_flight else None
 
     async def ping(self, timeout_s: float) -> None:
-        """Ask whether the server is there: by `ping`, which the stateless era does not have any more.
+        """Check that the server answers: by `ping`, or by `server/discover` in the stateless era.
 
-        Some servers of the handshake era leave out the answer to what they do not know, which they must not:
-        after a ping without an answer they are asked for their tools.
+        Some servers of the handshake era do not answer unknown methods, which violates the protocol. So
+        after an unanswered `ping` the next check sends `tools/list`.
         """
         method = "server/discover" if self._session.modern else "ping" if self._knows_ping else "tools/list"
         opts: CallOptions = {"timeout": timeout_s, "cancel_on_abandon": False}
@@ -205,7 +202,7 @@ class SessionConnection:
 
     @property
     def instructions_as_sent(self) -> str:
-        """The server's instructions as they came."""
+        """The server's instructions as the server sent them."""
         return self._session.instructions or ""
 
     @property
@@ -220,7 +217,7 @@ class SessionConnection:
         return bool(declared and declared.resources and declared.resources.subscribe)
 
     async def list_tools(self) -> Listing:
-        """Read every page; a cursor that comes again, or too many pages or tools, ends the reading."""
+        """Read every page; a repeated cursor, or too many pages or tools, ends the reading."""
         with anyio.move_on_after(self._spec.timeouts.list_s) as scope:
             definitions, notes = await self._pages("tools/list", "tools", "tools")
         if scope.cancelled_caught:
@@ -263,7 +260,7 @@ class SessionConnection:
             return [], [f"{listed.method} failed: {error.reason}"]
 
     async def _pages(self, method: str, field: str, noun: str) -> tuple[list[Any], list[str]]:
-        """All entries of a list that comes in pages; the server may be endless, this is not."""
+        """All entries of a paged list; always ends, even if the server's pages do not."""
         entries: list[Any] = []
         notes: list[str] = []
         cursor: str | None = None
@@ -285,7 +282,7 @@ class SessionConnection:
         return entries[:most], notes
 
     async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """Relay a request without what belongs to the caller's own session; see `Connection`."""
+        """Relay a request without the fields of the caller's own session; see `Connection`."""
         ours = _OUR_OWN_META if self._session.modern else _OUR_OWN_META | _NEW
         meta = {key: value for key, value in (params.get("_meta") or {}).items() if key not in ours}
         sent = {k: v for k, v in params.items() if k != "_meta" and (self._session.modern or k not in _NEW)}
@@ -344,7 +341,7 @@ class SessionConnection:
         self._in_flight += 1
         try:
             return await self._answered(method, params, opts, timeout_s)
-        except anyio.get_cancelled_exc_class():  # nobody waits any more: that says nothing of the server
+        except anyio.get_cancelled_exc_class():  # no caller waits any more: the server may be well
             if self._in_flight == 1:
                 self._silent_since = None
             raise
@@ -353,7 +350,7 @@ class SessionConnection:
                 raise
         finally:
             self._in_flight -= 1
-        await self.list_tools()  # learns the headers that the server wants to see
+        await self.list_tools()  # learns which headers the server requires
         return await self._answered(method, params, opts, timeout_s)
 
     async def _answered(
@@ -376,7 +373,7 @@ class SessionConnection:
         self._silent_since = self.heard_at if self._in_flight > 1 else None
 
     def _translate(self, error: MCPError, method: str, timeout_s: float) -> ServerError:
-        """What a failed request comes to; no server tells the credentials that it was given."""
+        """Convert the error of a failed request; masks credentials in the server's text."""
         left = len(error.message) - _MOST_SAID
         more = f"… ({left:,} more characters)" if left > 0 else ""
         name, told = self._spec.name, redact(clean(error.message[:_MOST_SAID])) + more
@@ -397,7 +394,7 @@ async def open_session(
     options: ConnectOptions,
     limits: Limits,
 ) -> AsyncIterator[SessionConnection]:
-    """Negotiate an era over `dispatcher` and keep the session open inside the context.
+    """Negotiate an era over `dispatcher` and hold the session open inside the context.
 
     Raises:
         ConnectError: The server does not answer as an MCP server would.
@@ -434,7 +431,7 @@ def _title(session: _RawSession) -> str:
 class _SessionSubscription:
     """A subscription of the handshake era, which lasts as long as its session.
 
-    Over HTTP nobody tells that a server has forgotten the session: it is found out by asking.
+    Over HTTP a server does not announce that it has forgotten the session, so the gateway pings it.
     """
 
     def __init__(self, connection: SessionConnection, *, pulse: bool) -> None:

@@ -16,7 +16,7 @@ from maitred.model.servers import ServerSpec
 
 
 class StdioBackend(Backend):
-    """Starts the program for each session, in a `jail` if there is one, and ends it with all it started."""
+    """Starts the program for each session, in a `jail` if there is one, and ends it with its descendants."""
 
     def __init__(
         self,
@@ -40,15 +40,18 @@ class StdioBackend(Backend):
 
     @property
     def pid(self) -> int | None:
-        """The running process; of one in a jail, the one that waits for it outside."""
+        """The running process; for a program in a jail, the process outside that waits for it."""
         return self._child.pid if self._child else None
 
     def last_output(self) -> Sequence[str]:
-        """The last lines of standard error, of the running process or of the one before."""
+        """The last lines of standard error, of the running process or of the last one."""
         return self._tail.lines()
 
     def ending(self, reason: str) -> Ending:
-        """How the process ended, if it did so before the session; if only that did, it was no MCP."""
+        """How the process ended, if it ended before the session.
+
+        If only the session ended, the process did not speak MCP.
+        """
         return self._ending or Ending(kind="protocol" if self._misspoke else "lost", reason=reason)
 
     @asynccontextmanager
@@ -75,7 +78,7 @@ class StdioBackend(Backend):
                 self._child, self._ending = None, child.ending
 
     def _launch(self) -> Launch:
-        """What is configured, without references; in a jail only what is granted counts."""
+        """The configured command with references resolved; a jail's environment has only what was granted."""
         spec = self.spec
         try:
             argv = [self._resolve(part) for part in (spec.command, *spec.args)]

@@ -1,11 +1,11 @@
-"""When a server that failed is tried again, when it is given up, and when it counts as hanging.
+"""When a failed server is tried again, when it is suspended, and when it counts as hanging.
 
-Values and arithmetic alone: times come in as numbers by a clock that never goes back, and nothing here
-waits, starts or ends anything. `server_task` acts on it.
-
-A failure to start, or a fault within half a minute of one, makes the next start wait, twice as long each
-time; after three in a row the circuit breaker is open, which answers calls at once until that time is over.
-Besides there is a budget: a server that had to be started again too often within a window is given up.
+This module has values and arithmetic only. Times are numbers of a monotonic clock; nothing here waits,
+starts or ends anything. `server_task` acts on it.
+After a failure to start, or a fault within 30 seconds of a start, the next start waits, twice as long
+each time. After three failures in a row the circuit breaker opens, and calls fail at once until that wait
+is over.
+There is also a budget: a server that was restarted too often within a window is suspended.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ Check = Literal["well", "wait", "ask"]
 
 @dataclass(frozen=True, kw_only=True)
 class Breaker:
-    """How often a server failed in a row, and before when it is not started again."""
+    """How often a server failed in a row, and the time before which it is not started again."""
 
     failures: int = 0
     retry_at: float = 0.0
 
     def failed(self, *, now: float, ran_s: float | None) -> "Breaker":
-        """After one more failure; `ran_s` is for how long it ran before, `None` if it never got that far."""
+        """The breaker after one more failure; `ran_s` is how long it ran, `None` if it did not start."""
         if ran_s is not None and ran_s > STABLE_S:
             return Breaker(failures=1, retry_at=now)
         delay_s = min(FIRST_DELAY_S * 2 ** min(self.failures, _DOUBLED), MAX_DELAY_S)
@@ -42,26 +42,26 @@ class Breaker:
         return max(0.0, self.retry_at - now)
 
     def is_open(self, now: float) -> bool:
-        """Whether calls are answered at once with what was wrong, since it failed several times in a row."""
+        """Whether calls fail at once, since the server failed several times in a row."""
         return self.failures >= BREAKER_AT and self.retry_at > now
 
 
 @dataclass(frozen=True, kw_only=True)
 class Restarts:
-    """When a server was started again after a fault, as far back as the window of the budget."""
+    """When a server was restarted after faults, as far back as the window of the budget."""
 
     times: tuple[float, ...] = ()
 
     def noted(self, *, now: float, window_s: float) -> "Restarts":
-        """With one more, now; those that are older than the window are forgotten."""
+        """The restarts with one more, now; those older than the window are forgotten."""
         return Restarts(times=(*(time for time in self.times if time > now - window_s), now))
 
     def count(self, *, now: float, window_s: float) -> int:
-        """How many there were within the window."""
+        """How many restarts there were within the window."""
         return sum(time > now - window_s for time in self.times)
 
     def why_given_up(self, budget: Supervision, ending: Ending, *, now: float) -> str:
-        """Why a server that just ended is not started again, as a sentence about it; empty if it may be."""
+        """Why a server that just ended is suspended, as a sentence about it; empty if it may start again."""
         made = self.count(now=now, window_s=budget.window_s)
         if not budget.restarts or made < budget.restarts or not counts(ending):
             return ""
@@ -73,9 +73,10 @@ class Restarts:
 
 
 def counts(ending: Ending) -> bool:
-    """Whether an end is charged to the server: not where the way to it was lost, or nothing was started.
+    """Whether an end counts against the server.
 
-    A network that is down for a while, or an engine, would else suspend all servers behind it.
+    It does not if the connection was lost, or if no process was started. Otherwise a network or an engine
+    that is down for a while would suspend all servers behind it.
     """
     return ending.kind != "lost"
 
@@ -83,19 +84,18 @@ def counts(ending: Ending) -> bool:
 def next_check(
     *, now: float, heard_at: float, checked_at: float, waiting_since: float | None, call_s: float
 ) -> Check:
-    """What a health check is to do.
+    """What a health check should do.
 
-    A server that answered anything since the last check is well. One with a request in flight may be one of
-    those that do one thing at a time: it is left in peace for as long as a call may take since it began to
-    keep us waiting. Whatever it still works on after that, nobody waits for any more.
+    A server that answered anything since the last check is well. A server with a request in flight may do
+    one thing at a time. So the check waits as long as a call may take, counted from `waiting_since`.
+    After that no caller waits for the answer any more.
 
     Args:
         now: The time.
-        heard_at: When it last answered anything.
+        heard_at: When the server last answered anything.
         checked_at: When it was last checked.
-        waiting_since: Since when it has answered nothing though it was asked; `None` if no request is in
-            flight.
-        call_s: For how long a call may run.
+        waiting_since: Since when requests have waited without any answer; `None` if no request is in flight.
+        call_s: How long a call may run, in seconds.
     """
     if heard_at >= checked_at:
         return "well"

@@ -1,24 +1,21 @@
 """Ends the servers of a gateway that was killed, so that even SIGKILL leaves no orphans.
 
-A program of its own, started as `python -I -S warden.py MARK` with a pipe on its standard input whose other
-end only the gateway holds. Lines `+PID START` and `-PID` say which process groups live. When the pipe ends,
-the gateway is gone, for whatever reason: the warden ends every group still listed, with their descendants
-and everything else whose environment carries the mark, which all that a server starts inherits; then it
-exits. Lines `@SOCKET NAME` and `!NAME` say the same of containers: the engine that listens on the Unix
-socket is told to remove them. It imports nothing of maitred, so it starts in milliseconds and stays small.
-
-What it cannot reach: a process that cleared its environment, made a session of its own and lost its parent.
-On systems without /proc only the groups are ended.
+A program, `python -I -S warden.py MARK`, on whose standard input the gateway holds a pipe. When the pipe
+ends, the warden ends every listed process group, its descendants, and every process with the mark in its
+environment. Lines `+PID START` and `-PID` add and remove a group. `@SOCKET NAME` and `!NAME` do so for a
+container, which the engine at that socket is to remove. It imports nothing of maitred, to start in
+milliseconds. It cannot find a process that left its session, environment and parent; without /proc it ends
+groups only.
 """
 
-import _socket  # what `socket` adds takes longer to load than all the rest
+import _socket  # `socket` loads more slowly than all the rest
 import os
 import signal
 import sys
 import time
 
 MARK = "MAITRED_GATEWAY"
-"""The environment variable by which what a gateway's servers started is known, wherever it has gone."""
+"""The environment variable that marks every process of a gateway's servers."""
 
 _GRACE_S = 1.0
 _REMOVE_S = 5.0
@@ -26,7 +23,7 @@ _LATE_S = 3.0
 
 
 def parents() -> dict[int, tuple[int, str]]:
-    """Map each process to its parent and its start time, from /proc; empty where there is none."""
+    """Map each process to its parent and its start time, from /proc; empty if there is no /proc."""
     table = {}
     try:
         entries = os.listdir("/proc")  # noqa: PTH208  # starts without pathlib
@@ -50,7 +47,7 @@ def _stat(pid: int) -> tuple[int, str] | None:
 
 
 def start_time(pid: int) -> str:
-    """When a process started, in the kernel's own count; empty if it is gone or the system does not say."""
+    """The start time of a process in clock ticks of the kernel; empty if it is gone or unknown."""
     stat = _stat(pid)
     return stat[1] if stat else ""
 
@@ -61,7 +58,7 @@ def is_gone(mark: str) -> bool:
         _, pid, started, _ = mark.split("-")
         if started:
             return start_time(int(pid)) != started
-        os.kill(int(pid), 0)  # this system does not say when processes started
+        os.kill(int(pid), 0)  # start times are unknown on this system
     except (ValueError, ProcessLookupError):
         return True
     except PermissionError:
@@ -70,7 +67,7 @@ def is_gone(mark: str) -> bool:
 
 
 def descendants(root: int) -> dict[int, str]:
-    """Every living descendant of a process with its start time, by which a reused id is told apart."""
+    """Every living descendant of a process with its start time, which distinguishes reused ids."""
     table = parents()
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in table.items():
@@ -100,12 +97,12 @@ def marked(mark: str) -> dict[int, str]:
 
 
 def signal_all(group: int, strays: dict[int, str], number: int) -> bool:
-    """Send a signal to a process group and to the strays that left it; return whether anything was there."""
+    """Send a signal to a process group and to the strays that left it; returns whether there were any."""
     return bool(signal_each(strays, number)) | signal_group(group, number)
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; return whether it has any process left."""
+    """Send a signal to a process group; returns whether it has any process left."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -114,7 +111,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def signal_each(processes: dict[int, str], number: int) -> dict[int, str]:
-    """Send a signal to processes, by id and start time; return those that were still there."""
+    """Send a signal to processes, by id and start time; returns those that were still there."""
     reached = {}
     for pid, started in processes.items():
         if started and start_time(pid) == started:
@@ -127,7 +124,7 @@ def signal_each(processes: dict[int, str], number: int) -> dict[int, str]:
 
 
 def ask_to_remove(containers: dict[str, str]) -> dict[str, _socket.socket]:
-    """Ask the engines to remove containers, by name and the engine's socket; each will answer when it has."""
+    """Ask the engines to remove containers, by name and the engine's socket, without waiting for answers."""
     asked = {}
     for name, path in containers.items():
         engine = asked[name] = _socket.socket(_socket.AF_UNIX)
@@ -136,16 +133,16 @@ def ask_to_remove(containers: dict[str, str]) -> dict[str, _socket.socket]:
             engine.connect(path)
             request = f"DELETE /containers/{name}?force=true&v=true HTTP/1.1"
             engine.sendall(f"{request}\r\nHost: engine\r\nConnection: close\r\n\r\n".encode())
-        except OSError:  # no engine, so nothing to wait for: it is removed by the next gateway
+        except OSError:  # no engine answers: the next gateway removes it
             engine.close()
             del asked[name]
     return asked
 
 
 def not_removed(asked: dict[str, _socket.socket]) -> set[str]:
-    """Wait until each engine has answered, and return the names of what it did not know or could not remove.
+    """Wait for each engine's answer; returns the names of the containers that it did not remove.
 
-    Podman cannot, for a moment, when the container is just ending by itself.
+    Podman cannot remove a container that is just ending by itself, or it may not know the container yet.
     """
     refused = set()
     for name, engine in asked.items():
@@ -159,7 +156,7 @@ def not_removed(asked: dict[str, _socket.socket]) -> set[str]:
 
 
 def _see_to(containers: dict[str, str], asked: dict[str, _socket.socket]) -> None:
-    """See containers removed; one that an engine was about to make when the gateway went comes later."""
+    """Have containers removed, also one that an engine was still making when the gateway ended."""
     deadline = time.monotonic() + _LATE_S
     while left := not_removed(asked):
         if time.monotonic() > deadline:
@@ -173,7 +170,7 @@ def _end_all(groups: dict[int, str], mark: str) -> None:
     strays = marked(mark)
     for pid, started in groups.items():
         now = start_time(pid)
-        if not started or not now or now == started:  # gone leaders may have left a group behind
+        if not started or not now or now == started:  # a dead leader may have left a group behind
             left.append(pid)
             strays |= descendants(pid)
     number: int = signal.SIGTERM
@@ -190,7 +187,7 @@ def _end_all(groups: dict[int, str], mark: str) -> None:
 
 def main() -> None:
     """Follow the gateway until its pipe ends, then end what it left."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes last, whoever ends the others
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends last, whichever process ends the others
     groups: dict[int, str] = {}
     containers: dict[str, str] = {}
     with open(0, "rb", buffering=0) as pipe:

@@ -1,12 +1,10 @@
-"""Keeps the catalog in step with the servers: first discovery, change notices, restarts, other processes.
+"""Synchronizes the catalog with the servers: first discovery, change notices, restarts, other processes.
 
-Owns its background tasks. It starts a server only to discover one that is not known yet; everything else
-rides on connections that are open anyway.
-
-Tools that results of a server brought: known as if it had listed them, while its connection lasts.
-
-Only servers for which the operator allows it (`result_tools`) get here. What a server lists goes before what
-its results bring, and there is a limit to what they may.
+`Discoverer` owns its background tasks. It starts a server only to discover one that is not known yet.
+Everything else uses connections that are already open.
+`ResultToolStore` has the tools that a server's results brought, for as long as its connection lasts. The
+operator must allow that for the server (`result_tools`). A listed tool overrides one from a result, and
+the number and size of the latter are limited.
 """
 
 import time
@@ -47,15 +45,15 @@ MOST_BYTES: Final = 1_000_000
 
 
 class ResultToolStore:
-    """Keeps them by server."""
+    """Stores tools from results, by server."""
 
     def __init__(self) -> None:
         self._tools: dict[str, dict[ToolKey, RawTool]] = {}
 
     def take(self, server: str, definitions: Sequence[Any]) -> tuple[Sequence[ToolKey], bool]:
-        """Take in what a result brought: the tools by key, and whether anything is new.
+        """Add the tools of a result; returns the keys of the added tools, and whether anything changed.
 
-        What goes beyond the limits of the server is left out; a tool that comes again replaces what it was.
+        Tools beyond the limits of the server are left out; a repeated tool replaces the former one.
         """
         found, _ = read_tools(server, definitions[:MOST_TOOLS])
         before = self._tools.get(server, {})
@@ -77,11 +75,11 @@ class ResultToolStore:
         return tuple(self._tools)
 
     def forget(self, server: str) -> None:
-        """A server has begun anew, or may bring none any more."""
+        """Drop the tools of a server that restarted, or that may not bring tools any more."""
         self._tools.pop(server, None)
 
     def beside(self, server: str, listed: Sequence[RawTool]) -> Sequence[RawTool]:
-        """What a server lists, then what its results brought besides."""
+        """The tools that a server lists, then those that only its results brought."""
         names = {tool.key for tool in listed}
         return [*listed, *(tool for key, tool in self._tools.get(server, {}).items() if key not in names)]
 
@@ -100,7 +98,7 @@ _POLL_S = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What one discovery of a server came to. `error` is empty when it succeeded."""
+    """The result of one discovery of a server. `error` is empty when it succeeded."""
 
     server: str
     tools: int = 0
@@ -111,7 +109,7 @@ class Report:
 
 
 class Discoverer:
-    """Runs discoveries for a gateway, which passes on to it what the pool tells."""
+    """Runs discoveries for a gateway, which passes on the events of the pool."""
 
     def __init__(
         self, catalog: LiveCatalog, pool: ServerPool, count: CountTokens, admitter: Admitter
@@ -126,7 +124,7 @@ class Discoverer:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._brought = ResultToolStore()
         self.connections = VerifiedConnections(pool, self._compare)
-        """For calls: a connection is lent once what its server publishes was compared with the catalog."""
+        """For calls: lends a connection once the server's lists were compared with the catalog."""
         self._busy: set[str] = set()
         self._again: set[str] = set()
         self._false_alarms: dict[str, tuple[float, float]] = {}
@@ -139,7 +137,7 @@ class Discoverer:
         self.on_settled: Callable[[], None] = lambda: None
         """Called when the last first discovery has ended: what is listed may depend on it."""
         self.on_synced: Callable[[str], None] = lambda _: None
-        """Called with each server whose tools were found changed; must not block."""
+        """Called with each server whose tools changed; must not block."""
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
@@ -157,9 +155,9 @@ class Discoverer:
         return await tasks.__aexit__(kind, error, trace)
 
     async def configure(self, specs: Mapping[str, ServerSpec], placer: Placer, mender: ToolMediator) -> None:
-        """Forget servers that are not configured any more; discover those not known yet in the background.
+        """Forget servers that are not configured any more; discover unknown ones in the background.
 
-        So are tools mended and placed anew where `mender` and `placer` go by other rules than before.
+        If the rules of `mender` or `placer` have changed, all tools are mended and placed again.
         """
         self._specs = specs
         self._placer = placer
@@ -182,14 +180,14 @@ class Discoverer:
         for name in self.unknown():
             if self._tasks is not None and name not in self._busy and name not in self.discovering:
                 self.discovering.add(name)
-                if self._settled.is_set():  # else somebody may be waiting for it
+                if self._settled.is_set():  # else a caller may be waiting for it
                     self._settled = anyio.Event()
                 self._tasks.start_soon(self._discover, name)
 
     def unknown(self) -> list[str]:
         """Usable servers whose tools the catalog does not know, or knows only from another configuration.
 
-        So are those whose tools nobody judged, as in a catalog of an older version.
+        Servers whose tools were never judged count too, as in a catalog of an older version.
         """
         records = self._catalog.snapshot.servers
         return [
@@ -211,13 +209,13 @@ class Discoverer:
         return self._settled.is_set()
 
     async def placed(self, timeout_s: float) -> bool:
-        """Wait until no tools are being placed by other rules than before; false when it takes longer."""
+        """Wait until no tools are being placed by changed rules; false when it takes longer."""
         with anyio.move_on_after(timeout_s):
             await self._placed.wait()
         return self._placed.is_set()
 
     async def discovered(self, server: str, timeout_s: float) -> None:
-        """Wait until the first discovery of a server has ended, or for so long."""
+        """Wait until the first discovery of a server has ended, for at most `timeout_s` seconds."""
         with anyio.move_on_after(timeout_s):
             while server in self.discovering:
                 await self._ended.wait()
@@ -233,16 +231,14 @@ class Discoverer:
             ended, self._ended = self._ended, anyio.Event()
             ended.set()
 
-    # --- what the pool tells ------------------------------------------------------------------------------
-
     def started(self, server: str) -> None:
-        """A server was started for a call: look whether its tools are still what the catalog says."""
+        """A server was started for a call: check whether its tools still agree with the catalog."""
         self._brought.forget(server)
         if server not in self._busy:
             self._schedule(server, _DEBOUNCE_S)
 
     def tools_changed(self, server: str) -> None:
-        """A server announced a change; one that cries wolf at every listing is heard less and less often."""
+        """A server announced a change; repeated false announcements are checked less and less often."""
         self.connections.announce(server)
         at, pause_s = self._false_alarms.get(server, (0.0, 0.0))
         again = pause_s > 0 and time.monotonic() - at < 2 * pause_s + 1
@@ -263,14 +259,12 @@ class Discoverer:
         self._again.discard(server)
         async with self.connections.turn(server):
             if not self._pool.is_open(server) or self.connections.is_current(server):
-                return  # it is listed anyway when it is started again, or was for a call
+                return  # its next start lists it anyway, or a call did
             report = await self.sync(server)
         if report.changed or report.removed:
             self._false_alarms.pop(server, None)
         else:
             self._false_alarms[server] = (time.monotonic(), pause_s)
-
-    # --- discovery ----------------------------------------------------------------------------------------
 
     async def sync_all(self, names: Sequence[str]) -> list[Report]:
         """Discover several servers at once; the pool bounds how many start at a time."""
@@ -285,7 +279,7 @@ class Discoverer:
         return [reports[name] for name in names]
 
     async def sync(self, server: str) -> Report:
-        """List a server's tools and bring the catalog in step; a failure is recorded, and reported."""
+        """List a server's tools and update the catalog; a failure is recorded, and reported."""
         spec = self._specs.get(server)
         if spec is None:
             return Report(server=server, error="it is not configured")
@@ -314,7 +308,10 @@ class Discoverer:
         found: DiscoveredServer,
         published: PublishedDefinition,
     ) -> Change:
-        """Have what a server publishes judged, until nobody decided meanwhile, and the catalog changed."""
+        """Have a server's lists judged, and write the result.
+
+        If the operator decides about the server meanwhile, they are judged again.
+        """
         overtaken, change = True, Change()
 
         async def planned(snapshot: Snapshot) -> Change:
@@ -322,7 +319,7 @@ class Discoverer:
             overtaken = False
             if self._specs.get(spec.name) != spec:
                 return Change()  # the configuration changed in the meantime
-            if not await self._admitter.holds(spec, withheld):  # somebody decided while it was judged
+            if not await self._admitter.holds(spec, withheld):  # the operator decided while it was judged
                 overtaken = True
                 return Change()
             change = await plan(snapshot, admitted(found, withheld), self._count)
@@ -331,17 +328,17 @@ class Discoverer:
             placer = self._placer
             return await with_placements(snapshot, change, spec.name, placer) if placer else change
 
-        while overtaken:  # nobody else waits while it is judged
+        while overtaken:  # the catalog's lock is free during the judgement
             withheld = await self._admitter.admit(spec, published)
             try:
                 change = await self._catalog.change(planned)
-            finally:  # also where a full disk keeps what is known already from being written again
+            finally:  # even if a full disk prevents writing again what is known already
                 if not overtaken and self._agrees(spec, withheld):
                     self.connections.complete(spec.name, comparison)
         return change
 
     def _agrees(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
-        """Whether the catalog holds what was judged."""
+        """Whether the catalog has the result of this judgement."""
         record = self._catalog.snapshot.servers.get(spec.name)
         if record is None or self._specs.get(spec.name) != spec:
             return False
@@ -351,10 +348,10 @@ class Discoverer:
         return (await self.sync(server)).error
 
     async def remend(self, servers: Sequence[str]) -> None:
-        """Mend and place the tools of servers anew, since more is known of them than before.
+        """Mend and place the tools of servers again, since more is known of them than before.
 
         Raises:
-            StoreError: The outcome cannot be kept.
+            StoreError: The result cannot be stored.
         """
 
         async def planned(snapshot: Snapshot) -> Change:
@@ -370,7 +367,7 @@ class Discoverer:
         await self._catalog.change(planned)
 
     async def bring(self, server: str, definitions: Sequence[Any]) -> Sequence[ToolKey]:
-        """Take in tools that a result of a server brought, for as long as it runs; those that were taken."""
+        """Add tools from a result of a server, for as long as it runs; returns the keys of those added."""
         keys, fresh = self._brought.take(server, definitions)
         known = self._catalog.snapshot.by_key
         if fresh or not all(key in known for key in keys):  # another result may have brought them just now
@@ -378,7 +375,7 @@ class Discoverer:
         return keys
 
     async def _ask(self, spec: ServerSpec) -> tuple[Comparison, DiscoveredServer, PublishedDefinition]:
-        """What a server offers now, and the same as it came over the wire."""
+        """What a server offers now, cleaned and as it was sent."""
         self._busy.add(spec.name)
         try:
             async with self._pool.connection(spec.name, patient=True) as connection:
@@ -408,7 +405,7 @@ class Discoverer:
             self._busy.discard(spec.name)
 
     async def _failed(self, spec: ServerSpec, error: MaitredError) -> Report:
-        # what else such an error says is for whoever calls, and for that moment
+        # the rest of such an error concerns only the caller of that moment
         reason = error.reason if isinstance(error, ServerUnavailableError) else str(error)
         log.info("discovery failed", server=spec.name, reason=reason)
 
@@ -422,7 +419,7 @@ class Discoverer:
         return Report(server=spec.name, error=reason)
 
     async def _arrange(self, placer: Placer, mender: ToolMediator, done: anyio.Event) -> None:
-        """Mend and place every tool by rules that have changed."""
+        """Mend and place every tool by changed rules."""
 
         async def mended(snapshot: Snapshot) -> Change:
             current = mender is self._mender

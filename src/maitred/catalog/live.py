@@ -1,7 +1,7 @@
 """The snapshot that this process serves, and the only way to change the catalog.
 
-Changes are planned and written one after the other; each new snapshot is announced to listeners. Other
-processes may write to the same store: `refresh` notices by the generation and takes over what they wrote.
+Changes are planned and written one after the other; listeners get each new snapshot. Other processes may
+write to the same store: `refresh` detects that by the generation, and loads what they wrote.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,7 +21,7 @@ Planner = Callable[[Snapshot], Awaitable[Change]]
 
 
 class Store(Protocol):
-    """Where the catalog is kept."""
+    """Where the catalog is stored."""
 
     async def load(self) -> Snapshot:
         """Read everything."""
@@ -34,8 +34,8 @@ class Store(Protocol):
     async def write(self, change: Change, *, planned_on: int) -> int | None:
         """Apply a change in one transaction and return the generation after it.
 
-        `None` when the store is not at generation `planned_on` any more: another process wrote, nothing was
-        done, and the change has to be planned anew.
+        `None` if the store is not at generation `planned_on` any more: another process wrote. Then
+        nothing was done, and the change must be planned again.
         """
         ...
 
@@ -45,7 +45,7 @@ class CheckedStore(Store, Protocol):
 
     @property
     def faults(self) -> int:
-        """How often it was found that nothing can be written."""
+        """How often a write was found to be impossible."""
         ...
 
     async def check(self) -> str:
@@ -70,18 +70,18 @@ class LiveCatalog:
 
     @property
     def faults(self) -> int:
-        """How often it was found that nothing can be written."""
+        """How often a write was found to be impossible."""
         return self._store.faults
 
     async def check(self) -> str:
-        """Try whether something can be written, and return why not; empty if it can."""
+        """Try whether the store can be written, and return why not; empty if it can."""
         return await self._store.check()
 
     @contextmanager
     def serving_unwritten(self) -> Iterator[None]:
-        """Serve changes that cannot be written: what a start takes over must hold on a full disk, too.
+        """Serve changes that cannot be written: the changes of a start must apply on a full disk, too.
 
-        They are planned anew whenever another process wrote, and by the next start.
+        They are planned again whenever another process wrote, and by the next start.
         """
         self._serves_unwritten = True
         try:
@@ -90,12 +90,12 @@ class LiveCatalog:
             self._serves_unwritten = False
 
     async def refresh(self) -> None:
-        """Take over what other processes wrote, if anything."""
+        """Load what other processes wrote, if anything."""
         async with self._lock:
             await self._refresh()
 
     async def change(self, planner: Planner) -> Change:
-        """Plan a change against the present snapshot, write it, and serve what it leads to."""
+        """Plan a change against the present snapshot, write it, and serve the new snapshot."""
         async with self._lock:
             while True:
                 await self._refresh()
@@ -103,12 +103,15 @@ class LiveCatalog:
                 if not change:
                     return change
                 generation = await self._written(change, planner)
-                if generation is not None:  # else another process wrote in between: plan anew
+                if generation is not None:  # else another process wrote in between: plan again
                     self._swap(self.snapshot.after(change, generation))
                     return change
 
     async def _written(self, change: Change, planner: Planner) -> int | None:
-        """The generation of what is served once a change is written, or has to be served without that."""
+        """Write a change; returns the generation to serve, or `None` if it must be planned again.
+
+        Within `serving_unwritten`, a change that cannot be written is served all the same.
+        """
         ahead = len(self._unwritten)
         try:
             generation = await self._store.write(change, planned_on=self.snapshot.generation - ahead)

@@ -1,7 +1,8 @@
 """Find the tools that a caller may mean by a name that is not a published one.
 
 Models write `server.tool`, `server/tool` or `server:tool`, and repeat the prefix of their client, as in
-`mcp__github__create_issue`. Pure functions over a snapshot: they give every tool that fits and choose none.
+`mcp__github__create_issue`. Pure functions over a snapshot: they return every tool that fits and choose
+none.
 A name with invisible characters fits no tool, since a person would read another one in a log.
 """
 
@@ -16,13 +17,13 @@ from maitred.model.tools import Tool
 _CLIENT_PREFIX = "mcp__"
 _CUT = re.compile(r"::|[./:]")
 _PUNCTUATION = re.compile(r"[\W_]+")
-_EMOJI_SELECTORS = frozenset("\ufe0e\ufe0f")  # invisible, though texts may keep them
+_EMOJI_SELECTORS = frozenset("\ufe0e\ufe0f")  # invisible, though texts may contain them
 
 
 def meant_by(name: str, snapshot: Snapshot) -> list[Tool]:
     """All tools that fit a name, in the order of the snapshot: by raw name or by any form of the whole name.
 
-    A tool whose server and name are written exactly goes before those that differ in punctuation alone.
+    A tool whose server and name are written exactly excludes those that differ in punctuation.
     """
     if not _is_visible(name):
         return []
@@ -36,7 +37,7 @@ def meant_by(name: str, snapshot: Snapshot) -> list[Tool]:
 
 
 def servers_named(name: str, servers: Iterable[str]) -> list[str]:
-    """The servers that a name or a form of it seems to be of, whether or not its tool is known."""
+    """The servers to which a name or a form of it seems to belong, whether or not its tool is known."""
     if not _is_visible(name):
         return []
     starts = (name, *_without_prefix(name))
@@ -53,7 +54,7 @@ def _is_visible(name: str) -> bool:
 
 
 def _without_prefix(name: str) -> Iterator[str]:
-    """Published names that stand behind the prefix of a client, with its key for this gateway or without."""
+    """Published names behind the prefix of a client, with its key for this gateway or without."""
     if name.startswith(_CLIENT_PREFIX):
         rest = name.removeprefix(_CLIENT_PREFIX)
         yield rest
@@ -61,13 +62,16 @@ def _without_prefix(name: str) -> Iterator[str]:
 
 
 def _halves(name: str) -> list[tuple[str, str]]:
-    """Each way to cut a name at a mark into a server and a tool."""
+    """Each way to cut a name at a separator into a server and a tool."""
     pairs = [(name[: cut.start()], name[cut.end() :]) for cut in _CUT.finditer(name)]
     return [(server, tool) for server, tool in pairs if server and tool]
 
 
 def _joined(name: str, snapshot: Snapshot) -> list[Tool]:
-    """Tools whose server and name stand on the two sides of a mark, exactly or else but for punctuation."""
+    """Tools whose server and name are on the two sides of a separator.
+
+    Exact matches if there are any, else those that differ only in punctuation.
+    """
     halves = _halves(name)
     alike = {(_folded(server), _folded(tool)) for server, tool in halves} - {("", "")}
     heads = {server for server, _ in (*halves, *alike)}

@@ -1,9 +1,10 @@
-"""Give every tool the name it is published by: `server__tool`, legal everywhere, unique, and stable.
+"""Give every tool its published name: `server__tool`, legal everywhere, unique, and stable.
 
-Several model APIs take only `[A-Za-z0-9_-]` and 64 characters, so other characters become `_`. A name that
-is too long, or that two tools would share, ends in a hash of who the tool is; so names depend on the set of
-tools alone and not on the order in which they were found, and a new tool renames another only if they clash.
-Tools that are withheld are named after all others: what nobody approved takes no name from what somebody did.
+Several model APIs accept only `[A-Za-z0-9_-]` and 64 characters, so other characters become `_`. A name
+that is too long, or that two tools would share, ends in a hash of the tool's key.
+So names depend only on the set of tools, not on the order of discovery. A new tool renames another only
+if they clash. Withheld tools are named last, so that an unapproved tool takes no name from an approved
+one.
 """
 
 import re
@@ -29,10 +30,10 @@ def publish(
     renamed: Mapping[ToolKey, str] = _NOBODY,
     withheld: Collection[ToolKey] = frozenset(),
 ) -> dict[ToolKey, str]:
-    """Name all tools at once; `renamed` has the names that some have in place of those of their servers.
+    """Name all tools at once; `renamed` has the names that replace the servers' own names.
 
-    Within a group that would share a name, the only member whose name needed no change keeps it; all others
-    get their hash. The others are named as if there were none that are `withheld`, which get what is left.
+    If several tools would share a name, the only one whose name needed no change keeps it, and the others
+    get their hash. Tools that are `withheld` do not affect the others, and get the names that are left.
     """
     keys = list(keys)
     names = _publish([key for key in keys if key not in withheld], renamed, frozenset())
@@ -44,7 +45,7 @@ def publish(
 def _publish(
     keys: Sequence[ToolKey], renamed: Mapping[ToolKey, str], taken: Collection[str]
 ) -> dict[ToolKey, str]:
-    """Name tools by names that none of them shares, and that are not `taken`."""
+    """Name tools by distinct names, none of which is `taken`."""
     wanted = {key: replace(key, name=renamed[key]) if key in renamed else key for key in keys}
     names = {key: _plain(as_if) for key, as_if in wanted.items()}
     groups: dict[str, list[ToolKey]] = defaultdict(list)
@@ -62,17 +63,17 @@ def _publish(
 
 
 def prefix(server: str) -> str:
-    """What the names of a server's tools start with, if they are not shortened."""
+    """The beginning of the names of a server's tools, if they are not shortened."""
     return (_ILLEGAL.sub("_", server).strip("_") or "x") + SEPARATOR
 
 
 def unrenamed(key: ToolKey) -> str:
-    """The name that a tool which was given another one would have, if no hash were needed."""
+    """The name that a renamed tool would have otherwise, if no hash were needed."""
     return _plain(key)
 
 
 def publish_offers(offers: Sequence[Offer]) -> list[Offer]:
-    """Name all offers at once: prompts as tools are, resources and templates by a URI of ours."""
+    """Name all offers at once: prompts like tools, resources and templates by a URI of the gateway."""
     prompts = {o.key: ToolKey(server=o.server, name=o.key.key) for o in offers if o.key.kind == "prompt"}
     withheld = {prompts[o.key] for o in offers if o.withheld and o.key in prompts}
     names = publish(prompts.values(), withheld=withheld)
@@ -83,12 +84,12 @@ def publish_offers(offers: Sequence[Offer]) -> list[Offer]:
 
 
 def resource_uri(server: str, uri: str) -> str:
-    """The URI under which a server's resource, or its template, is published; the original stands in it."""
+    """The URI under which a server's resource, or its template, is published; it contains the original."""
     return f"{RESOURCES}{quote(server, safe='')}/{uri}"
 
 
 def split_resource_uri(uri: str) -> tuple[str, str] | None:
-    """The server and the URI there that a published URI stands for; `None` if it is none."""
+    """The server and its own URI behind a published URI; `None` if it is no published URI."""
     server, slash, inner = uri.removeprefix(RESOURCES).partition("/")
     return (unquote(server), inner) if uri.startswith(RESOURCES) and slash and inner else None
 

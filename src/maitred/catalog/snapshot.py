@@ -1,4 +1,4 @@
-"""The immutable picture of one generation of the catalog, which serves all reads, and changes of it."""
+"""The immutable state of one generation of the catalog, which serves all reads, and changes of it."""
 
 import json
 from collections import Counter
@@ -20,9 +20,9 @@ from maitred.model.usage import ToolStanding
 class Change:
     """What one write does to the catalog.
 
-    Schemas are added when missing; those that nothing names any more are dropped. `offers` and `standings`
-    replace all that there were; `None` leaves them, as an empty text leaves the marks of the state.
-    `visible` says whether a reader could notice, and so whether the generation is raised.
+    Schemas are added when missing; unused ones are dropped. `offers` and `standings` replace all former
+    ones, and `None` leaves them. Likewise an empty text leaves the marks of the state.
+    `visible` says whether a reader could notice the change, and so whether the generation increases.
     """
 
     servers: Sequence[ServerRecord] = ()
@@ -47,9 +47,9 @@ class Change:
 class Snapshot:
     """All servers and what they offer at one generation. `tools` and `offers` are sorted by published name.
 
-    `placed_by` is the fingerprint of the rules by which tools stand in categories, `mended_by` of those by
-    which they were mended; `tiers_at` says when the standings were computed. A tool that was never called has
-    no standing.
+    `placed_by` is the fingerprint of the rules that put tools in categories, `mended_by` of those that
+    mended them. `tiers_at` says when the standings were computed. A tool that was never called has no
+    standing.
     """
 
     generation: int = 0
@@ -101,12 +101,12 @@ class Snapshot:
 
     @cached_property
     def offers_by_key(self) -> Mapping[OfferKey, Offer]:
-        """Offers by server, kind, and the name or URI there."""
+        """Offers by server, kind, and the server's own name or URI."""
         return {offer.key: offer for offer in self.offers}
 
     @cached_property
     def withheld_parts(self) -> Mapping[str, int]:
-        """How many tools, prompts and templates of each server are withheld until a person approves them."""
+        """How many tools, prompts and templates of each server await an operator's approval."""
         tools = Counter(tool.server for tool in self.tools if tool.withheld)
         return tools + Counter(offer.server for offer in self.offers if offer.withheld)
 
@@ -116,12 +116,12 @@ class Snapshot:
         return frozenset(name for name, record in self.servers.items() if record.facts.era)
 
     def after(self, change: Change, generation: int) -> "Snapshot":
-        """The snapshot that a change leads to, without asking the store."""
+        """The snapshot after a change, without asking the store."""
         gone = set(change.removed_servers)
         servers = {name: record for name, record in self.servers.items() if name not in gone}
         servers |= {record.name: record for record in change.servers}
         tools, schemas = self.tools, self.schemas
-        if gone or change.removed_tools or change.tools or change.schemas:  # most changes are of no tool
+        if gone or change.removed_tools or change.tools or change.schemas:  # most changes concern no tool
             tools, schemas = self._tools_after(change)
         offers = self.offers if change.offers is None else change.offers
         return Snapshot(
@@ -148,11 +148,11 @@ class Snapshot:
         return tuple(sorted(tools.values(), key=lambda tool: tool.name)), schemas
 
     def schema(self, digest: str) -> Any:
-        """A parsed schema by its hash; `None` when the server gave none."""
+        """A parsed schema by its hash; `None` if the server gave none."""
         body = self.schemas.get(digest)
         try:
             return None if body is None else from_json(body)
-        except ValueError:  # half a character, which a JavaScript pattern may contain
+        except ValueError:  # an unpaired surrogate, as in some JavaScript patterns
             return json.loads((body or b"null").decode("utf-8", "replace"))
 
     def definition(self, tool: Tool) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Snapshot:
 
 
 def _object_schema(schema: Any) -> dict[str, Any]:
-    """As registered; where only the type is missing, with the one that the protocol asks for."""
+    """The schema as registered; if only the type is missing, with the type that the protocol requires."""
     if not isinstance(schema, dict):
         return {"type": "object"}
     if "type" not in schema and isinstance(schema.get("properties"), dict):

@@ -1,18 +1,11 @@
-"""Which parts of what a server publishes are withheld: how sync asks, and how the catalog keeps the answer.
+"""The stages of a discovery: tools are judged, mended and placed in the same write that adds them.
 
-What decides stands above (`maitred.admission`, in the gateway) and comes in as an `Admitter`. The answer is
-written together with the tools that it is about, so that no reader ever sees a tool before it was judged.
-
-Keep every tool mended: when a server is discovered, and when rules or a person's overrides change.
-
-The mediator is implemented above (`maitred.mediation`) and comes in as a `ToolMediator`. Tools are mediated
-in the same write that adds them, so that no reader sees the raw text; the server's own text is kept as well.
-Withheld tools are not mediated: their text may be an attack on a model, and a mediator may be a model.
-
-Keep every tool in its category: when a server is discovered, and when rules or a person's choices change.
-
-The rules themselves are above (`maitred.disclosure.categories`) and come in as a `Placer`. Tools are placed
-in the same write that brings them, so that no reader ever sees them without a category.
+So no reader ever sees a tool before it was judged, with its raw text, or without a category. The stages
+are implemented above and come in as protocols: `Admitter` (`maitred.admission`), `ToolMediator`
+(`maitred.mediation`) and `Placer` (`maitred.disclosure.categories`).
+They run when a server is discovered, and when rules or an operator's decisions change. The server's own
+text is stored as well. Withheld tools are not mended: their text may attack a model, and a mediator may
+be a model.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,7 +24,7 @@ from maitred.model.tools import Mediation, RawTool, Tool, ToolKey, as_written, c
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedDefinition:
-    """All that a server says of itself, as it came; `brought` are tools that a result brought."""
+    """All that a server publishes, as it sent it; `brought` are tools from its results."""
 
     tools: Sequence[RawTool] = ()
     brought: Sequence[RawTool] = ()
@@ -42,11 +35,11 @@ class PublishedDefinition:
 
 @dataclass(frozen=True, kw_only=True)
 class WithheldParts:
-    """The parts that are withheld, each with the reason in words that go on from "it".
+    """The withheld parts, each with a reason that continues a sentence after "it".
 
-    A server's title goes with its instructions.
+    A server's title is withheld with its instructions.
 
-    `judged_by` changes with all that decided it; `notes` are for whoever looks at the server's notes.
+    `judged_by` changes with all that affected the decision; `notes` are added to the server's notes.
     """
 
     judged_by: str = ""
@@ -57,23 +50,23 @@ class WithheldParts:
 
 
 class Admitter(Protocol):
-    """Judges what a server publishes; the same is judged alike until somebody decides otherwise."""
+    """Judges what a server publishes; it judges the same alike until the operator decides otherwise."""
 
     async def admit(self, spec: ServerSpec, published: PublishedDefinition) -> WithheldParts:
-        """Take note of what a server publishes now, and say which parts are withheld.
+        """Record what a server publishes now, and return which parts are withheld.
 
         Raises:
-            StoreError: What was approved cannot be read; nothing new may be taken in then.
+            StoreError: The approvals cannot be read; then nothing new may be added.
         """
         ...
 
     async def holds(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
-        """Whether a judgement is still what it would be, as far as persons have to do with it."""
+        """Whether a judgement is still valid, as far as operators' decisions are concerned."""
         ...
 
 
 def admitted(found: DiscoveredServer, withheld: WithheldParts) -> DiscoveredServer:
-    """A discovery as it goes into the catalog: what is withheld is marked so."""
+    """A discovery as it goes into the catalog, with its withheld parts marked."""
     facts = replace(found.facts, title="", instructions="") if withheld.instructions else found.facts
     return replace(
         found,
@@ -96,17 +89,18 @@ def rejudged(
 ) -> Change:
     """The change that withholds exactly these parts of what is known of a server.
 
-    `instructions` and `title` are those of the server, cleaned, for where they are not withheld any more.
-    `of` names the tools that were judged: what else is withheld stays so. It is `None` where the catalog has
-    not what was judged but what the server published another time: then all stays withheld, and it has to be
-    listed again. Tools are not mended: whose mark was lifted has to be afterwards (`Discoverer.remend`).
+    `instructions` and `title` are the server's own, cleaned, and are used if they are not withheld any
+    more. `of` names the judged tools; other withheld tools stay withheld.
+    `of` is `None` if the judgement was about another version than the catalog has. Then all stays
+    withheld, and the server must be listed again. Tools are not mended here: call `Discoverer.remend` for
+    those that are no longer withheld.
     """
     record = snapshot.servers.get(server)
     if record is None:
         return Change()
     if of is None:
         instructions, title = record.facts.instructions, record.facts.title
-        record = replace(record, fingerprint="")  # as if it was not known
+        record = replace(record, fingerprint="")  # as if the server was not known
     marked = {
         tool.key: withheld_tool(tool, withheld, keep=of is None or tool.key.name not in of)
         for tool in snapshot.by_server.get(server, ())
@@ -135,9 +129,9 @@ def _changed(snapshot: Snapshot, tools: Mapping[ToolKey, Tool]) -> list[Tool]:
 
 
 def withheld_tool(tool: Tool, withheld: WithheldParts, *, keep: bool = False) -> Tool:
-    """The tool with the reason why it is withheld; the very same where that is no other than before.
+    """The tool with the reason why it is withheld; the same object if the reason is the same.
 
-    With `keep` it stays withheld for the reason that it was, if there is no other.
+    With `keep`, a tool without a new reason stays withheld for the former one.
     """
     why = withheld.tools.get(tool.key) or (tool.withheld if keep else "")
     return tool if tool.withheld == why else replace(tool, withheld=why)
@@ -151,7 +145,7 @@ def withheld_offer(offer: Offer, withheld: WithheldParts, *, keep: bool = False)
 
 @dataclass(frozen=True, kw_only=True)
 class MediatedTool:
-    """How a tool is to be published; `mending` holds the rest, its originals are filled in here."""
+    """How a tool is to be published; this module fills in the originals in `mending`."""
 
     title: str
     description: str
@@ -160,7 +154,7 @@ class MediatedTool:
 
 
 class ToolMediator(Protocol):
-    """Makes tools better. The same tools always get the same, until the fingerprint changes."""
+    """Improves tools. The same tools always get the same answer, until the fingerprint changes."""
 
     @property
     def fingerprint(self) -> str:
@@ -168,7 +162,7 @@ class ToolMediator(Protocol):
         ...
 
     async def mend(self, server: str, tools: Sequence[RawTool]) -> Sequence[MediatedTool | None]:
-        """One answer a tool, in their order; `None` for one that stays as it is."""
+        """One answer for each tool, in their order; `None` for one that stays as it is."""
         ...
 
 
@@ -189,7 +183,7 @@ async def with_mendings(
 
 
 async def remending(snapshot: Snapshot, mender: ToolMediator, count: CountTokens) -> Change:
-    """The change that mends all tools by these rules; empty when they are the rules they were mended by."""
+    """The change that mends all tools by these rules; empty if they were mended by these rules already."""
     if snapshot.mended_by == mender.fingerprint:
         return Change()
     mended, schemas = await _mended(snapshot, list(snapshot.by_server), mender, count, named=True)
@@ -199,9 +193,10 @@ async def remending(snapshot: Snapshot, mender: ToolMediator, count: CountTokens
 async def _mended(
     snapshot: Snapshot, servers: Sequence[str], mender: ToolMediator, count: CountTokens, *, named: bool
 ) -> tuple[list[Tool], dict[str, bytes]]:
-    """The tools that are published otherwise than before, of any server if names change, and new schemas.
+    """The tools that are published differently than before, and new schemas.
 
-    `named` says that all tools have the names that they have together, if none is mended otherwise.
+    If names change, tools of any server may be among them. `named` says that all tools have their final
+    names already, if no tool is mended differently.
     """
     schemas: dict[str, bytes] = {}
     fresh: list[Tool] = []
@@ -214,7 +209,7 @@ async def _mended(
             now = _applied(tool.raw, answers.get(tool.key), schemas)
             if replace(now, cost_tokens=tool.cost_tokens) != tool:
                 fresh.append(now)
-    if named and not fresh:  # naming thousands of tools anew takes longer than all the rest
+    if named and not fresh:  # naming thousands of tools takes longer than all the rest
         return [], schemas
     known = {**snapshot.schemas, **schemas}
     costs = await count([definition_text(tool, known) for tool in fresh])
@@ -230,7 +225,7 @@ def mendable_tools(snapshot: Snapshot, server: str) -> list[Tool]:
 
 
 def raw_tools(snapshot: Snapshot, server: str) -> list[RawTool]:
-    """The tools that `mendable_tools` has, in that order, as their server describes them."""
+    """The tools of `mendable_tools`, in that order, as their server describes them."""
     return [
         RawTool(
             key=own.key,
@@ -246,7 +241,7 @@ def raw_tools(snapshot: Snapshot, server: str) -> list[RawTool]:
 
 
 def _applied(tool: Tool, answer: MediatedTool | None, schemas: dict[str, bytes]) -> Tool:
-    """The tool as it is to be published; `tool` is as its server has it."""
+    """The tool as it is to be published; `tool` is the server's own."""
     if answer is None:
         return tool
     digest = tool.input_hash
@@ -267,7 +262,7 @@ def _applied(tool: Tool, answer: MediatedTool | None, schemas: dict[str, bytes])
 
 
 class Placer(Protocol):
-    """Puts tools in categories. The same tools always get the same; it may be slow, and is run in threads."""
+    """Puts tools in categories. The same tools always get the same; it may be slow, and runs in threads."""
 
     @property
     def fingerprint(self) -> str:
@@ -277,7 +272,7 @@ class Placer(Protocol):
     def place(self, tools: Sequence[Tool], schema: Callable[[str], Any], about: str = "") -> Sequence[Tool]:
         """All tools of one server in their order, with placement and use cases.
 
-        `about` is what the server says of itself.
+        `about` is the server's description of itself.
         """
         ...
 
@@ -293,9 +288,9 @@ async def with_placements(snapshot: Snapshot, change: Change, server: str, place
 
 
 async def replacement(snapshot: Snapshot, placer: Placer, *, again: bool = False) -> Change:
-    """The change that places all tools by these rules; empty when they are the rules they stand by.
+    """The change that places all tools by these rules; empty if they were placed by these rules already.
 
-    With `again` they are placed in any case, since what is said of them is new.
+    With `again` they are placed in any case, since their descriptions are new.
     """
     if snapshot.placed_by == placer.fingerprint and not again:
         return Change()
@@ -308,7 +303,7 @@ async def replacement(snapshot: Snapshot, placer: Placer, *, again: bool = False
 
 
 def _place(snapshot: Snapshot, server: str, placer: Placer) -> list[Tool]:
-    """The tools of a server that stand elsewhere by these rules."""
+    """The tools of a server that these rules place elsewhere."""
     before = snapshot.by_server.get(server, ())
     after = placer.place(before, snapshot.schema, _about(snapshot.servers.get(server)))
     return [now for was, now in zip(before, after, strict=True) if was != now]

@@ -1,4 +1,4 @@
-"""Compare what a server publishes now with what the catalog knows, and work out the smallest change.
+"""Compare a server's lists with the catalog, and compute the smallest change.
 
 Nothing here talks to a server or to the store: values in, a `Change` out. Definitions are compared by
 canonical content, since some servers change the order of keys at every start.
@@ -23,7 +23,7 @@ _MAX_SCHEMA_BYTES = 2_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class DiscoveredServer:
-    """What one discovery of a server found; `withheld` says which tools nobody may use, and why.
+    """The result of one discovery of a server; `withheld` says which tools may not be used, and why.
 
     `judged_by` is that of `maitred.catalog.stages.WithheldParts`.
     """
@@ -38,7 +38,7 @@ class DiscoveredServer:
 
 
 async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) -> Change:
-    """The change that makes the catalog agree with a discovery; only differing rows are in it."""
+    """The change that makes the catalog agree with a discovery; it contains only differing rows."""
     schemas: dict[str, bytes] = {}
     notes = list(found.notes)
     drafts = [_draft(raw, schemas, notes, found.withheld.get(raw.key, "")) for raw in found.tools]
@@ -52,11 +52,7 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         for draft, cost in zip(fresh, costs, strict=True)
     }
     merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
-    if _marks(known) == _marks(merged):  # as with every call that finds its server unchanged
-        named = merged
-    else:
-        others = {tool.key: tool for tool in snapshot.tools if tool.server != found.spec.name}
-        named = named_anew(others | merged)
+    named = _names_of_all(snapshot, found.spec.name, known, merged)
     changed = [tool for key, tool in named.items() if snapshot.by_key.get(key) != tool]
     removed = [key for key in known if key not in merged]
     before = snapshot.servers.get(found.spec.name)
@@ -81,8 +77,18 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
     )
 
 
+def _names_of_all(
+    snapshot: Snapshot, server: str, known: Mapping[ToolKey, Tool], merged: Mapping[ToolKey, Tool]
+) -> Mapping[ToolKey, Tool]:
+    """Tools with their published names: those of one server if it publishes the same as before, else all."""
+    if _marks(known) == _marks(merged):  # as with every call that finds its server unchanged
+        return merged
+    others = {tool.key: tool for tool in snapshot.tools if tool.server != server}
+    return named_anew(others | dict(merged))
+
+
 def _offers(snapshot: Snapshot, found: DiscoveredServer) -> Sequence[Offer] | None:
-    """All offers after a discovery; `None` where it changes none."""
+    """All offers after a discovery; `None` if it changes none."""
     others = [offer for offer in snapshot.offers if offer.server != found.spec.name]
     named = publish_offers([*others, *found.offers])
     return None if {o.key: o for o in named} == snapshot.offers_by_key else named
@@ -97,7 +103,7 @@ def failure(snapshot: Snapshot, spec: ServerSpec, reason: str) -> Change:
 
 
 def removal(snapshot: Snapshot, configured: Mapping[str, ServerSpec]) -> Change:
-    """The change that forgets the servers that are not configured any more, and frees the names they took."""
+    """The change that forgets servers that are not configured any more, and frees their names."""
     gone = [name for name in snapshot.servers if name not in configured]
     if not gone:
         return Change()
@@ -113,7 +119,7 @@ def _unknown(spec: ServerSpec, reason: str) -> ServerRecord:
 
 
 def _noticeable(record: ServerRecord | None) -> object:
-    """What of a server's record a reader could notice; not the time or fate of the last sync."""
+    """The parts of a server's record that a reader could notice; not the time or result of the last sync."""
     return record and (record.facts, record.fingerprint)
 
 
@@ -144,7 +150,7 @@ def _draft(raw: RawTool, schemas: dict[str, bytes], notes: list[str], withheld: 
 
 
 def _marks(tools: Mapping[ToolKey, Tool]) -> Mapping[ToolKey, bool]:
-    """All that names depend on."""
+    """Everything on which names depend."""
     return {key: bool(tool.withheld) for key, tool in tools.items()}
 
 
@@ -160,13 +166,13 @@ def _same(draft: Tool, known: Tool | None) -> bool:
 
 
 def _curated(known: Tool | None) -> dict[str, Any]:
-    """What a tool keeps whatever its server says of it now."""
+    """The fields that a tool keeps, whatever its server says of it now."""
     names = ("placement", "use_cases", "use_cases_by")
     return {name: getattr(known, name) for name in names} if known else {}
 
 
 def definition_text(tool: Tool, schemas: Mapping[str, bytes]) -> str:
-    """The definition as a model is given it, for counting: name, description, schemas, annotations."""
+    """The definition as a model gets it, for counting: name, description, schemas, annotations."""
     parts = [f'{{"name":"{tool.key.server}__{tool.key.name}"']
     if tool.title:
         parts.append('"title":' + canonical(tool.title).decode())
@@ -181,7 +187,7 @@ def definition_text(tool: Tool, schemas: Mapping[str, bytes]) -> str:
 
 
 def named_anew(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, Tool]:
-    """All tools of a catalog under the names that they have together."""
+    """All tools of a catalog, named together."""
     withheld = {key for key, tool in tools.items() if tool.withheld}
     renamed = {
         key: tool.mending.rename

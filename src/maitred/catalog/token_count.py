@@ -1,8 +1,8 @@
 """Count tokens exactly, in the process that calls it, or as a program for other processes.
 
-The vocabulary takes a tenth of a second and sixty megabytes. The gateway therefore runs this module as a
-program (`python -m maitred.catalog.token_count`, see `maitred.catalog.token_worker`): a line with a JSON list
-of texts in, a line with the list of their counts out, until standard input ends.
+The vocabulary takes a tenth of a second and sixty megabytes to load. So the gateway runs this module as a
+program (`python -m maitred.catalog.token_count`, see `maitred.catalog.token_worker`). Until standard
+input ends, each input line is a JSON list of texts, and each output line the list of their counts.
 """
 
 import json
@@ -25,10 +25,10 @@ def count_tokens(texts: Sequence[str]) -> list[int]:
 
 @cache
 def _tokenizer() -> Any:
-    """The tokenizer of bpe-openai's compiled part, which brings its vocabulary along.
+    """The tokenizer of bpe-openai's compiled part, which contains its vocabulary.
 
-    The package around it would read three more in Python when it is imported: ten times the work, and twice
-    the memory, for what counting does not use.
+    The package around it would load three more vocabularies in Python at import. That takes ten times the
+    work and twice the memory, and counting does not use them.
     """
     if _PART not in sys.modules:
         package = find_spec(_PACKAGE)
@@ -37,12 +37,12 @@ def _tokenizer() -> Any:
             raise ModuleNotFoundError(f"{_PART} is missing", name=_PART)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-        sys.modules[_PART] = module  # whoever imports the package later needs this one: it loads only once
+        sys.modules[_PART] = module  # it loads only once, so a later import must find it
     return sys.modules[_PART].tokenizer_for_encoding("o200k_base")
 
 
 def _whole(text: str) -> str:
-    """The text with halves of surrogate pairs replaced, which no tokenizer takes."""
+    """The text with unpaired surrogates replaced, which no tokenizer accepts."""
     try:
         text.encode()
     except UnicodeEncodeError:

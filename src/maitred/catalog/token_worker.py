@@ -1,8 +1,8 @@
-"""Counts tokens in a worker process, which is started when there is something to count and ended when idle.
+"""Counts tokens in a worker process, which starts when it is needed and ends when idle.
 
-The vocabulary would cost the gateway sixty megabytes for good and a moment of standstill; in a worker it
-costs nothing once the catalog is known. (A pool of the standard library or of anyio would run the main module
-of whatever program embeds maitred once more; this does not.)
+In the gateway the vocabulary would cost sixty megabytes for good and a moment of blocking. In a worker it
+costs nothing once the catalog is known. (A process pool of the standard library or of anyio would run the
+main module of the embedding program again; this does not.)
 """
 
 import json
@@ -64,7 +64,7 @@ class TokenWorker:
         return await tasks.__aexit__(kind, error, trace)
 
     async def count(self, texts: Sequence[str]) -> Sequence[int]:
-        """The o200k tokens of each text; a rough estimate, and a warning, should the worker fail."""
+        """The o200k tokens of each text; a rough estimate, and a warning, if the worker fails."""
         if not texts:
             return []
         async with self._lock:
@@ -76,7 +76,7 @@ class TokenWorker:
                 await self._end()
                 return [len(text) // _CHARACTERS_PER_TOKEN for text in texts]
             except anyio.get_cancelled_exc_class():
-                with anyio.CancelScope(shield=True):  # its late answer must not be taken for that of the next
+                with anyio.CancelScope(shield=True):  # a later request must not get its late answer
                     await self._end()
                 raise
 

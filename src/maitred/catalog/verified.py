@@ -1,8 +1,9 @@
 """Lends a connection only after the server's lists were compared with what was approved.
 
-A server may publish something else each time it starts, and whenever it announces a change. So the first call
-on a connection, and the first after an announcement, waits for one comparison, which all waiting calls share.
-What the comparison leads to is decided elsewhere; here is known only whether it was made.
+A server may publish something else each time it starts, and whenever it announces a change. So the first
+call on a connection, and the first after an announcement, waits for one comparison, which all waiting
+calls share.
+`compare` acts on the result; this module only records that a comparison was made.
 """
 
 from collections import Counter, defaultdict
@@ -39,23 +40,23 @@ class VerifiedConnections:
         self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     def announce(self, server: str) -> None:
-        """A server said that a list changed: it has to be compared again."""
+        """A server announced a change of a list: its lists must be compared again."""
         self._announcements[server] += 1
 
     def begin(self, server: str, connection: Connection) -> Comparison:
-        """Note that a server's lists are read from now on; `complete` takes it once they were judged."""
+        """Note that a server's lists are read from now on; `complete` gets the result afterwards."""
         return Comparison(connection=connection, announcements=self._announcements[server])
 
     def complete(self, server: str, comparison: Comparison) -> None:
-        """Note that what was read was judged, and that the catalog agrees with the judgement."""
+        """Note that the lists were judged, and that the catalog agrees with the judgement."""
         self._verified[server] = comparison
 
     def turn(self, server: str) -> anyio.Lock:
-        """Hold it while a server is compared, so that nobody else compares the same connection."""
+        """The lock to hold during a comparison, so that no other task compares the same connection."""
         return self._turns[server]
 
     def is_current(self, server: str) -> bool:
-        """Whether the last comparison holds for the server as it runs now."""
+        """Whether the last comparison is valid for the server as it runs now."""
         last = self._verified.get(server)
         return last is not None and last.connection.alive and self._holds(server, last.connection)
 
@@ -72,9 +73,8 @@ class VerifiedConnections:
         """Borrow the connection of a server, compared with what was approved.
 
         Raises:
-            ServerUnavailableError: The server cannot be started or reached, or what it publishes cannot be
-                compared.
-            ConnectionLostError: It went away meanwhile; nothing was sent.
+            ServerUnavailableError: The server cannot be started or reached, or its lists cannot be compared.
+            ConnectionLostError: The server ended meanwhile; nothing was sent.
         """
         async with self._pool.connection(server) as connection:
             if not self._holds(server, connection):

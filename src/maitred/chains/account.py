@@ -1,7 +1,7 @@
-"""What a chain has used of its limits, and the calls that it made; what it calls as saved chains included.
+"""What a chain has used of its limits, and the calls that it made.
 
-A saved chain inside of a chain is a part of it: its calls, their bytes and its computing count there, its
-calls stand in the same list, and when a limit is passed all of it ends.
+A saved chain that is called inside a chain is a part of it. Its calls, their bytes and its computing time
+count there, and the same list holds its calls. If any limit is exceeded, the whole chain ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ _SHORT_ERROR_CHARS = 200  # in a receipt; there may be many
 class CallReceipt:
     """A call that was started, `started_ms` after the chain; the size is that of the result as JSON.
 
-    `made` is false of one that was refused before it reached a server.
+    `made` is false if the gateway refused the call before it reached a server.
     """
 
     tool: str
@@ -35,7 +35,7 @@ class CallReceipt:
     error: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What an answer says of it."""
+        """The receipt as it appears in an answer."""
         told = {
             "tool": self.tool,
             "ms": round(self.ms),
@@ -48,9 +48,9 @@ class CallReceipt:
 
 @dataclass(frozen=True, kw_only=True)
 class ChainRun:
-    """What became of a chain; `calls` are in the order in which they were started.
+    """The result of a chain; `calls` are in the order in which they were started.
 
-    The outcome of a list of calls that failed has both a fault and a value: the results before it.
+    If a list of calls failed, the outcome has both a fault and a value: the results before it.
     """
 
     chain_id: str
@@ -61,7 +61,7 @@ class ChainRun:
 
 @dataclass(kw_only=True)
 class Pending:
-    """A call on its way."""
+    """A call in flight."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -77,7 +77,7 @@ class Pending:
 class Account:
     """One chain: its limits, what is used up of them, and its calls in the order in which they started.
 
-    `scope` is that of its run, which ends soon when a limit is passed. `clock` gives seconds.
+    `scope` is that of its run, which ends soon after a limit is exceeded. `clock` returns seconds.
     """
 
     def __init__(self, chain_id: str, limits: ChainLimits, clock: Callable[[], float]) -> None:
@@ -94,18 +94,18 @@ class Account:
 
     @property
     def cpu_s(self) -> float:
-        """Seconds of computing that are left to a saved chain; not above zero if there are none."""
+        """Seconds of computing that are left to a saved chain; zero or less if there are none."""
         return self.limits.cpu_s - self._computed_s
 
     def computed(self, seconds: float) -> None:
-        """A saved chain has computed for so long."""
+        """Add the computing time of a saved chain."""
         self._computed_s += seconds
 
     def ask(self) -> None:
-        """One more call is wanted.
+        """Count one more call.
 
         Raises:
-            OverError: The chain is over, or is now, since this is one call too many.
+            OverError: The chain has ended, or ends now, since this is one call too many.
         """
         self.check()
         self._asked += 1
@@ -114,10 +114,10 @@ class Account:
             raise self.stop("calls", f"A chain may make {most:,} calls; this one wanted more.")
 
     def weigh(self, size: int) -> None:
-        """So many bytes more were sent or given.
+        """Count bytes that were sent or received.
 
         Raises:
-            OverError: All together are too many, which ends the chain.
+            OverError: The total is over the limit, which ends the chain.
         """
         self._bytes += size
         if self._bytes > self.limits.total_bytes:
@@ -125,14 +125,14 @@ class Account:
             raise self.stop("size", f"All that the calls of a chain send and give may have {most}.")
 
     def stop(self, kind: FaultKind, message: str) -> OverError:
-        """End the chain, which may not go on by catching an error; soon, also if its engine does not."""
+        """End the chain, within a second even if its engine does not; catching the error does not help."""
         if self.fault is None:
             self.fault = ChainFault(kind=kind, message=message)
             self.scope.deadline = min(self.scope.deadline, anyio.current_time() + _END_S)
         return OverError(self.fault)
 
     def check(self) -> None:
-        """Whether the chain may go on.
+        """Check that the chain may go on.
 
         Raises:
             OverError: It may not.
@@ -145,5 +145,5 @@ class Account:
         return (self.clock() - moment) * 1_000
 
     def receipts(self) -> Sequence[CallReceipt]:
-        """Of all calls that were started."""
+        """The receipts of all calls that were started."""
         return [pending.receipt for pending in self.started if pending.receipt]

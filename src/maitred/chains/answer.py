@@ -1,7 +1,7 @@
-"""What a caller is told of a chain: what was done, then its result within a number of characters.
+"""The answer to the caller of a chain: what was done, then its result within a number of characters.
 
-The same is said twice, as MCP wants it: as text for models, and as structured content for programs. A result
-that is too long is cut by its structure and kept whole elsewhere; `keep` does that. Nothing is run here.
+MCP wants it twice: as text for models, and as structured content for programs. A result that is too long
+is cut by its structure, and `keep` stores the whole. Nothing runs here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +16,17 @@ from maitred.chains.base import ChainFault, ChainOutcome, FaultKind
 from maitred.wording import counted
 
 Keep = Callable[[dict[str, Any]], str]
-"""Keeps a `tools/call` answer for its caller and gives its id; "" if it is too large to be kept."""
+"""Stores a `tools/call` answer for its caller and returns its id; "" if it is too large to store."""
 
 MAX_OUTPUT_SIZE = 20_000
 _OUTLINE_TOKENS = 200
-_LOG_SHARE = 4  # of what may be shown, a quarter at most is for what was printed
+_LOG_SHARE = 4  # at most a quarter of the output is for the log
 _MESSAGE_CHARS = 2_000
 _LINE_CHARS = 160
 _FAULTS = 10
 _THAT_LINE = "Correct that line."
 _SLIPS = ("NameError", "AttributeError", "ModuleNotFoundError", "ImportError", "RecursionError")
-"""Errors of the author, which nobody would catch."""
+"""Mistakes of the author, which no program would catch on purpose."""
 _COMPUTED = "computed for more than"
 _SECOND_MS = 1_000
 _ADVICE: Mapping[FaultKind, tuple[str, str]] = {
@@ -70,11 +70,11 @@ class ChainAnswer:
 
     @property
     def text(self) -> str:
-        """The summary, and after a blank line what came of it."""
+        """The summary, and after a blank line the result."""
         return _joined(self.summary, self.details)
 
     def to_json(self) -> dict[str, Any]:
-        """What a program reads."""
+        """The structured content."""
         fault = self.fault
         error = {"kind": fault.kind, "message": fault.message, "line": fault.line} if fault else None
         return {
@@ -101,13 +101,13 @@ class ChainAnswer:
 def answer(
     run: ChainRun, code: str, *, keep: Keep, estimate: Estimate, max_output_size: int = MAX_OUTPUT_SIZE
 ) -> ChainAnswer:
-    """Tell what came of a chain.
+    """Report the result of a chain.
 
     Args:
-        run: The chain as it went.
-        code: What was written, of which a faulty line is quoted.
-        keep: Keeps a result that is too long to be shown.
-        estimate: Gives the tokens of a text.
+        run: The chain's run.
+        code: The source of the chain, from which a faulty line is quoted.
+        keep: Stores a result that is too long to show.
+        estimate: Returns the number of tokens of a text.
         max_output_size: The most characters of the text after its summary, and of `result` as JSON; from 0.
     """
     outcome = run.outcome
@@ -151,7 +151,7 @@ def checked(
     max_output_size: int = MAX_OUTPUT_SIZE,
     asked: bool = True,
 ) -> ChainAnswer:
-    """Tell what a look at a chain has found; `asked` says whether only a look was wanted."""
+    """Report the faults that a check has found; `asked` says whether the caller wanted only a check."""
     found = [_readable(fault) for fault in faults]
     told = [_fault_text(fault, code) for fault in found[:_FAULTS]]
     many = f"{counted(len(found), 'fault')} found" if found else "no fault found"
@@ -165,9 +165,6 @@ def checked(
         fault=found[0] if found else None,
     )
     return replace(made, returned_tokens=estimate(made.text))
-
-
-# --- the summary ------------------------------------------------------------------------------------------
 
 
 def _status(run: ChainRun, fault: ChainFault | None) -> str:
@@ -211,17 +208,14 @@ def _calls(calls: Sequence[CallReceipt]) -> list[str]:
 
 
 def _shortened(calls: Sequence[CallReceipt], room: int) -> Sequence[CallReceipt]:
-    """The receipts with the reasons of those that failed within a number of characters."""
+    """The receipts, with the errors of failed calls cut to a total number of characters."""
     failed = sum(not receipt.ok for receipt in calls)
     share = room // max(failed, 1)
     return [replace(receipt, error=receipt.error[:share]) for receipt in calls] if failed else calls
 
 
-# --- what came of it --------------------------------------------------------------------------------------
-
-
 def _value(outcome: ChainOutcome, room: int) -> tuple[Any, bool, str]:
-    """The result within its room as JSON, whether it had to be cut, and how it is shown."""
+    """The result within its room as JSON, whether it had to be cut, and its text."""
     if outcome.fault and outcome.value is None:
         return None, False, ""
     label = "The results before that:\n" if outcome.fault else ""
@@ -230,14 +224,14 @@ def _value(outcome: ChainOutcome, room: int) -> tuple[Any, bool, str]:
 
 
 def _kept(value: Any, keep: Keep) -> str:
-    """The address of the whole, kept as one text so that its pages can be read as they are."""
+    """The address of the whole result, stored as one text so that its pages can be read as they are."""
     text = value if isinstance(value, str) else _by_line(value)
     result_id = keep({"content": [{"type": "text", "text": text}]})
     return result_uri(result_id) if result_id else ""
 
 
 def _by_line(value: Any) -> str:
-    """A value as JSON; what a list or an object holds stands on a line each, for who reads a page of it."""
+    """A value as JSON, with each member of a list or an object on its own line, for readers of its pages."""
     if isinstance(value, list):
         return "[\n" + ",\n".join(map(compact, value)) + "\n]"
     if isinstance(value, dict):
@@ -263,7 +257,7 @@ def _fault_text(fault: ChainFault, code: str) -> str:
 
 
 def _quoted(fault: ChainFault, code: str) -> list[str]:
-    """The faulty line, with a caret below the column if that is known; of a long line, the part around it."""
+    """The faulty line, with a caret below a known column; of a long line, the part around it."""
     source = code.split("\n")
     if not 0 < fault.line <= len(source):
         return []
@@ -277,7 +271,7 @@ def _quoted(fault: ChainFault, code: str) -> list[str]:
 
 
 def _last(text: str, most: int) -> str:
-    """The end of a text, since what was printed last tells most."""
+    """The end of a text, since the last output says most."""
     text = text.rstrip()
     if len(text) <= most:
         return text
@@ -286,7 +280,7 @@ def _last(text: str, most: int) -> str:
 
 
 def _rest(room: int, text: str) -> int:
-    """The room that is left for what follows a text and a blank line."""
+    """The room that is left after a text and a blank line."""
     return max(room - len(text) - 2, 0) if text else room
 
 

@@ -1,7 +1,7 @@
-"""The seam to the engine that runs a chain: what goes in, what comes out, and which bounds hold.
+"""The interface to the engine that runs a chain: its input, its output, and its bounds.
 
-An engine runs untrusted source. It reaches the world through the functions that it is given, and through
-nothing else. It keeps no state between two runs.
+An engine runs untrusted source. The source reaches the world only through the functions that it is given.
+The engine keeps no state between two runs.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 CallTool = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Calls a tool by its name with plain JSON arguments and returns plain JSON, both bounded.
 
-It raises a `RuntimeError` for the program to see, or an `OverError`, upon which the engine ends the run.
+It raises a `RuntimeError` for the program to see, or an `OverError`, after which the engine ends the run.
 """
 
 FaultKind = Literal["syntax", "type", "runtime", "timeout", "memory", "calls", "size", "crashed", "cancelled"]
@@ -19,7 +19,7 @@ FaultKind = Literal["syntax", "type", "runtime", "timeout", "memory", "calls", "
 
 @dataclass(frozen=True, kw_only=True)
 class ChainLimits:
-    """What one chain may take; `call_*` bound values that cross the border, in either direction."""
+    """What one chain may use; `call_*` bound values that cross the border, in either direction."""
 
     source_bytes: int = 64_000
     cpu_s: float = 10.0
@@ -36,7 +36,7 @@ class ChainLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class ChainFault:
-    """Why a chain has no value. `line` and `column` count from 1 in the source, 0 where nothing is known."""
+    """Why a chain has no value. `line` and `column` count from 1 in the source; 0 means unknown."""
 
     kind: FaultKind
     message: str
@@ -45,7 +45,7 @@ class ChainFault:
 
 
 class OverError(RuntimeError):
-    """The chain is over, since it has passed a limit; `fault` says which."""
+    """The chain has ended, since it exceeded a limit; `fault` says which."""
 
     def __init__(self, fault: ChainFault) -> None:
         self.fault = fault
@@ -54,10 +54,10 @@ class OverError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class ChainOutcome:
-    """What a run came to: a plain JSON value, or a fault; and what it printed, capped, last lines kept.
+    """The result of a run: a plain JSON value, or a fault; and the last lines that it printed, bounded.
 
-    `bytes` is about the size of the value as JSON; `computed_s` are the seconds in which the engine worked,
-    without those in which it waited for calls.
+    `bytes` is the approximate size of the value as JSON. `computed_s` are the seconds in which the engine
+    worked, without those in which it waited for calls.
     """
 
     value: Any = None
@@ -71,9 +71,9 @@ class ChainOutcome:
 class ChainFunction:
     """A function of a module of the chain: its Python name, the tool behind it, and its typed signature.
 
-    `parameters` are pairs, in the order of positional arguments: the Python name, the name that the tool has.
-    `more` says whether it takes others too, by the name that the tool has; `required` are the Python names of
-    those that it cannot do without.
+    `parameters` are pairs in the order of positional arguments: the Python name, and the tool's name for it.
+    `more` says whether it takes other arguments too, under the tool's names. `required` are the Python
+    names of the required parameters.
     `stub` is the line of a stub file, such as `async def search(query: str, limit: int = ...) -> Any: ...`.
     """
 
@@ -97,11 +97,11 @@ class ChainModule:
 
 @dataclass(frozen=True, kw_only=True)
 class ChainProgram:
-    """What is to be run: the source, the modules it may import, and values under names of its own.
+    """What is to run: the source, the modules that it may import, and its input values.
 
-    `inputs` are plain JSON values that stand as variables before the first line. `known` has the functions by
-    module of all that could be imported, to say which was meant; by default they are those of `modules`.
-    `failing` says of servers without tools why they have none, by the name that their module would have.
+    `inputs` are plain JSON values, which are variables before the first line. `known` lists the functions
+    of every importable module, for suggestions; its default are those of `modules`.
+    `failing` says why a server has no tools, by the name that its module would have.
     """
 
     code: str
@@ -112,30 +112,30 @@ class ChainProgram:
 
 
 class ChainSandbox(Protocol):
-    """An engine. Enter it before use; it keeps a warm pool, and leaving ends all that it started."""
+    """An engine. Enter it before use; it holds a warm pool, and leaving it ends all that it started."""
 
     async def run(self, program: ChainProgram, call_tool: CallTool, limits: ChainLimits) -> ChainOutcome:
         """Run a program; `call_tool` may be awaited from several tasks at once, bounded by the caller.
 
-        Cancelling the awaiting task ends the run. Whatever the program does, this returns within the limits
-        plus one second, and the next run finds the engine in order.
+        Cancelling the awaiting task ends the run. Whatever the program does, this returns within the
+        limits plus one second, and the next run finds the engine in order.
         """
         ...
 
     async def check(self, program: ChainProgram) -> Sequence[ChainFault]:
-        """Every fault of names and types that can be seen without running, by line; calls nothing."""
+        """Every fault of names and types that is visible without running, by line; calls nothing."""
         ...
 
 
 class IsolatedSandbox(ChainSandbox, Protocol):
-    """An engine in processes of its own, which the operating system may cut off from the machine too."""
+    """An engine in its own processes, which the operating system may isolate from the machine too."""
 
     @property
     def jailed(self) -> bool:
-        """Whether its processes are cut off from the machine by the operating system too."""
+        """Whether the operating system isolates its processes from the machine too."""
         ...
 
     @property
     def why_not(self) -> str:
-        """Why they are not; empty if they are."""
+        """Why it does not; empty if it does."""
         ...

@@ -1,9 +1,9 @@
-"""Drives one program through the engine: answers what it asks for, and keeps hold of its calls.
+"""Drives one program through the engine: answers its requests, and owns its calls.
 
-The engine stops whenever the program wants something of the world and waits for our answer, so nothing runs
-but what is started here. A call starts when the program waits for it, in a task group that ends with the run;
-one that is never awaited is never made, as in Python. What the program gives is brought within bounds here;
-what calls give to it comes within bounds already.
+The engine stops whenever the program wants something from outside, and waits for the answer. A call
+starts when the program awaits it, in a task group that ends with the run. A call that is never awaited is
+never made, as in Python.
+This module bounds what the program sends; `call_tool` bounds what the program gets.
 """
 
 import math
@@ -61,7 +61,7 @@ class _Asked:
 
 
 class _EndError(Exception):
-    """The run is over, whatever the program would make of it."""
+    """The run has ended; the program cannot catch it."""
 
     def __init__(self, kind: FaultKind, message: str) -> None:
         self.kind = kind
@@ -70,7 +70,7 @@ class _EndError(Exception):
 
 
 def modules_of(program: ChainProgram, *, stubs: bool = False) -> dict[str, ExternalModule]:
-    """The modules of a program as the engine takes them; with their types for a check."""
+    """The modules of a program in the engine's form; with their types for a check."""
     made = {}
     for module in program.modules:
         text = stub_text(module) if stubs else None
@@ -79,11 +79,11 @@ def modules_of(program: ChainProgram, *, stubs: bool = False) -> dict[str, Exter
 
 
 async def named(*_args: object, **_more: object) -> None:
-    """Stands for a function of ours where the engine wants one; calls come to the driver instead."""
+    """A placeholder for a gateway function; the engine sends calls of it to the driver instead."""
 
 
 class Drive:
-    """One run of one program, in a session of its own; `write` takes what it prints."""
+    """One run of one program, in its own session; `write` receives its output."""
 
     def __init__(
         self,
@@ -108,10 +108,13 @@ class Drive:
         self._calls = 0
         self._at: SourceRange | None = None
         self.computed_s = 0.0
-        """Seconds in which the engine had the turn."""
+        """Seconds in which the engine was computing."""
 
     async def run(self, session: AsyncMontySession) -> ChainOutcome:
-        """Run to the end. No call is left when this returns or is cancelled; a bug of ours is raised."""
+        """Run to the end. No call is in flight when this returns or is cancelled.
+
+        Raises a bug of the gateway after all calls have ended.
+        """
         outcome = self._ended("cancelled", "A call of the chain was cancelled.")
         try:
             async with anyio.create_task_group() as tasks:
@@ -125,7 +128,7 @@ class Drive:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where the program last asked for something: line and column from 1; 0, 0 if it has not."""
+        """Where the program last made a request: line and column from 1; 0, 0 if it has not."""
         if self._at is None or not self._at.filename.startswith("<python-input"):
             return 0, 0
         before = self._code.encode()[: self._at.start].decode("utf-8", "ignore")
@@ -162,7 +165,7 @@ class Drive:
         return ChainOutcome(fault=ChainFault(kind=kind, message=message, line=line, column=column))
 
     def _none_forgotten(self) -> None:
-        """A call that nobody awaited was never made, which its author surely did not mean."""
+        """Fail if a call was not awaited and so never made, which its author did not intend."""
         asked = next((one for one in self._asked.values() if isinstance(one, _Asked)), None)
         if asked:
             self._at = asked.at
@@ -182,7 +185,7 @@ class Drive:
         return (await crossing(value, self._limits))[0]
 
     async def _step(self, turn: Awaitable[_Snapshot]) -> _Snapshot:
-        """Let the engine go on until it stops again."""
+        """Let the engine continue until it stops again."""
         begun = time.perf_counter()
         try:
             return await turn
@@ -200,7 +203,7 @@ class Drive:
         return snapshot
 
     async def _of_program(self, snapshot: AsyncFunctionSnapshot) -> _Snapshot:
-        """A call, which the program may catch the refusal of; its result comes when it waits for it."""
+        """Note a call; its result comes when the program awaits it. The program can catch a refusal."""
         try:
             self._asked[snapshot.call_id] = await self._ask(snapshot)
         except (TypeError, NameError) as error:
@@ -208,7 +211,7 @@ class Drive:
         return await self._step(snapshot.resume({"future": ...}))
 
     async def _of_system(self, snapshot: AsyncFunctionSnapshot) -> _Snapshot:
-        """Modules and sleep are served; there is no other system. The engine charges sleep to its limit."""
+        """Serve modules and sleep, and refuse all else. The engine counts sleep against its limit."""
         if snapshot.function_name in _SERVED:
             return await self._step(snapshot.resume_auto())
         if snapshot.function_name == _SLEEP:
@@ -242,7 +245,7 @@ class Drive:
             raise _EndError("size", f"The arguments of {tidy(tool, 100)} cannot be sent: {error}.") from None
 
     async def _wait(self, ids: Sequence[int], tasks: TaskGroup) -> dict[int, ExternalSettledResult]:
-        """Start what the program waits for, and give back what is done as soon as something is."""
+        """Start the calls that the program awaits, and return the results as soon as there are any."""
         for call in sorted(ids):  # in the order in which they were made
             if call not in self._running:
                 self._running.add(call)
@@ -287,7 +290,7 @@ class Drive:
 def _mapped(
     function: ChainFunction, args: Sequence[Any], more: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """The arguments of a function of a module under the names that the tool has for them."""
+    """The arguments of a module's function under the tool's names."""
     known = dict(function.parameters)
     takes = ", ".join([*known][:_NAMES_TOLD]) or "no arguments"
     if len(args) > len(known):

@@ -1,6 +1,6 @@
 """What an engine's error means to the author of a chain: its kind, its place, and what to write instead.
 
-Texts of a program are untrusted and are cleaned and cut.
+Texts of a program are untrusted, so they are cleaned and cut.
 """
 
 import re
@@ -27,27 +27,27 @@ _SOURCE = "<python-input"
 _DIAGNOSTIC = re.compile(r"main\.py:(\d+):(\d+): \w+\[([\w-]+)\] (.*)")
 _GUESSES = frozenset(("possibly-missing-attribute", "possibly-unresolved-reference"))
 _LOOSE = (
-    r"Expected `.*Literal\[.*`, found `(Literal)?[sS]tr(ing)?`",  # which one is known only when it runs
+    r"Expected `.*Literal\[.*`, found `(Literal)?[sS]tr(ing)?`",  # the value is known only at run time
     r"Expected `int.*found `float",  # which may be whole
-    r"Expected `_.*`, found `dict\[",  # a dict that was made step by step
-    r"[Aa]ttribute `\w+` .*`None`|`None` has no attribute|on `.*\| None`",  # such as what `re.search` gives
+    r"Expected `_.*`, found `dict\[",  # a dict that was built step by step
+    r"[Aa]ttribute `\w+` .*`None`|`None` has no attribute|on `.*\| None`",  # as the result of `re.search`
     r"is not supported between .*\bNone\b",  # the same
-    r"is always (falsy|truthy)",  # as `or seen.add(x)` means to be
-    r"No overload of function `(max|min|sorted)`",  # by a key that may give `None`, as `d.get` does
+    r"is always (falsy|truthy)",  # as `or seen.add(x)` intends
+    r"No overload of function `(max|min|sorted)`",  # by a key that may be `None`, as of `d.get`
     rf"Name `({'|'.join(KNOWN)})` used when not defined",  # which the engine has
 )
 _TOP_RETURN = "`return` statement outside of a function"
 
 
 def tidy(text: str, most_chars: int = _MOST_CHARS) -> str:
-    """Without terminal sequences and characters that deceive, cut to a length in characters."""
+    """The text without terminal sequences and deceiving characters, cut to a length in characters."""
     cut = text[: 2 * most_chars]
     cleaned = clean(_SCREEN.sub("", cut))
     return cleaned if len(cleaned) <= most_chars and len(cut) == len(text) else f"{cleaned[:most_chars]}…"
 
 
 def fault_of(error: MontyError, limits: ChainLimits, program: ChainProgram) -> ChainFault:
-    """What went wrong in a run, told to the author of the program."""
+    """The fault for an error in a run, in words for the author of the program."""
     if isinstance(error, MontyCrashedError):
         return _of_crash(error, limits)
     line, column = _place(error)
@@ -57,7 +57,7 @@ def fault_of(error: MontyError, limits: ChainLimits, program: ChainProgram) -> C
 
 
 def faults_of(error: MontyTypingError, program: ChainProgram, lines_before: int) -> list[ChainFault]:
-    """What the type check found, less what it holds against chains in general."""
+    """The faults that the type check found, without those that chains in general cause."""
     faults = []
     for told in error.display().splitlines():
         match = _DIAGNOSTIC.match(told)
@@ -71,7 +71,7 @@ def faults_of(error: MontyTypingError, program: ChainProgram, lines_before: int)
 
 
 def _may_be_right(rule: str, message: str) -> bool:
-    """Whether a right program may be told this: the checker knows types only as they are written down."""
+    """Whether a correct program may cause this message: the checker knows only written types."""
     if message == _TOP_RETURN or rule in _GUESSES:
         return True
     return any(re.search(pattern, message) for pattern in _LOOSE)
@@ -110,12 +110,12 @@ def _kind(error: MontyError, text: str, limits: ChainLimits) -> tuple[FaultKind,
 
 
 def _in_function(error: MontyError) -> bool:
-    """Whether the program had begun to run: what the parser refuses has no function around it."""
+    """Whether the program had begun to run: a refusal of the parser has no function around it."""
     return any(frame.function_name for frame in _frames(error))
 
 
 def _place(error: MontyError) -> tuple[int, int]:
-    """The innermost place in the source of the program; 0, 0 where there is none."""
+    """The innermost place in the source of the program; 0, 0 if there is none."""
     own = [frame for frame in _frames(error) if frame.filename.startswith(_SOURCE)]
     return (own[-1].line, own[-1].column) if own else (0, 0)
 

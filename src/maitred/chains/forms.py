@@ -1,10 +1,10 @@
-"""Two short ways to write a chain that is no program: calls as JSON, and a single call as one would write it.
+"""Two short forms of a chain that is no program: calls as JSON, and a single call.
 
     {"tool": "github__search", "arguments": {"query": "x"}}     one call, or a list of them in their order
     github__search({"query": "x"})                              also `await call_tool("github__search", {…})`
     github.search(query="x", limit=5)
 
-They are read, never run: arguments are literals, and whatever holds more than literals is left to the engine.
+They are parsed, never run: arguments are literals. A text with more than literals goes to the engine.
 """
 
 import ast
@@ -32,7 +32,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 @dataclass(frozen=True, kw_only=True)
 class DirectCall:
-    """One call as it was written; `tool` is the name as written, which nobody has looked up yet."""
+    """One call as it was written; `tool` is the name as written, not looked up yet."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -40,28 +40,28 @@ class DirectCall:
 
 @dataclass(frozen=True, kw_only=True)
 class DirectCalls:
-    """Calls to be made one after the other. Those of a list give a list of results, else the one result."""
+    """Calls to be made one after the other. A list of calls gives a list of results, else one result."""
 
     calls: Sequence[DirectCall]
     many: bool = False
 
 
 class _FormError(Exception):
-    """What was written is a short form, but a faulty one."""
+    """The text is a short form, but a faulty one."""
 
 
 def unfenced(code: str) -> str:
-    """A program without the fence of Markdown that it may be written in."""
+    """A program without the Markdown fence around it."""
     found = _FENCE.fullmatch(code)
     return found[1] if found else code
 
 
 def read_form(code: str, modules: Sequence[ChainModule] = ()) -> DirectCalls | ChainFault | None:
-    """The calls that a text stands for; a fault if it is nearly a short form; `None` if it is a program.
+    """The calls that a text means; a fault if it is nearly a short form; `None` if it is a program.
 
     Args:
         code: Any text. More than 64,000 characters are no short form.
-        modules: Tell what `server.tool(…)` means; what is not in them is taken for `server__tool`.
+        modules: Resolve `server.tool(…)`; what is not in them means `server__tool`.
     """
     text = code.strip()
     if not text or len(text) > _MOST_CHARS:
@@ -76,9 +76,6 @@ def read_form(code: str, modules: Sequence[ChainModule] = ()) -> DirectCalls | C
     except RecursionError:
         message = "The arguments are nested too deeply."
     return ChainFault(kind="syntax", message=message, line=code[: code.index(text)].count("\n") + 1)
-
-
-# --- JSON -------------------------------------------------------------------------------------------------
 
 
 def _calls(text: str) -> DirectCalls | None:
@@ -113,11 +110,8 @@ def _call(value: Any, which: str) -> DirectCall:
     return DirectCall(tool=value["tool"], arguments=_json(arguments or {}, which))
 
 
-# --- a call as it is written ------------------------------------------------------------------------------
-
-
 def _written(name: str, rest: str, modules: Sequence[ChainModule]) -> DirectCalls | None:
-    """`rest` is what follows the name, from the opening parenthesis on; the name may hold a hyphen."""
+    """Parse a call; `rest` is the text from the opening parenthesis on, and the name may contain a hyphen."""
     module, dot, member = name.partition(".")
     is_call = name == _CALL_TOOL or (dot and module and member) or "__" in name.strip("_")
     if not is_call or (_is_of_python(module, member) and all(one.name != module for one in modules)):
@@ -147,7 +141,7 @@ def _written(name: str, rest: str, modules: Sequence[ChainModule]) -> DirectCall
 
 
 def _is_of_python(module: str, member: str) -> bool:
-    """Whether a module that chains have has what stands behind its name."""
+    """Whether a module of the engine's library has this member."""
     return module in MODULES and hasattr(import_module(module), member.partition(".")[0])
 
 
@@ -157,7 +151,7 @@ def _function(modules: Sequence[ChainModule], module: str, name: str) -> ChainFu
 
 
 def _bind(function: str, names: Sequence[str], given: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
-    """Positional arguments under the names they stand for, then the named ones."""
+    """Positional arguments under their parameters' names, then the named ones."""
     if len(given) > len(names):
         raise _FormError(f"Name the arguments of {function}: one object, or NAME=VALUE for each.")
     bound = dict(zip(names, given, strict=False))
@@ -167,14 +161,14 @@ def _bind(function: str, names: Sequence[str], given: Sequence[Any], named: dict
 
 
 class _JsonWords(ast.NodeTransformer):
-    """Takes `true`, `false` and `null` for what they mean in JSON."""
+    """Reads `true`, `false` and `null` as in JSON."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.copy_location(ast.Constant(_WORDS[node.id]), node) if node.id in _WORDS else node
 
 
 def _parsed(text: str) -> ast.expr:
-    """The tree of one expression; a `ValueError` if it is none, or too deep."""
+    """The tree of one expression; raises `ValueError` if it is none, or too deep."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on escapes that mean nothing
@@ -184,7 +178,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _literal(node: ast.expr) -> Any:
-    """The value of an expression of literals only; a `ValueError` if it is not."""
+    """The value of an expression of literals only; raises `ValueError` if it is not."""
     try:
         return ast.literal_eval(_JsonWords().visit(node))
     except (TypeError, SyntaxError, MemoryError, RecursionError) as error:  # such as a list as a key

@@ -1,14 +1,14 @@
-"""Which functions with `yield` can give all of their values at once, since they end by themselves."""
+"""Which functions with `yield` can return all of their values at once, since they end by themselves."""
 
 import ast
 from collections.abc import Iterator, Sequence
 
 
 def listable(nodes: Sequence[ast.AST]) -> frozenset[str]:
-    """The names of generator functions that may be written as functions that fill a list.
+    """The names of generator functions that can be rewritten as functions that fill a list.
 
-    Such a function is called by its name and used for nothing else, takes no arguments of any name, only
-    gives values, and has no endless loop without a way out.
+    Such a function is only ever called by its name. It has no `**kwargs`, and only yields, without
+    receiving values. It has no endless loop without a `break` or `return`.
     """
     methods = {one for node in nodes if isinstance(node, ast.ClassDef) for one in node.body}
     found = [node for node in nodes if isinstance(node, ast.FunctionDef)]
@@ -26,7 +26,7 @@ def listable(nodes: Sequence[ast.AST]) -> frozenset[str]:
 
 
 def given(function: ast.FunctionDef) -> Iterator[ast.Expr]:
-    """The statements of a function that give a value, and those of no function within it."""
+    """The statements of a function that yield a value, without those of functions within it."""
     for node in _own(function):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield | ast.YieldFrom):
             yield node

@@ -1,7 +1,7 @@
-"""What to write instead: ways around what the engine lacks, names that were meant, what a function takes.
+"""What to write instead: replacements for what the engine lacks, intended names, and signatures.
 
-The engine knows a part of Python only; programs are written by models that know all of it, and that guess
-the names of tools. So an error of either kind comes with what would be right.
+The engine knows only a part of Python. Models that write programs know all of it, and guess the names of
+tools. So both kinds of errors come with a correction.
 """
 
 import re
@@ -18,7 +18,7 @@ MODULES: Final = (
     *("functools", "hashlib", "itertools", "json", "math", "pathlib", "random", "re", "sys", "time"),
     *("tomllib", "typing"),
 )
-"""What a chain may import beside its servers."""
+"""What a chain may import besides its servers."""
 
 _NAMED = 12
 _MEMBER = (
@@ -39,7 +39,7 @@ _INSTEAD: Mapping[str, str] = {
     "logging": "Use `print(...)`: what a chain prints is kept.",
     "enum": "Use plain constants, or a dict.",
 }
-"""Modules that are not there, by the reason."""
+"""Modules that do not exist, by the reason."""
 
 _METHODS: Final = (
     *(
@@ -59,7 +59,7 @@ _METHODS: Final = (
     *("lower", "upper", "strip", "lstrip", "rstrip", "split", "join", "replace", "startswith", "endswith"),
     *("title", "isdigit", "isalpha", "match", "search", "sub", "group", "findall"),
 )
-"""Of the built-in types: what lacks one as a value still has it for a call."""
+"""Methods of built-in types: the engine supports them in calls, but not as values."""
 
 _ADVICE: Sequence[tuple[str, str]] = (
     (
@@ -103,7 +103,7 @@ _ADVICE: Sequence[tuple[str, str]] = (
 
 
 def advised(message: str, program: ChainProgram) -> str:
-    """The message with what to write instead, where that is known."""
+    """The message with what to write instead, if that is known."""
     known = program.known or {one.name: [f.name for f in one.functions] for one in program.modules}
     if found := _MODULE.search(message):
         why = program.failing.get(found[1])
@@ -131,13 +131,13 @@ def advised(message: str, program: ChainProgram) -> str:
 
 
 def _around(message: str, meant: str = "") -> str:
-    """The message with a way around what it tells; `meant` is that in the words of the table."""
+    """The message with a workaround for its fault; `meant` is the fault in the words of the table."""
     advice = next((advice for pattern, advice in _ADVICE if re.search(pattern, meant or message)), "")
     return f"{message}. {advice}" if advice else message
 
 
 def _of_module(name: str, known: Mapping[str, Sequence[str]]) -> str:
-    """Where a module is missing: what does its work, the one that was meant, or which there are."""
+    """For a missing module: a replacement, the intended one, or the list of modules."""
     if advice := next((advice for names, advice in _INSTEAD.items() if name in names.split()), ""):
         return advice
     if name in sys.stdlib_module_names and name not in MODULES:
@@ -168,6 +168,6 @@ def _near(name: str, names: Iterable[str]) -> str:
 
 
 def _some(names: Collection[str]) -> str:
-    """The first of some names, and how many there are beside them."""
+    """The first of some names, and how many more there are."""
     shown = ", ".join(list(names)[:_NAMED])
     return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"

@@ -1,8 +1,10 @@
-"""Puts bubblewrap around the worker that runs chains, where the machine has it and allows it.
+"""Puts bubblewrap around the worker that runs chains, if the machine has it and allows it.
 
-The worker keeps a program in by its language alone: it runs under our own user, with our network. Should it
-have a fault in its native code, the jail leaves it no files, no network, no other process and no privileges.
-Containers often forbid it, so it is tried once; without it chains still run, and the reason is kept.
+The worker isolates a program by its language alone: it runs as the gateway's user, with the gateway's
+network. If its native code has a fault, the jail still leaves it no files, network, other processes or
+privileges.
+Containers often forbid bubblewrap, so the gateway tries it once. Without it chains still run, and
+`why_not` has the reason.
 """
 
 import os
@@ -23,7 +25,7 @@ _REASON_CHARS = 200
 _GUEST = "/worker"
 _ADDRESS_SPACE_KIB = 2 * 1024 * 1024
 _STRICT = ("--unshare-user", "--disable-userns")
-"""No further user namespaces inside, which open much of the kernel; older versions know no such option."""
+"""No further user namespaces inside, since they expose much of the kernel; older versions lack the option."""
 
 _OPTIONS = (
     *("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
@@ -35,9 +37,9 @@ _OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class EngineJail:
-    """The program to start as a worker; `why_not` is empty where it is jailed.
+    """The program to start as a worker; `why_not` is empty if it is jailed.
 
-    `mark` stands in the command line of each process of the jail, and of no other.
+    `mark` is in the command line of each process of the jail, and of no other.
     """
 
     program: Path
@@ -46,7 +48,7 @@ class EngineJail:
     mark: str = ""
 
     def end_strays(self) -> None:
-        """End what bubblewrap left: if it is killed as it begins, its child waits for it for ever."""
+        """End what bubblewrap left: if it is killed at its start, its child waits for it for ever."""
         if not self.mark:
             return
         found = {pid: parent for pid, parent in _parents() if self._is_marked(pid)}
@@ -64,10 +66,10 @@ class EngineJail:
 
 
 def make_jail(worker: Path, folder: Path, *, bwrap: str | None = None, why_not: str = "") -> EngineJail:
-    """Write a program into `folder`, private to us, that starts `worker` inside bubblewrap, and try it.
+    """Write a program into `folder` that starts `worker` inside bubblewrap, and try it.
 
-    `bwrap` is the program to use, else the one on the path; a `why_not` is a reason not to try at all.
-    Blocks for as long as the trial takes.
+    `folder` is private to the gateway. `bwrap` is the program to use, else the one on PATH. A `why_not`
+    is a reason not to try at all. Blocks for as long as the trial takes.
     """
     found = None if why_not else shutil.which(bwrap or "bwrap")
     if found:
@@ -85,9 +87,9 @@ def make_jail(worker: Path, folder: Path, *, bwrap: str | None = None, why_not: 
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Each process with its parent; nothing where there is no /proc."""
+    """Each process with its parent; nothing if there is no /proc."""
     with suppress(OSError):
-        for entry in os.listdir("/proc"):  # noqa: PTH208  # names alone are wanted
+        for entry in os.listdir("/proc"):  # noqa: PTH208  # only the names are needed
             with suppress(OSError, ValueError):
                 fields = Path(f"/proc/{int(entry)}/stat").read_text(encoding="latin-1").rpartition(")")[2]
                 yield int(entry), int(fields.split()[1])
@@ -100,7 +102,8 @@ def _inside(worker: Path) -> tuple[str, ...]:
 def _written(path: Path, command: Sequence[str]) -> Path:
     """A script that starts a command without core dumps and with bounded memory.
 
-    What the worker writes to its standard error about each program that it stops would fill our log.
+    It drops standard error, since the worker's message about each program that it stops would fill the
+    gateway's log.
     """
     quiet = 'if [ "$1" != --version ]; then exec 2>/dev/null; fi'
     lines = ["#!/bin/sh", "ulimit -c 0", f"ulimit -v {_ADDRESS_SPACE_KIB}", quiet]
@@ -110,7 +113,7 @@ def _written(path: Path, command: Sequence[str]) -> Path:
 
 
 def _trial(wrapper: Path) -> str:
-    """Why the jail cannot be used, or empty: a program must run in it, and must answer."""
+    """Why the jail cannot be used; empty if a program runs in it and answers."""
     try:
         with (
             Monty(binary_path=wrapper, max_processes=1, request_timeout=_TRY_S) as pool,

@@ -1,6 +1,6 @@
-"""The engine of chains as a gateway keeps it: made when it is first needed, ended with the gateway.
+"""The engine of chains as a gateway holds it: made when it is first needed, ended with the gateway.
 
-A task of its own makes it, so that a caller who cannot wait that long may go and the next one finds it ready.
+Its own task makes it. So a caller who cannot wait that long may leave, and the next one finds it ready.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _STOPPING = "the gateway is being stopped"
 
 
 class LazyEngine:
-    """Runs and checks programs as soon as `keep` runs, which makes the engine by `make` and ends it."""
+    """Runs and checks programs while `keep` runs, which makes the engine by `make` and ends it."""
 
     def __init__(self, make: Open) -> None:
         self._make = make
@@ -31,7 +31,7 @@ class LazyEngine:
         self._why_none = ""
 
     async def keep(self) -> None:
-        """Make the engine once it is wanted, and hold it until this is cancelled; try again if it failed."""
+        """Make the engine once it is needed, and hold it until this is cancelled; retry after a failure."""
         try:
             while True:
                 await self._wanted.wait()
@@ -64,7 +64,7 @@ class LazyEngine:
         return [self._fault()] if engine is None else await engine.check(program)
 
     async def why_not_caged(self) -> str:
-        """Why its processes are not cut off from the machine; empty if they are."""
+        """Why its processes are not isolated from the machine; empty if they are."""
         engine = await self._opened()
         if engine is None:
             return self._why_none

@@ -1,8 +1,8 @@
-"""The engine that chains run on: an interpreter of a part of Python, in worker processes of its own.
+"""The engine that chains run on: an interpreter of a part of Python, in its own worker processes.
 
-The interpreter has no files, no network and no processes to offer, and counts time, memory and depth itself.
-What it does not count stands here and in the driver: the wall clock, what crosses the border, the calls, what
-is printed. A worker that was stopped is never used again; the pool replaces it.
+The interpreter offers no files, network or processes, and limits time, memory and depth itself. This
+module and the driver limit the rest: the wall clock, values that cross the border, calls, and output.
+A worker that was stopped is never used again; the pool replaces it.
 """
 
 import shutil
@@ -42,14 +42,14 @@ _NOT_CHECKED = ("memory", "timeout", "crashed")
 _LEAVE_S = 5.0
 _RUNS_PER_WORKER = 200
 _RECURSION = 200
-_SUSPENSIONS_PER_CALL = 3  # the call, its result, and the names or the module that it took
+_SUSPENSIONS_PER_CALL = 3  # the call, its result, and the lookup of its names or module
 _SUSPENSIONS = 200
 _CHECK_LIMITS = ChainLimits(cpu_s=1.0, wall_s=15.0)
 _NOT_RUN = "_checked_only_\n"
-"""Stands before a program that is checked: the name is unknown, so the check fails and nothing is run."""
+"""The first line of a program that is checked: the name is unknown, so the check fails and nothing runs."""
 
 _RETURN = "return\n"
-"""Stands before a program that is compiled: it ends before its first line."""
+"""The first line of a program that is compiled: it ends before the program's own first line."""
 
 _CALL_STUB = """
 from typing import Any
@@ -58,7 +58,7 @@ async def call_tool(name: str, arguments: dict[str, Any] | None = ...) -> Any: .
 
 
 class PrintLog:
-    """The end of what a program prints, to about `most_bytes`; the engine writes from threads of its own."""
+    """The end of a program's output, to about `most_bytes`; the engine writes from its own threads."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -67,7 +67,7 @@ class PrintLog:
         self._cut = False
 
     def write(self, _stream: str, text: str) -> None:
-        """Take more, and forget what is far from the end."""
+        """Add output, and drop what is far from the end."""
         with self._lock:
             tail = self._tail + text
             keep = 2 * self._most
@@ -75,7 +75,7 @@ class PrintLog:
             self._tail = tail[-keep:]
 
     def text(self) -> str:
-        """The last whole lines, clean, in at most `most_bytes` and a line that tells of the cut."""
+        """The last whole lines, cleaned, in at most `most_bytes`, and a line that reports the cut."""
         with self._lock:
             tail, cut = self._tail, self._cut
         data = tidy(tail, 2 * self._most).encode()
@@ -93,12 +93,12 @@ class _NoWorkerError(Exception):
 
 
 class MontySandbox:
-    """Chains on a warm pool of worker processes, each in bubblewrap where that works.
+    """Runs chains on a warm pool of worker processes, each in bubblewrap where that works.
 
     Args:
         processes: How many chains may run at once; more wait, and the wait counts against their wall clock.
         jail: Whether to try bubblewrap at all.
-        bwrap: The program to use as bubblewrap, else the one on the path.
+        bwrap: The program to use as bubblewrap, else the one on PATH.
     """
 
     def __init__(self, *, processes: int = 2, jail: bool = True, bwrap: str | None = None) -> None:
@@ -119,7 +119,7 @@ class MontySandbox:
 
     @property
     def why_not(self) -> str:
-        """Why they do not, empty if they do."""
+        """Why they do not; empty if they do."""
         return self._jail.why_not if self._jail else "the sandbox is not open"
 
     async def __aenter__(self) -> Self:
@@ -146,7 +146,7 @@ class MontySandbox:
             self._folder.cleanup()
 
     async def run(self, program: ChainProgram, call_tool: CallTool, limits: ChainLimits) -> ChainOutcome:
-        """See `ChainSandbox`. A fault of `call_tool` that is neither ours nor a `RuntimeError` is raised."""
+        """See `ChainSandbox`. Raises what `call_tool` raises, other than a `RuntimeError`."""
         if len(program.code) > limits.source_bytes or _bytes(program.code) > limits.source_bytes:
             return _failed("size", f"The program is longer than {limits.source_bytes:,} bytes.")
         if self._pool is None:
@@ -213,7 +213,7 @@ class MontySandbox:
             self._runs.discard(scope)
 
     async def _end_runs(self) -> None:
-        """Cancel what still runs, and wait until all workers are given back: then none is left behind."""
+        """Cancel all runs, and wait until all workers are returned, so that none is left behind."""
         for scope in self._runs:
             scope.cancel()
         with anyio.move_on_after(_LEAVE_S, shield=True):
@@ -238,7 +238,7 @@ class MontySandbox:
         return []
 
     async def _parsed(self, program: ChainProgram) -> list[ChainFault]:
-        """What the engine has no form for: it says so before the first line is run, and one at a time."""
+        """Syntax that the engine lacks: it reports that before the first line runs, one at a time."""
         async with self._worker(limits=_engine_limits(_CHECK_LIMITS), modules=modules_of(program)) as session:
             try:
                 await session.feed_start(_RETURN + mended(program.code), print_callback=_drop)
@@ -250,7 +250,7 @@ class MontySandbox:
     async def _worker(
         self, *, limits: ResourceLimits, modules: Any, **options: Any
     ) -> AsyncIterator[AsyncMontySession]:
-        """A session of its own in a worker; it is given up at the end, however that comes."""
+        """A new session in a worker, which is ended in every case."""
         async with self._slots:
             session = await self._session(limits=limits, external_modules=modules, **options)
             try:
@@ -325,7 +325,7 @@ def _engine_limits(limits: ChainLimits) -> ResourceLimits:
 
 
 async def _close(pool: AsyncMonty) -> None:
-    """End the workers of a pool, also where the task was cancelled."""
+    """End the workers of a pool, even if the task was cancelled."""
     with anyio.move_on_after(_LEAVE_S, shield=True):
         await pool.__aexit__(None, None, None)
 
@@ -340,11 +340,11 @@ def _bytes(code: str) -> int:
 
 
 def _drop(_stream: str, _text: str) -> None:
-    """A check prints nothing."""
+    """Ignore the output of a check."""
 
 
 def _earlier(fault: ChainFault, lines: int = 1) -> ChainFault:
-    """The fault some lines up, for the lines that were put before the program."""
+    """The fault moved up by the lines that were put before the program."""
     return replace(fault, line=max(fault.line - lines, 0))
 
 
@@ -353,7 +353,7 @@ def _usual(program: ChainProgram) -> RewrittenProgram:
 
 
 def _together(faults: Sequence[ChainFault]) -> ChainFault:
-    """One fault that tells of all, with the place of the first."""
+    """One fault that reports all, at the place of the first."""
     first, *others = faults
     if not others:
         return first

@@ -1,7 +1,7 @@
-"""What a tool gives to a program: plain values, and failures in words that tell nothing of this machine.
+"""What a tool returns to a program: plain values, and errors without details of the gateway's machine.
 
-Results have many shapes in the protocol; a program wants the value. Not all of a result survives: of pictures
-and sounds it gets to know that they are there. How large a value may be is decided elsewhere.
+Results have many shapes in the protocol; a program wants the value. Of pictures and sounds it gets only a
+description. This module does not limit the size of a value.
 """
 
 import re
@@ -28,19 +28,19 @@ _WITHOUT_PATHS_OF_OURS = (ArgumentsError, ProtocolError, ToolNotFoundError)
 
 
 class FailedError(Exception):
-    """A tool said that it failed, or gave no result; the text is for the program."""
+    """A tool reported a failure, or returned no result; the text is for the program."""
 
 
 def plain(result: Mapping[str, Any], limits: ChainLimits) -> Any:
-    """What a result of a tool is to a program.
+    """Convert a tool's result into the value for a program.
 
-    The structured content as it is, else one text (as the value that it holds, if it is a JSON object or
-    list), several texts as one of their lines, and whatever is not text as a small object that says what it
-    is. Texts among other things give a list.
+    The structured content comes first, unchanged. Else a single text is taken; if it is a JSON object or
+    list, it is parsed. Several texts are joined by lines. Any other block becomes a small object that
+    describes it. Texts among other blocks give a list.
 
     Raises:
         TooBigError: Its texts are longer than one value may be, or it has too many blocks.
-        FailedError: The tool failed, or asks for what a chain cannot give.
+        FailedError: The tool failed, or asks for input that a chain cannot give.
     """
     content = result.get("content")
     if isinstance(content, list) and len(content) > _MOST_BLOCKS:
@@ -75,7 +75,7 @@ def _is_text(block: Mapping[str, Any]) -> bool:
 
 
 def _described(block: Mapping[str, Any]) -> dict[str, Any]:
-    """A picture, a sound or a resource; of what is binary, only the size."""
+    """The description of a picture, a sound or a resource; of binary data, only the size."""
     inner = block.get("resource")
     holder = inner if isinstance(inner, Mapping) else block
     told = {
@@ -102,7 +102,7 @@ def without_paths(text: str) -> str:
 
 
 def reason(error: MaitredError, tool: str) -> str:
-    """An error as a program may read it: with the tool's name, without paths of the gateway's machine."""
+    """An error for a program: with the tool's name, without paths of the gateway's machine."""
     text = clean(str(error)[: 2 * _ERROR_CHARS])
     if not isinstance(error, _WITHOUT_PATHS_OF_OURS):
         text = without_paths(text)

@@ -1,9 +1,10 @@
-"""Run a chain: hand its program to an engine, and carry out the calls that it makes, within bounds.
+"""Run a chain: pass its program to an engine, and make the calls that it requests, within bounds.
 
-What the engine is given is one function. Behind it every call takes the gateway's ordinary path; here stand
-the bounds that hold for a chain as a whole, and the receipts. Calls run in a task group of ours, not in the
-tasks of the engine, so that none of them outlives the chain, however it ends. An engine may hold to the same
-bounds by itself, and then tells the line; these hold whatever it does, and for chains that need no engine.
+The engine gets one function. Behind it every call takes the gateway's ordinary path. This module adds the
+bounds of the chain as a whole, and the receipts.
+Calls run in a task group of the runner, not in the engine's tasks. So no call outlives the chain, however
+it ends. An engine may enforce the same bounds, and then reports the line. These bounds hold with any
+engine, and without one.
 """
 
 import secrets
@@ -40,9 +41,9 @@ from maitred.errors import ArgumentsError, MaitredError, NotFoundError, ToolWith
 class ChainTarget:
     """A tool that a chain calls, under its full name.
 
-    `call` makes a call with arguments for a chain, by the ordinary path; `nested` is true of a saved chain,
-    which has no turn of its own among the calls in flight, since its calls have theirs; `parameters` tells
-    what it takes, for the error of one that failed.
+    `call` makes a call for a chain by the ordinary path. `nested` is true for a saved chain: it takes no
+    place among the calls in flight, since its own calls do. `parameters` describes the parameters, for
+    the error of a failed call.
     """
 
     name: str
@@ -52,11 +53,11 @@ class ChainTarget:
 
 
 Find = Callable[[str], Awaitable[ChainTarget]]
-"""Finds a tool by the name that a program has for it, or raises a `MaitredError`."""
+"""Finds a tool by its name in a program, or raises a `MaitredError`."""
 
 _NOT_MADE = (ArgumentsError, NotFoundError, ToolWithheldError)
 _NAME_CHARS = 200
-_COUNTED_CHARS = 20_000  # of a text whose tokens are estimated; a longer one is like its beginning
+_COUNTED_CHARS = 20_000  # tokens of a longer text are extrapolated from its beginning
 _NAMED = 3
 _OVER = "The chain is over."
 
@@ -67,10 +68,10 @@ class ChainRunner:
     Args:
         sandbox: Runs the programs.
         find: Finds the tool of a call.
-        limits: Of a chain.
-        estimate: Gives the tokens of a text.
-        grace_s: What an engine has to end by itself after its time.
-        clock: Gives seconds.
+        limits: The limits of a chain.
+        estimate: Returns the number of tokens of a text.
+        grace_s: How many seconds an engine may take to end by itself after its time.
+        clock: Returns seconds.
         new_id: Makes the identifier of a chain.
     """
 
@@ -101,11 +102,11 @@ class ChainRunner:
         progress: Progress | None = None,
         within: Account | None = None,
     ) -> ChainRun:
-        """Run a program, or calls one after the other, and tell what came of it; only a bug raises.
+        """Run a program, or calls one after the other, and report the result; only a bug raises.
 
-        An engine has the time given to end by itself, and `grace_s` more to do so; then it is cancelled. When
-        this returns, or is cancelled, no call of the chain runs any more. `within` is the chain that this
-        one is a part of, whose limits hold for both together.
+        An engine should end by itself within `timeout_s`; after `grace_s` more it is cancelled. When this
+        returns, or is cancelled, no call of the chain is in flight. `within` is the chain that contains
+        this one; its limits hold for both together.
         """
         limits = replace(self._limits, wall_s=timeout_s)
         account = within or Account(self._new_id(), limits, self._clock)
@@ -138,7 +139,7 @@ class _ChainSession:
         self._tasks: TaskGroup | None = None
 
     async def over(self, run: Callable[[], Awaitable[ChainOutcome]], most_s: float) -> ChainOutcome | None:
-        """Run it with this session open for calls; `None` if it was stopped. No call is left after this."""
+        """Run with this session open for calls; `None` if it was stopped. No call is in flight after this."""
         outcome = None
         try:
             async with anyio.create_task_group() as tasks:
@@ -156,7 +157,7 @@ class _ChainSession:
         return outcome
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
-        """What the engine calls: the result as a plain value, or a `RuntimeError` for the program to see."""
+        """The function for the engine: returns a plain value, or raises a `RuntimeError` for the program."""
         name = clean(tool)[:_NAME_CHARS]
         self._account.ask()
         if name != tool[:_NAME_CHARS]:
@@ -182,7 +183,7 @@ class _ChainSession:
         return pending.value
 
     def told(self, outcome: ChainOutcome) -> ChainRun:
-        """The run as it ended; what ended it here counts more than what the engine made of that."""
+        """The run as it ended; a fault of the account overrides the engine's fault."""
         account = self._account
         fault = outcome.fault
         if account.fault and (fault is None or fault.kind != account.fault.kind):
@@ -239,7 +240,7 @@ class _ChainSession:
             pending.receipt = pending.receipt or self._receipt(pending, error=pending.error)
 
     async def _value(self, pending: Pending, result: Mapping[str, Any]) -> Any:
-        """What the program is given."""
+        """The value for the program."""
         limits = self._account.limits
         try:
             value, size = await crossing(plain(result, limits), limits, lenient=True)
@@ -274,7 +275,7 @@ async def _refused(error: MaitredError, _arguments: Mapping[str, Any], _account:
 async def _one_by_one(
     written: DirectCalls, call: Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 ) -> ChainOutcome:
-    """Make calls without an engine; the first that fails is the last."""
+    """Make calls without an engine, until the first that fails."""
     values: list[Any] = []
     for place, one in enumerate(written.calls, 1):
         try:
@@ -290,6 +291,6 @@ def _fault(kind: FaultKind, message: str) -> ChainOutcome:
 
 
 def _tokens(text: str, estimate: Estimate) -> int:
-    """About the tokens of a text; of a long one, by its beginning."""
+    """The approximate tokens of a text; a long text is judged by its beginning."""
     counted = text[:_COUNTED_CHARS]
     return round(estimate(counted) * len(text) / max(len(counted), 1))

@@ -1,7 +1,7 @@
 """Chains that an operator has written, read and approved: a program with a name, called like a tool.
 
-Here are values only: reading one from its text, the hash that approval holds on to, and turning arguments
-into a program. Where the texts lie and who approves them is the business of others.
+This module has values only: parsing a chain, its hash for the approval, and making a program from
+arguments. Other modules store the texts and the approvals.
 """
 
 import hashlib
@@ -45,12 +45,12 @@ class SavedChain:
 
     @property
     def hash(self) -> str:
-        """The SHA-256 of all of it, as 64 hex digits: two chains with one hash are the same."""
+        """The SHA-256 of the whole chain, as 64 hex digits: two chains with one hash are the same."""
         whole = {key: getattr(self, key) for key in ("name", *_KEYS)}
         return hashlib.sha256(canonical(whole)).hexdigest()
 
     def verify(self, reviewed: str) -> None:
-        """See that this is what was reviewed, by the hash that it had then.
+        """Check that this is the reviewed chain, by the hash of the review.
 
         Raises:
             ToolWithheldError: It is not.
@@ -86,7 +86,7 @@ class SavedChain:
 
 
 def parse_saved(name: str, text: str) -> SavedChain:
-    """Read a chain from YAML or JSON with `description`, `code`, and if wanted `parameters` and `read_only`.
+    """Read a chain from YAML or JSON with `description`, `code`, and optional `parameters` and `read_only`.
 
     Raises:
         ConfigError: Lists every fault by its key.
@@ -139,19 +139,19 @@ def _read(text: str) -> tuple[dict[str, Any] | None, list[str]]:
 
 
 def _loaded(text: str) -> Any:
-    """The value of a text; aliases are refused, since a few lines of them can stand for a billion values."""
+    """Load a text; aliases are refused, since a few lines of them can expand to a billion values."""
     text = text.removeprefix("\ufeff")
     if text.lstrip().startswith("{"):
         try:
             return bounded(json.loads(text), ChainLimits())
         except json.JSONDecodeError:
-            pass  # a mapping of YAML in braces, perhaps
+            pass  # it may be a YAML mapping in braces
     depth = 0
     for event in YAML(typ="safe", pure=True).parse(text):
         if isinstance(event, AliasEvent):
             raise YAMLError("an alias (`*name`) cannot be used here")
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        if depth > ChainLimits().depth:  # reading on takes the square of the depth
+        if depth > ChainLimits().depth:  # reading on takes time in the square of the depth
             raise RecursionError
     try:
         return bounded(YAML(typ="safe", pure=True).load(text), ChainLimits())
@@ -160,7 +160,7 @@ def _loaded(text: str) -> Any:
 
 
 def _schema_faults(parameters: Any) -> list[str]:
-    """What keeps a schema from describing the parameters of a chain."""
+    """Why a schema cannot describe the parameters of a chain; empty if it can."""
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
         return ["must be a JSON Schema with `type: object`"]
     properties = parameters.get("properties", {})

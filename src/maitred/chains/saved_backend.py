@@ -1,8 +1,9 @@
 """Saved chains as a server among the others: its tools are the chains that an operator reviewed.
 
-The catalog, the search and the menu see a server that is reached like any other; its specification holds the
-names, hashes and files. Only a call takes another way, since a chain runs for somebody (`Chains.run_saved`).
-A file is read when it is needed, and checked against its hash each time: what changed is not shown, nor run.
+The catalog, the search and the menu see an ordinary server; its specification holds the names, hashes and
+files. Only a call takes another way, since a chain runs for a viewer (`Chains.run_saved`).
+A file is read when it is needed, and checked against its hash each time. A changed chain is neither shown
+nor run.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -21,7 +22,7 @@ from maitred.errors import ConfigError, ServerUnavailableError, ToolWithheldErro
 from maitred.model.servers import ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolCall, ToolKey
 
-_MOST_BYTES = 1_000_000  # far over what a chain may have, so that a longer one is refused for its length
+_MOST_BYTES = 1_000_000  # far over a chain's limit, so that the error of a longer one names its length
 _ABOUT = "Chains that the operator of this gateway saved: each calls several tools and answers once."
 
 
@@ -71,19 +72,19 @@ def _parsed(name: str, text: str) -> SavedChain | ConfigError:
 
 
 class SavedBackend(Backend):
-    """Offers saved chains as the tools of a server; nothing is started."""
+    """Offers saved chains as the tools of a server; starts nothing."""
 
     def __init__(self, spec: ServerSpec) -> None:
         self.spec = spec
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
-        """There is nothing to open."""
+        """Return a connection; nothing has to be opened."""
         yield _Connection(self.spec)
 
 
 class _Connection:
-    """What stands for a session: it lists, and never ends on its own."""
+    """The session of this server: it lists chains, and never ends on its own."""
 
     facts = ServerFacts(era="stateless", title="Saved chains", instructions=_ABOUT)
     title_as_sent = "Saved chains"
@@ -112,10 +113,10 @@ class _Connection:
         return Listing(tools=tools, notes=tuple(notes))
 
     async def ping(self, timeout_s: float) -> None:
-        """It is there."""
+        """Always succeeds."""
 
     def end(self, reason: str) -> None:
-        """It never ends."""
+        """Ignored: the session never ends."""
 
     async def list_offers(self) -> ServerOffers:
         return ServerOffers()

@@ -1,9 +1,8 @@
-"""The signature of a tool as a function: types of Python for what its schemas say.
+"""The signature of a tool as a Python function, with names and types from its schemas.
 
-Types say what JSON Schema says as far as Python has words for it; the rest is `Any`, since a check that
-refuses a right call is worse than none. No text of a server but names and values of enumerations gets in.
-
-Python names for what has names of another kind: servers, tools, parameters.
+The types follow JSON Schema as far as Python can express it. The rest is `Any`, since a check that
+refuses a correct call is worse than none. Of a server's texts, only names and enumeration values appear.
+Servers, tools and parameters get valid, distinct Python names.
 """
 
 import keyword
@@ -44,7 +43,7 @@ def distinct(plain: Mapping[str, str], reserved: Collection[str], blank: str) ->
 
 
 def _identifier(text: str, reserved: Collection[str], blank: str) -> str:
-    """What a name would be if it were alone: ASCII, since other letters can look alike or be invisible."""
+    """The name of a single text: ASCII, since other letters can look alike or be invisible."""
     text = unicodedata.normalize("NFKD", text[: 4 * _MAX_NAME]).encode("ascii", "ignore").decode()
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).lstrip("_")[:_MAX_NAME] or blank
     if name[0].isdigit():
@@ -100,7 +99,7 @@ def _function(
 
 
 def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -> TypedFunction:
-    """The same with its types; `shadows` are the builtin types that functions beside it hide."""
+    """The same with its types; `shadows` are the builtin types that other functions of the module hide."""
     root, properties, required = _read(snapshot, tool)
     function = _function(tool, name, root, properties, required)
     types = _Types(name, shadows)
@@ -137,7 +136,7 @@ class _Types:
         self._chars = _MAX_CHARS
 
     def of(self, schema: Any, root: Mapping[str, Any], path: tuple[str, ...]) -> str:
-        """The annotation of a value; `path` leads to it and names what must be named."""
+        """The annotation of a value; `path` leads to it, and gives a new type its name."""
         self._steps -= 1
         schema = _resolved(schema, root)
         if self._steps < 0 or not schema or len(path) > _MAX_DEPTH:
@@ -184,7 +183,7 @@ class _Types:
         return self._defined(path, "\n".join(lines))
 
     def _defined(self, path: tuple[str, ...], body: str) -> str:
-        """The name of a type with this body: the one that it has, else a new one."""
+        """The name of a type with this body: its existing name, else a new one."""
         if body not in self._names:
             parts = ["".join(word[:1].upper() + word[1:] for word in _SPLIT.split(part)) for part in path]
             wanted = name = "_".join(["", self._function, *filter(None, parts)])[:_MAX_TYPE_NAME]
@@ -197,7 +196,7 @@ class _Types:
         return self._names[body]
 
     def _literal(self, values: Sequence[Any]) -> str:
-        """The values themselves; where they are many, long or no constants to a type checker, their types."""
+        """The values themselves; their types if they are too many, too long or not valid in `Literal`."""
         kinds = list(dict.fromkeys(type(value) for value in values))
         texts = [repr(value) for value in values[: _MAX_LITERALS + 1] if _constant(value)]
         if len(texts) == len(values) <= _MAX_LITERALS and sum(map(len, texts)) <= _MAX_LITERAL_CHARS:
@@ -207,12 +206,12 @@ class _Types:
         return _union([self._builtin("None" if kind is type(None) else kind.__name__) for kind in kinds])
 
     def _builtin(self, name: str) -> str:
-        """A builtin type; under its full name where a function of the module has the short one."""
+        """A builtin type; under its full name if a function of the module has the short one."""
         return f"builtins.{name}" if name in self._shadows else name
 
 
 def _constant(value: Any) -> bool:
-    """Whether a value can stand in `Literal[...]`."""
+    """Whether a value is valid in `Literal[...]`."""
     if isinstance(value, str):
         return len(value) <= _MAX_LITERAL_CHARS and not any("\ud800" <= char <= "\udfff" for char in value)
     return value is None or (isinstance(value, int) and abs(value) < _MAX_INT)
@@ -238,14 +237,14 @@ def _members(schema: Any, root: Mapping[str, Any]) -> tuple[dict[str, Any], set[
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """Whether an object may well have members that `properties` does not name."""
+    """Whether an object may have members that `properties` does not name."""
     choices = (*_list(schema, "anyOf"), *_list(schema, "oneOf"))
     inside = any(isinstance(one, Mapping) and ("properties" in one or "$ref" in one) for one in choices)
     return inside or schema.get("additionalProperties") not in (None, False)
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema with its local reference followed; empty where nothing is known of it."""
+    """A schema with its local reference followed; empty if nothing is known of it."""
     for _ in range(_MAX_REFERENCES):
         if not isinstance(schema, Mapping):
             break

@@ -1,6 +1,7 @@
-"""What the engine's library lacks and programs often want, written in the Python that it has.
+"""Parts of the standard library that the engine lacks and programs often use, written for the engine.
 
-Each stands before a program that uses it, under a name of ours; one more of a kind is one more entry here.
+Each part is put before a program that uses it, under a name with the prefix `OWN`. To add a part, add an
+entry.
 """
 
 import ast
@@ -11,14 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 OWN: Final = "maitred_"
-"""How the names of ours begin; a program that has such names itself is none that anybody writes."""
+"""The prefix of names that the gateway adds to programs; no usual program has such names."""
 
 
 @dataclass(frozen=True)
 class LibraryPart:
     """The lines that define one name, without its `OWN`; and the modules and parts that they use.
 
-    A module stands there under a name of ours too (`maitred_math`), whatever the program calls by its name.
+    A module is also imported under a prefixed name (`maitred_math`), whatever the program uses its name for.
     """
 
     lines: Sequence[str]
@@ -27,7 +28,7 @@ class LibraryPart:
 
 @dataclass(frozen=True)
 class Substitution:
-    """Calls, by the names that programs have for them, for which a part stands where `wants` says so."""
+    """Calls, by their names in programs, that a part replaces if `wants` returns true."""
 
     names: Sequence[str]
     wants: Callable[[ast.Call], bool]
@@ -356,7 +357,7 @@ PARTS: Final[Mapping[str, LibraryPart]] = {
         ("re",),
     ),
 }
-"""By name; what stands before a part that uses it comes first."""
+"""By name; a part comes after the parts that it uses."""
 
 SUPPLIED: Final[Mapping[str, Sequence[str]]] = {
     "contextlib": ("suppress",),
@@ -376,14 +377,14 @@ SUPPLIED: Final[Mapping[str, Sequence[str]]] = {
     "urllib.parse": ("quote", "quote_plus", "urlencode"),
     "uuid": ("uuid4",),
 }
-"""What a program may import of modules that the engine does not have."""
+"""What a program may import from modules that the engine does not have."""
 
 ADDED: Final[Mapping[str, Sequence[str]]] = {
     "collections": ("OrderedDict",),
     "datetime": ("UTC",),
     "functools": ("wraps",),
 }
-"""What a program may import besides of modules that the engine has."""
+"""What a program may import in addition from modules that the engine has."""
 
 _DATES: Final = ("datetime", "datetime.datetime")
 INSTEAD: Final[Mapping[str, Substitution]] = {
@@ -407,10 +408,10 @@ INSTEAD: Final[Mapping[str, Substitution]] = {
 
 
 def before(wanted: Iterable[str]) -> list[str]:
-    """The lines that stand before a program: its imports, then the parts that it wants.
+    """The lines to put before a program: its imports, then the parts that it needs.
 
     Args:
-        wanted: Names of parts with `OWN` before them, and names of modules without.
+        wanted: Names of parts with the prefix `OWN`, and names of modules without.
     """
     wanted = set(wanted)
     names = {one.removeprefix(OWN) for one in wanted if one.startswith(OWN)}

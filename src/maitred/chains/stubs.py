@@ -1,8 +1,8 @@
 """Tools as Python modules: a module for each server, a typed function for each of its tools.
 
-Pure: names and schemas go in, names and the text of stub files come out. Nothing is imported or run, and no
-text of a server but names and values of enumerations gets into a stub. The names depend on all tools of the
-snapshot and not on who sees which, so a program that ran once runs again.
+Pure: names and schemas go in, names and the text of stub files come out. Nothing is imported or run. Of a
+server's texts, only names and enumeration values get into a stub.
+The names depend on all tools of the snapshot and not on the viewer, so a program that ran once runs again.
 """
 
 import builtins
@@ -41,13 +41,14 @@ def stub_text(module: ChainModule) -> str:
 
 
 class ModuleIndex:
-    """The modules of one snapshot for somebody who sees these tools; builds what is asked for, and keeps it.
+    """The modules of one snapshot for a viewer who sees these tools, built on demand.
 
-    A module has the name of its server, a function the published name of its tool without the server; what
-    cannot stand in a Python name becomes `_`, and none begins with `_`: engines hide such names. A name that
-    the program needs for something else (a keyword, a builtin, a module of the sandbox) gets a `_` behind
-    it: the server `time` is the module `time_`. Of those that come to the same name, the one that had it
-    before keeps it, and the others get a hash behind it.
+    A module has the name of its server. A function has the published name of its tool without the server.
+    Characters that no Python name may have become `_`. No name begins with `_`, since engines hide such
+    names.
+    A name that the program needs otherwise (a keyword, a builtin, a module of the sandbox) gets a `_` at
+    its end: the server `time` is the module `time_`. If several names would become the same, the one that
+    needed no change keeps it, and the others get a hash at their end.
     """
 
     def __init__(self, snapshot: Snapshot, tools: Iterable[Tool]) -> None:
@@ -58,14 +59,14 @@ class ModuleIndex:
 
     @cached_property
     def servers(self) -> Mapping[str, str]:
-        """Module name -> server, by module name; only of servers with a tool that is seen."""
+        """Module name -> server, by module name; only of servers with a visible tool."""
         return {name: server for name, server in sorted(self._modules.items()) if server in self._seen}
 
     def module(self, name: str) -> ChainModule:
         """A whole module.
 
         Raises:
-            KeyError: No server that is seen has a module of this name.
+            KeyError: No visible server has a module of this name.
         """
         return self._assembled(name, self._functions(self.servers[name]), types=True)
 
@@ -74,12 +75,12 @@ class ModuleIndex:
         return self._functions(self.servers[module]).get(function) if module in self.servers else None
 
     def used(self, code: str, *, types: bool = True) -> list[ChainModule]:
-        """Those modules that a program names, with the functions that it names and the types they need.
+        """The modules that a program names, with the functions that it names and the types they need.
 
         Without `types`, which only a check needs, it takes a tenth of the time.
 
-        A scan of words and not a parse, so that it works on a program with faults: it may give too much, and
-        gives too little only where a program hides a name from its reader. Nothing else is built.
+        It scans words and does not parse, so that it works on a program with faults. It may return too
+        much. It returns too little only if a program hides a name from its reader. Nothing else is built.
         """
         names = _Named(code)
         found = []
@@ -91,7 +92,7 @@ class ModuleIndex:
 
     @property
     def names(self) -> Mapping[str, Sequence[str]]:
-        """Module name -> the names of its functions, which are looked up when they are asked for."""
+        """Module name -> the names of its functions, which are looked up on demand."""
         return _FunctionNames(self.servers, lambda server: sorted(self._functions(server)))
 
     @cached_property
@@ -110,7 +111,7 @@ class ModuleIndex:
         return groups
 
     def _names(self, server: str) -> Mapping[str, str]:
-        """Published name -> function name, of all tools of a server, seen or not."""
+        """Published name -> function name, of all tools of a server, visible or not."""
         if server not in self._named:
             start = prefix(server)
             plain = {tool.name: tool.name.removeprefix(start) for tool in self._snapshot.by_server[server]}
@@ -141,7 +142,7 @@ class ModuleIndex:
 
 
 class _FunctionNames(Mapping[str, Sequence[str]]):
-    """The names of functions by module; `of` gives those of a server."""
+    """The names of functions by module; `of` returns those of a server."""
 
     def __init__(self, servers: Mapping[str, str], of: Callable[[str], Sequence[str]]) -> None:
         self._servers = servers
@@ -158,7 +159,7 @@ class _FunctionNames(Mapping[str, Sequence[str]]):
 
 
 class _Named:
-    """What a program names, read off its words."""
+    """The names in a program, read from its words."""
 
     def __init__(self, code: str) -> None:
         code = code if code.isascii() else unicodedata.normalize("NFKC", code)
@@ -166,5 +167,5 @@ class _Named:
         self._all = bool(self.words & _EVASIVE or _ALL.search(code))
 
     def of(self, functions: Iterable[str]) -> list[str]:
-        """Those functions of a module that are named; all, where a name could be made up on the way."""
+        """The functions of a module that are named; all of them if a name could be computed at run time."""
         return [name for name in functions if self._all or name in self.words]

@@ -1,9 +1,10 @@
-"""Usual Python that the engine lacks, written with what it has; the lines of a program stay where they are.
+"""Rewrites usual Python that the engine lacks into what it has; lines keep their numbers.
 
-Models write all of Python. What can be said otherwise without changing what it means is: a `del`, a semaphore
-(the calls of a chain in flight are bounded already), `gather(return_exceptions=True)`, a task that is awaited
-later, the next of a generator, `asdict`, a generator function that ends, a `map` of calls, a method that is
-handed on (`key=str.lower`), imports that were forgotten, and what `supplied` has of modules.
+Models write all of Python. The rewriting never changes the meaning. It covers `del`, semaphores (a
+chain's calls in flight are bounded anyway), `gather(return_exceptions=True)`, tasks that are awaited
+later, and `next` of a generator.
+It also covers `asdict`, generator functions that end, `map` of calls, methods as values
+(`key=str.lower`), and forgotten imports. It adds the parts of `standard_library`.
 """
 
 import ast
@@ -27,7 +28,7 @@ _BINDING: Final = (
 )
 _TYPES: Final = frozenset(("str", "bytes", "int", "float", "list", "tuple", "dict", "set", "frozenset"))
 _OF_TYPES: Final = frozenset(("fromkeys", "maketrans", "fromhex", "from_bytes"))
-"""Methods of types that are called with no object of theirs."""
+"""Methods of types that are called without an object."""
 
 _SORTING: Final = frozenset(("sorted", "min", "max", "groupby", "nlargest", "nsmallest"))
 _PARTS: Final = frozenset(name for names in (*SUPPLIED.values(), *ADDED.values()) for name in names)
@@ -38,7 +39,7 @@ _SEMAPHORES: Final = ("asyncio.Semaphore", "asyncio.BoundedSemaphore")
 
 @dataclass(frozen=True, kw_only=True)
 class RewrittenProgram:
-    """A program as the engine takes it; `before` are the lines that stand before its own."""
+    """A program for the engine; `before` is the number of lines that were put before its own."""
 
     code: str
     before: int = 0
@@ -52,10 +53,10 @@ class _Edit:
 
 
 def usual(code: str, modules: Sequence[str] = (), inputs: Iterable[str] = ()) -> RewrittenProgram:
-    """Write a program with what the engine has; one that does not parse stays as it is.
+    """Rewrite a program for the engine; one that does not parse stays as it is.
 
-    `modules` are the servers that it may import; one that it uses and does not import is imported,
-    unless `inputs`, the names that it is given values by, has it.
+    `modules` are the servers that it may import. One that it uses without an import is imported, unless
+    `inputs`, the names of its input values, has that name.
     """
     try:
         writer = _Writer(code.replace("\r\n", "\n").replace("\r", "\n"), modules, inputs)
@@ -68,19 +69,19 @@ def usual(code: str, modules: Sequence[str] = (), inputs: Iterable[str] = ()) ->
 
 
 def bound_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """All names that a program gives a meaning to, wherever it does."""
+    """All names that a program binds, anywhere."""
     return {name for node in nodes if isinstance(node, _BINDING) for name in _bound(node)}
 
 
 def read_names(nodes: Iterable[ast.AST]) -> Iterator[ast.Name]:
-    """Where a program asks for the meaning of a name."""
+    """Where a program reads a name."""
     for node in nodes:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
             yield node
 
 
 def dotted(node: ast.AST) -> str:
-    """`asyncio.gather` of such an expression; empty for any other."""
+    """The text of such an expression as `asyncio.gather`; empty for any other."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -105,7 +106,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 class _Writer:
-    """Collects what is to be written otherwise in one program."""
+    """Collects the edits of one program."""
 
     def __init__(self, code: str, modules: Sequence[str], inputs: Iterable[str]) -> None:
         self._code = code
@@ -133,7 +134,7 @@ class _Writer:
         self._wanted |= forgotten & {*MODULES, *modules}
 
     def write(self) -> bool:
-        """Write otherwise what can be, the innermost first; false if there was nothing left."""
+        """Apply one round of edits, the innermost first; false if there was nothing left."""
         self._edits = []
         self._lines = _lines_of(self._code)
         self._inside = set(_inside_functions(self._nodes))
@@ -157,7 +158,7 @@ class _Writer:
     def _take(self, edit: _Edit) -> None:
         lines = self._code.count("\n", edit.start, edit.end) - edit.text.count("\n")
         text, breaks = edit.text, "\n" * max(lines, 0)
-        closing = text[-1:] if text.endswith((")", "]")) else ""  # within it, a line that ends ends nothing
+        closing = text[-1:] if text.endswith((")", "]")) else ""  # within it, a line break ends no statement
         text = text.removesuffix(closing) + breaks + closing
         self._code = self._code[: edit.start] + text + self._code[edit.end :]
 
@@ -175,7 +176,7 @@ class _Writer:
         }
 
     def _bounds(self) -> set[str]:
-        """The names of what bounds calls in flight; one that lets a single call pass is a lock, and stays."""
+        """The names of semaphores; one that admits a single call is a lock, and stays."""
         found = set()
         for node in self._nodes:
             if isinstance(node, ast.Assign) and self._is_semaphore(node.value):
@@ -197,8 +198,6 @@ class _Writer:
         if not isinstance(node, ast.Call) or dotted(node.func) not in _SEMAPHORES or len(node.args) != 1:
             return False
         return not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 1)
-
-    # --- what is written otherwise ------------------------------------------------------------------------
 
     def _delete(self, node: ast.Delete) -> None:
         parts = []
@@ -244,13 +243,13 @@ class _Writer:
                     self._hand_on(one.value)
 
     def _is_pattern_sub(self, node: ast.Call, name: str) -> bool:
-        """Whether a pattern puts in what a function gives; no class of the program has such a method."""
+        """Whether it is `sub` of a pattern with a function; not if the program has its own `sub`."""
         of, _, last = name.rpartition(".")
         is_method = last == "sub" and of and of not in self._modules and "sub" not in self._functions
         return bool(is_method) and _is_function(node, 0, self._functions)
 
     def _builtin(self, node: ast.Call, name: str) -> None:
-        """A function of Python, for which the program has none of its own."""
+        """Rewrite a builtin function that the program does not redefine."""
         if name == "next" and node.args and isinstance(node.args[0], ast.GeneratorExp):
             inner = self._text(node.args[0])
             self._edits.append(_Edit(self._end(node.func), self._end(node.args[0]), f"(iter({inner})"))
@@ -258,7 +257,7 @@ class _Writer:
                 self._edits.append(_Edit(self._end(node.args[0]), self._end(node), ")"))
         elif name in ("asdict", "dataclasses.asdict") and self._fields:
             self._replace(node.func, self._own("asdict"))
-        elif name == "map" and len(node.args) == 2:  # noqa: PLR2004  # a function, and what it is called with
+        elif name == "map" and len(node.args) == 2:  # noqa: PLR2004  # a function, and its arguments
             self._map(node, *node.args)
         elif name == "filter" and node.args:
             self._hand_on(node.args[0])
@@ -290,7 +289,7 @@ class _Writer:
                 self._replace(node.func, self._own("gather"))
 
     def _hand_on(self, node: ast.expr) -> None:
-        """A method can only be called: what hands it on hands on a function that calls it."""
+        """Wrap a method in a lambda: the engine can only call a method, not pass it as a value."""
         if not isinstance(node, ast.Attribute) or not (
             _is_dotted(node) or isinstance(node.value, ast.Constant)
         ):
@@ -302,7 +301,7 @@ class _Writer:
             self._replace(node, f"lambda {OWN}one: {self._text(node)}({OWN}one)")
 
     def _assign(self, node: ast.Assign) -> None:
-        """Such as `add = found.append`, where `add` is called."""
+        """Rewrite such as `add = found.append`, if `add` is called."""
         value, target = node.value, node.targets[0]
         if (
             not isinstance(value, ast.Attribute)
@@ -319,14 +318,14 @@ class _Writer:
             self._replace(value, f"(lambda {OWN}of: {bound})({self._text(value.value)})")
 
     def _replace_call(self, node: ast.Call, own: str, first: str = "") -> None:
-        """Call a part of ours with the same arguments, behind a first one if there is one."""
+        """Call a part of the library with the same arguments, after `first` if there is one."""
         comma = ", " if first and (node.args or node.keywords) else ""
         self._replace(node.func, self._own(own))
         opened = self._code.index("(", self._end(node.func)) + 1
         self._edits.append(_Edit(opened, opened, f"{first}{comma}"))
 
     def _map(self, node: ast.Call, function: ast.expr, data: ast.expr) -> None:
-        """A tool cannot be called by `map` itself."""
+        """Rewrite `map` over a tool: the engine's `map` cannot call tools."""
         text = self._text(data)
         if self._is_tool(function):
             self._replace(node, f"[{self._text(function)}({OWN}one) for {OWN}one in {text}]")
@@ -345,7 +344,7 @@ class _Writer:
         return dotted(node).partition(".")[0] in {"call_tool", *self._servers}
 
     def _function(self, node: ast.FunctionDef) -> None:
-        """A generator fills a list, which `listed` makes and gives."""
+        """Make a generator function fill a list, which `listed` makes and returns."""
         if node.name not in self._generators:
             return
         for one in given(node):
@@ -379,7 +378,7 @@ class _Writer:
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
-        if module == "__future__":  # what it brings is so here
+        if module == "__future__":  # its features are the default here
             self._replace(node, "pass")
         supplied = {*SUPPLIED.get(module, ()), *ADDED.get(module, ())}
         gone = {"asdict"} if module == "dataclasses" and self._fields else supplied
@@ -398,25 +397,23 @@ class _Writer:
             self._replace(node, f"import {', '.join(map(ast.unparse, kept))}" if kept else "pass")
 
     def _instead(self, node: ast.Call) -> str:
-        """The part of ours that does what such a call asks for, where the engine does it otherwise or not."""
+        """The library part for a call that the engine does differently or not at all; empty if none."""
         full = self._full(node.func)
         last = full.rpartition(".")[2]
         found = INSTEAD.get(last)
         return last if found is not None and full in found.names and found.wants(node) else ""
 
     def _full(self, node: ast.AST) -> str:
-        """Names with dots between them, the first as the module itself is called; empty for anything else."""
+        """A dotted name, its first part resolved to the module's own name; empty for any other expression."""
         if not _is_dotted(node):
             return ""
         first, dot, rest = ast.unparse(node).partition(".")
         return f"{self._aliases.get(first, first)}{dot}{rest}"
 
     def _own(self, name: str) -> str:
-        """The name of a part of ours, which then stands before the program."""
+        """The name of a library part, which is then put before the program."""
         self._wanted.add(f"{OWN}{name}")
         return f"{OWN}{name}"
-
-    # --- text ---------------------------------------------------------------------------------------------
 
     def _asdict(self) -> Iterator[str]:
         yield f"def {OWN}asdict(one):"
@@ -434,13 +431,13 @@ class _Writer:
         return self._code[self._start(node) : self._end(node)]
 
     def _start(self, node: ast.AST) -> int:
-        return self._place(node.lineno, node.col_offset)  # type: ignore[attr-defined]  # all that come here have
+        return self._place(node.lineno, node.col_offset)  # type: ignore[attr-defined]  # all here have it
 
     def _end(self, node: ast.AST) -> int:
         return self._place(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]  # as above
 
     def _dot(self, node: ast.Attribute) -> int:
-        """Where the dot before the last name is."""
+        """The position of the dot before the last name."""
         return self._code.rindex(".", self._start(node), self._end(node))
 
     def _place(self, line: int, column: int) -> int:
@@ -456,7 +453,7 @@ def _is_dotted(node: ast.AST) -> bool:
 
 
 def _is_function(node: ast.Call, place: int, functions: Collection[str]) -> bool:
-    """Whether what is put in, at a place or by its name, comes from a function of the program."""
+    """Whether the replacement, by position or by name, comes from a function of the program."""
     named = next((one.value for one in node.keywords if one.arg == "repl"), None)
     one = node.args[place] if len(node.args) > place else named
     return isinstance(one, ast.Lambda) or (isinstance(one, ast.Name) and one.id in functions)
@@ -471,7 +468,7 @@ def _is_sort(node: ast.Call) -> bool:
 
 
 def _called_by_one_name(nodes: Sequence[ast.AST]) -> set[str]:
-    """The names that are called, and given a meaning once."""
+    """The names that are called and that are bound once."""
     times = Counter(name for node in nodes if isinstance(node, _BINDING) for name in _bound(node))
     called = {dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
     return {name for name in called if times[name] == 1}
@@ -486,7 +483,7 @@ def _parts_imported(nodes: Iterable[ast.AST]) -> Iterator[ast.ImportFrom]:
 
 
 def _aliases(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-    """The names that a program has for whole modules, with those that they have themselves."""
+    """The names that a program gives to whole modules, with the modules' own names."""
     for node in nodes:
         if isinstance(node, ast.Import):
             for one in node.names:
@@ -507,7 +504,7 @@ def _imported(nodes: Iterable[ast.AST], modules: Sequence[str]) -> Iterator[str]
 
 
 def _lines_of(code: str) -> Sequence[tuple[int, str]]:
-    """Each line with where it begins."""
+    """Each line with the offset of its beginning."""
     found, at = [], 0
     for text in code.split("\n"):
         found.append((at, text))

@@ -1,8 +1,8 @@
-"""What a program names and nothing has, told before its first line runs: else it would make its first calls.
+"""Finds undefined names before a program's first line runs, so that no call is made in vain.
 
-It looks at names, imports, the functions of servers, their arguments, and calls that are used before they are
-awaited, all at once, so that the next try can mend them all. Whether a value has a type or an attribute shows
-only when the program runs.
+It checks names, imports, functions of servers, their arguments, and calls that are used before they are
+awaited. It reports all faults at once, so that the author can correct them together. Types and attributes
+of values are known only at run time.
 """
 
 import ast
@@ -35,11 +35,11 @@ _ITSELF: Final = (
 
 
 def unknown_names(program: ChainProgram) -> Sequence[ChainFault]:
-    """Every name that means nothing, in the order of their places; none where the program does not parse."""
+    """Every undefined name, in the order of their places; empty if the program does not parse."""
     try:
         nodes = list(ast.walk(ast.parse(program.code)))
     except NO_TREE:
-        return []  # the engine says better what is wrong
+        return []  # the engine's message is better
     servers = program.known or {one.name: [f.name for f in one.functions] for one in program.modules}
     found = {
         (fault.line, fault.column, fault.message): fault
@@ -85,13 +85,13 @@ def _imports(
 def _members(
     nodes: Sequence[ast.AST], program: ChainProgram, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[ChainFault]:
-    """Functions that a server or a module does not have; one under another name is left to the run."""
+    """Functions that a server or a module does not have; an import under another name is left to the run."""
     has = {**SUPPLIED, **servers}
     rebound = _rebound(nodes) | {*program.inputs}
     for node in nodes:
         module, dot, name = dotted(node).partition(".")
         lacks = module in has and name not in has[module]
-        if isinstance(node, ast.Call):  # what is not called may never be asked for
+        if isinstance(node, ast.Call):  # an attribute alone may never be used
             module, dot, name = dotted(node.func).partition(".")
             lacks = module == "asyncio" and name not in _ASYNCIO
         if dot and lacks and module not in rebound:
@@ -100,7 +100,7 @@ def _members(
 
 
 def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFault]:
-    """Calls of tools with arguments that they do not take, and such that are used without being awaited."""
+    """Calls of tools with wrong arguments, and calls that are used without being awaited."""
     functions = _functions(nodes, program)
     tools = {*functions, *({"call_tool"} - _rebound(nodes) - {*program.inputs})}
     yield from _kept(nodes, tools, program)
@@ -121,9 +121,9 @@ def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFau
 
 
 def _kept(nodes: Sequence[ast.AST], tools: Collection[str], program: ChainProgram) -> Iterator[ChainFault]:
-    """Calls that got a name without being awaited, where the name is used as if they had been.
+    """Calls that were assigned without being awaited, if the name is then used like a result.
 
-    A name that is given once, and that is never awaited nor handed on, can be nothing else.
+    A name that is assigned once, and that is never awaited or passed on, can be nothing else.
     """
     calls = {
         node.targets[0].id: node.value
@@ -155,7 +155,7 @@ def _used_as_value(node: ast.AST) -> str:
 
 
 def _functions(nodes: Sequence[ast.AST], program: ChainProgram) -> Mapping[str, ChainFunction]:
-    """The functions of servers by the names that a program has for them, and has for nothing else."""
+    """The functions of servers by their names in the program, unless a name has another meaning too."""
     known = {(one.name, function.name): function for one in program.modules for function in one.functions}
     found = {f"{module}.{name}": function for (module, name), function in known.items()}
     for node in nodes:
@@ -183,13 +183,13 @@ def _arguments(call: ast.Call, function: ChainFunction) -> Iterator[ChainFault]:
 
 
 def _rebound(nodes: Sequence[ast.AST]) -> set[str]:
-    """The names that a program gives another meaning to than an import does."""
+    """The names that a program binds other than by an import."""
     own = [node for node in nodes if not isinstance(node, ast.Import | ast.ImportFrom)]
     return bound_names(own)
 
 
 def _envelopes(nodes: Sequence[ast.AST]) -> Iterator[ChainFault]:
-    """What a result has on the wire, and not here."""
+    """Fields of a result on the wire, which the value in a program does not have."""
     for node in nodes:
         match node:
             case (

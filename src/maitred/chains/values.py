@@ -1,8 +1,8 @@
-"""What may cross the border of a chain, in either direction: plain JSON, and not too much of it.
+"""What may cross the border of a chain, in either direction: plain JSON, of bounded size.
 
-A program can build a list that holds itself a thousand million times over in a few bytes, and it crosses as
-such; `repr` or `json.dumps` of it would fill the machine. So everything is walked here first, with a stack of
-our own, and a part that is reached twice counts twice. The copy shares nothing with the original.
+With a few bytes a program can build a list that contains itself a billion times. `repr` or `json.dumps`
+of it would fill the machine. So this module walks every value first, with its own stack, and a part that
+is reached twice counts twice. The copy shares nothing with the original.
 """
 
 import math
@@ -16,7 +16,7 @@ import anyio
 from maitred.chains.base import ChainLimits
 
 LEAST_INT, MOST_INT = -(2**63), 2**64 - 1
-"""Whole numbers that every JSON reader of ours can hold; identifiers of 64 bits without a sign are in use."""
+"""Whole numbers that every JSON reader here can hold; unsigned 64-bit identifiers are in use."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _STEP_PARTS = 5_000
@@ -25,15 +25,15 @@ _CONTAINERS = (dict, list, tuple, set, frozenset)
 
 
 class TooBigError(ValueError):
-    """A value cannot cross: it is too large or too deep, by itself or with all before; the text says so."""
+    """A value cannot cross: it, or the total so far, is too large or too deep; the text says so."""
 
 
 class NotPlainError(TooBigError):
-    """It cannot cross at any size: it holds something that JSON has no form for."""
+    """It cannot cross at any size: it contains something that JSON cannot represent."""
 
 
 class UnawaitedError(TooBigError):
-    """It holds a call that was never awaited."""
+    """It contains a call that was never awaited."""
 
 
 def bounded(value: Any, limits: ChainLimits) -> Any:
@@ -42,8 +42,8 @@ def bounded(value: Any, limits: ChainLimits) -> Any:
     Tuples and sets become lists, lone surrogates U+FFFD, keys that are whole numbers text.
 
     Raises:
-        TooBigError: it is too large, too deep or holds itself.
-        NotPlainError: it is or holds bytes, a number that is not finite, an object, ...
+        TooBigError: It is too large, too deep or contains itself.
+        NotPlainError: It is or contains bytes, a number that is not finite, an object, ...
     """
     walk = _ValueCopy(value, limits)
     while walk.step():
@@ -54,13 +54,13 @@ def bounded(value: Any, limits: ChainLimits) -> Any:
 async def crossing(
     value: Any, limits: ChainLimits, *, lenient: bool = False, refused: tuple[str, ...] = ()
 ) -> tuple[Any, int]:
-    """As `bounded`, giving others a turn now and then; with the bytes as JSON, to within a few percent.
+    """As `bounded`, but yields to other tasks; also returns the size as JSON in bytes, within a few percent.
 
     Args:
-        value: What crosses.
-        limits: What it must keep to.
-        lenient: Give whole numbers of over 64 bits as text, and `None` for those that are not finite.
-        refused: A text that begins like one of these cannot cross; `UnawaitedError` says so.
+        value: The value that crosses.
+        limits: The limits for it.
+        lenient: Convert whole numbers of over 64 bits to text, and numbers that are not finite to `None`.
+        refused: A text that begins like one of these cannot cross; it raises `UnawaitedError`.
     """
     walk = _ValueCopy(value, limits, lenient=lenient, refused=refused)
     while walk.step():
@@ -69,12 +69,12 @@ async def crossing(
 
 
 def mended(text: str) -> str:
-    """The text with U+FFFD for surrogates without their other half, which no encoding has."""
+    """The text with U+FFFD for unpaired surrogates, which no encoding has."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 class _ValueCopy:
-    """One copy in the making: containers wait on a stack, each with its copy, which is filled in place."""
+    """One copy in progress: containers wait on a stack, each with its copy, which is filled in place."""
 
     def __init__(
         self, value: Any, limits: ChainLimits, *, lenient: bool = False, refused: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class _ValueCopy:
         return self._root[0]
 
     def step(self) -> bool:
-        """Copy some thousand parts more; False once all are copied."""
+        """Copy some thousand more parts; false once all are copied."""
         left = _STEP_PARTS
         while self._stack and left > 0:
             source, target, depth = self._stack.pop()
@@ -165,7 +165,7 @@ class _ValueCopy:
         return str.__str__(text)
 
     def _take(self, parts: int) -> None:
-        """So many more parts, each of which takes a separator and a character at least."""
+        """Count more parts, each of which takes at least a separator and a character."""
         self._nodes += parts
         if self._nodes > self._limits.nodes:
             raise TooBigError(f"it has over {self._limits.nodes:,} parts")

@@ -1,6 +1,6 @@
-"""What admission knows of a server as JSON, the same for the command line and for HTTP.
+"""Admission's view of a server as JSON, the same for the command line and for HTTP.
 
-Texts of servers stay as they are here; whoever prints them escapes what a terminal would obey.
+Texts of servers are not escaped here. The surface that prints them escapes terminal control characters.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
 
 
 def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
-    """A case; without `whole` as it stands in a list: no manifest, no record, no log."""
+    """A case as JSON; without `whole` as a list shows it: no manifest, no record, no log."""
     found = {
         "server": case.server,
         "source": case.source,
@@ -47,7 +47,7 @@ def case_json(case: "Case", *, whole: bool = True) -> dict[str, Any]:
 
 
 def registered_json(registered: "RegistrationResult") -> dict[str, Any]:
-    """What became of a registration; `case` is null where it was refused."""
+    """The result of a registration as JSON; `case` is null where the gateway refused it."""
     return {
         "happened": registered.happened,
         "decision": registered.decision.record(),

@@ -1,8 +1,8 @@
-"""Keeps the servers of a watched folder registered: each manifest in it is a server, as its author left it.
+"""Keep the servers of a watched folder registered: each manifest file in the folder is one server.
 
-A folder that cannot be listed, or holds no manifest at all, may be one that was not mounted: then nothing is
-unregistered. A faulty file changes nothing either. The folder is watched and besides listed every few
-seconds, since network drives tell of no changes, and a folder that is mounted over is another one.
+A folder that cannot be listed, or that holds no manifest, may not be mounted: the gateway then unregisters
+nothing. A faulty file changes nothing either. The gateway also lists the folder every few seconds. Network
+drives report no changes, and a mount over the folder replaces the watched one.
 """
 
 import codecs
@@ -18,23 +18,23 @@ from maitred.errors import MaitredError, StoreError
 from maitred.model.access import Grant, Viewer
 from maitred.wiring.reload import until_cancelled
 
-if TYPE_CHECKING:  # nothing of it is needed where no folder is watched
+if TYPE_CHECKING:  # not needed where no folder is watched
     from maitred.gateway import Gateway
 
 log = structlog.get_logger(__name__)
 
 FOLDER: Final = Viewer(grant=Grant(principal="folder", role="operator"))
-"""Who registers and withdraws what comes from the folder."""
+"""The viewer who registers and withdraws the servers of the folder."""
 
 _SUFFIXES: Final = (".yml", ".yaml")
 _LOOK_S: Final = 5.0
-_MOST_BYTES: Final = 1024 * 1024  # far more than a manifest may have, so that its length is what is told
+_MOST_BYTES: Final = 1024 * 1024  # far more than a manifest may have, so that the error names its length
 
 Stamp = tuple[int, int, int]
 
 
 async def follow_manifests(gateway: "Gateway", *, look_s: float = _LOOK_S) -> None:
-    """Keep in step with `admission.folder` of the settings, whatever these say at the time; never returns."""
+    """Follow the folder `admission.folder` of the current settings; never returns."""
     manifests = Manifests(gateway)
     while True:
         folder = manifests.folder
@@ -44,13 +44,13 @@ async def follow_manifests(gateway: "Gateway", *, look_s: float = _LOOK_S) -> No
             continue
         try:
             await _watch(manifests, folder, look_s)
-        except (OSError, UnicodeError) as error:  # it went away, is no UTF-8, or too many files are watched
+        except (OSError, UnicodeError) as error:  # gone, not UTF-8, or too many files are watched
             log.debug("the folder of manifests cannot be watched", reason=str(error))
             await anyio.sleep(look_s)
 
 
 async def _watch(manifests: "Manifests", folder: Path, look_s: float) -> None:
-    """Look after each change, and after each while, until another folder is to be watched."""
+    """Look after each change and after each `look_s` seconds, until the settings name another folder."""
     from watchfiles import awatch  # noqa: PLC0415  # where no folder is watched, it is not needed
 
     timeout_ms = int(look_s * 1_000)
@@ -69,7 +69,7 @@ async def _watch(manifests: "Manifests", folder: Path, look_s: float) -> None:
 
 
 class Manifests:
-    """The manifests of the folder as they were last taken over."""
+    """The manifests of the folder, as the gateway last registered them."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
@@ -81,13 +81,13 @@ class Manifests:
 
     @property
     def folder(self) -> Path | None:
-        """The folder to watch; a relative one begins at the folder of the configuration."""
+        """The folder to watch; a relative path begins at the folder of the configuration file."""
         settings = self._gateway.settings
         given = settings.admission.folder
         return (settings.source.absolute().parent / Path(given).expanduser()) if given else None
 
     async def look(self) -> None:
-        """Register what is new or changed, and withdraw what is gone."""
+        """Register the servers of new and changed files, and withdraw those whose file is gone."""
         folder = self.folder
         if folder is None:
             return
@@ -111,13 +111,13 @@ class Manifests:
             log.warning("manifests are taken over later", reason=error.reason)
 
     def _tell(self, what: str, folder: Path, reason: str) -> None:
-        """Warn once of what may last."""
+        """Log a warning once, not at each look."""
         if what != self._told:
             log.warning(what, folder=str(folder), reason=reason)
         self._told = what
 
     def _forget(self, found: Collection[Path]) -> None:
-        """Forget files that are gone, and everything once the policy is another."""
+        """Forget files that are gone; after a change of the admission policy, forget all files."""
         policy = self._gateway.settings.admission
         gone = self._taken.keys() - found
         again = set(self._taken) if policy != self._policy else gone | (self._twice if gone else set())
@@ -129,10 +129,10 @@ class Manifests:
         self._policy = policy
 
     async def _register(self, path: Path) -> None:
-        """Register one file; faults are logged, and leave what was registered before.
+        """Register one file. A fault is logged and leaves the earlier registration as it is.
 
         Raises:
-            StoreError: It cannot be written now.
+            StoreError: The catalog cannot be written now.
         """
         admission = self._gateway.admission
         try:
@@ -161,7 +161,7 @@ class Manifests:
                 log.info("registered from the folder", server=registered.case.server, file=str(path))
 
     async def _withdraw(self, folder: Path, found: Mapping[Path, Stamp]) -> None:
-        """Withdraw the servers that came from the folder and stand in none of its files any more."""
+        """Withdraw the servers that came from the folder and are in none of its files now."""
         admission = self._gateway.admission
         named = set(self._names.values())
         for server, (source, state) in (await admission.registered()).items():
@@ -180,18 +180,18 @@ class Manifests:
 
 
 def read_text(path: Path) -> str:
-    """The text of a manifest; of one that is far too long, as much as is needed to see that.
+    """The text of a manifest; of a file that is far too long, only enough to show that it is too long.
 
     Raises:
         OSError: The file cannot be read.
-        UnicodeDecodeError: It is no UTF-8 text.
+        UnicodeDecodeError: The file is not UTF-8 text.
     """
     with path.open("rb") as file:
         return codecs.getincrementaldecoder("utf-8")().decode(file.read(_MOST_BYTES))
 
 
 def _stamps(folder: Path) -> Mapping[Path, Stamp]:
-    """The manifests in a folder, each with what changes when it does."""
+    """The manifest files of a folder, each with a stamp that changes when the file changes."""
     with os.scandir(folder) as entries:
         files = [
             e for e in entries if e.name.endswith(_SUFFIXES) and not e.name.startswith(".") and e.is_file()

@@ -1,6 +1,7 @@
-"""Isolation of registered servers: programs in bubblewrap, images in containers of Docker or Podman.
+"""Isolation of registered servers: programs run in bubblewrap, images in containers of Docker or Podman.
 
-It decides nothing about trust: which server is isolated is written in its specification.
-`jail` with `seccomp`, `cgroups` and `mounts`; `container` with `engine_api`, `engine`, `images` and `scan`.
+The package decides nothing about trust: the specification of a server says whether it is isolated.
+Programs: `jail` with `seccomp`, `cgroups` and `mounts`. Images: `container` with `engine_api`, `engine`,
+`images` and `scan`.
 To add a container engine, implement the protocol `Engine` and name it in `engine_api.candidates`.
 """

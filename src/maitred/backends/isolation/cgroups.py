@@ -1,9 +1,10 @@
-"""Control groups of the kernel, which bound what all processes of a server take together.
+"""Control groups of the kernel (cgroups), which bound what all processes of a server use together.
 
-A group is a folder beside the one that we are in ourselves: a few files set its limits, a process that enters
-it stays with all that it starts, and the kernel counts in it what it ended for want of memory. There are two
-versions with other names; of the first, each kind of limit has a tree of its own. To make groups one needs
-to be root, or to have been given a part of the tree, as systemd does: where neither is so, it says why.
+A group is a folder beside the gateway's own group. Files in it set the limits and count the processes
+that the kernel ended for lack of memory. A process that enters a group stays in it with its children.
+Version 1 has one tree for each kind of limit, version 2 has a single tree with other file names. Only
+root can make groups, or a user to whom systemd delegated a part of the tree. Otherwise the gateway
+reports why not.
 """
 
 import errno
@@ -35,16 +36,16 @@ _ENTER: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class ControlGroup:
-    """One group, which may not be there yet; `folders` by kind, all the same one in version 2."""
+    """One group, which may not exist yet; `folders` by kind, which are all the same folder in version 2."""
 
     folders: Mapping[str, Path]
     version: int
 
     def make(self, cage: Cage) -> None:
-        """Make it, with the limits of a cage.
+        """Create the group with the limits of a cage.
 
         Raises:
-            OSError: The kernel does not let us.
+            OSError: The kernel does not allow it.
         """
         for folder in set(self.folders.values()):
             folder.mkdir(exist_ok=True)
@@ -66,7 +67,7 @@ class ControlGroup:
             yield "cpu", "cpu.max", f"{quota} {_PERIOD_US}"
 
     def _wishes(self, cage: Cage) -> Iterator[tuple[str, str, str]]:
-        """No swap besides the memory, and the weight, whose usual value is 1024 in version 1 and 100 in 2."""
+        """No swap, and the CPU weight, whose default is 1024 in version 1 and 100 in version 2."""
         if self.version == 1:
             yield "memory", "memory.memsw.limit_in_bytes", str(cage.memory)
             if cage.cpu_shares:
@@ -77,31 +78,35 @@ class ControlGroup:
                 yield "cpu", "cpu.weight", str(min(10_000, max(1, cage.cpu_shares * 100 // 1_024)))
 
     def entering(self, argv: Sequence[str]) -> list[str]:
-        """A command that enters the group and becomes another one."""
+        """The command that enters the group and then replaces itself with `argv`."""
         entrances = [str(folder / "cgroup.procs") for folder in sorted(set(self.folders.values()))]
         return ["/bin/sh", "-c", _ENTER, "sh", *entrances, "--", *argv]
 
     def ended_for_memory(self) -> bool:
-        """Whether the kernel ended a process in it for want of memory."""
+        """Whether the kernel ended a process of the group for lack of memory."""
         name = "memory.oom_control" if self.version == 1 else "memory.events"
         return bool(ended_for_memory(self.folders["memory"] / name))
 
     def remove(self) -> bool:
-        """End what is left in it, and remove it; whether it is gone. Blocks for at most two seconds."""
+        """End the processes of the group and remove it. Blocks for at most two seconds.
+
+        Returns:
+            Whether the group is gone.
+        """
         deadline = time.monotonic() + _LEAVE_S
         left = set(self.folders.values())
         try:
             while left := {folder for folder in left if not _removed(folder)}:
                 if time.monotonic() > deadline:
                     return False
-                time.sleep(0.005)  # the kernel tells nobody when the last process has left
+                time.sleep(0.005)  # the kernel sends no event when the last process has left
         except OSError:
             return False
         return True
 
 
 def _removed(folder: Path) -> bool:
-    """Remove a folder, or else end the processes that keep it from being removed."""
+    """Remove a folder; if it is busy, end the processes in it and return false."""
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -123,7 +128,7 @@ def _end_all(folder: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """Where groups can be made: for each kind of limit a folder, which is the same one in version 2."""
+    """A place where groups can be made: a folder for each kind of limit, all the same one in version 2."""
 
     folders: Mapping[str, Path]
     version: int
@@ -134,12 +139,15 @@ class Tree:
         return ControlGroup(folders=own, version=self.version)
 
     def names(self) -> Sequence[str]:
-        """The names of the groups that are there."""
+        """The names of the groups that exist."""
         found = {one.name for folder in self.folders.values() for one in folder.glob(f"{_PREFIX}*")}
         return sorted(name.removeprefix(_PREFIX) for name in found)
 
     def why_not(self, mark: str) -> str:
-        """Make a group and enter it: what is allowed, and switched on for groups here, is not to be seen."""
+        """Why no group can be made here; empty if one can.
+
+        The gateway makes a group and enters it, since the kernel does not publish what it allows.
+        """
         for folder in set(self.folders.values()) if self.version > 1 else ():
             with suppress(OSError):
                 (folder / "cgroup.subtree_control").write_text(" ".join(f"+{kind}" for kind in _KINDS))
@@ -158,7 +166,10 @@ class Tree:
 
 
 def find_tree(mark: str, *, root: Path = ROOT, own: Path = OWN) -> tuple[Tree | None, str]:
-    """Where groups can be made, or why they cannot: tried with a group of that mark. Blocks for a moment."""
+    """Find where groups can be made, or the reason why none can.
+
+    The gateway tries it with a group that is named after `mark`. Blocks for a moment.
+    """
     trees = _trees(root, own)
     if not trees:
         return None, "this system has no control groups for memory, processes and cores"
@@ -173,8 +184,8 @@ def find_tree(mark: str, *, root: Path = ROOT, own: Path = OWN) -> tuple[Tree | 
 def _trees(root: Path, own: Path) -> Sequence[Tree]:
     """Where groups might be made, the best place first.
 
-    In version 2 a group that holds processes, as ours does, hands no limits to groups in it, unless it is the
-    first of all: so the groups of servers are beside ours.
+    In version 2 a group that holds processes, as the gateway's does, cannot set limits for groups inside
+    it. Only the root group can. So the groups of servers are beside the gateway's group.
     """
     try:
         lines = own.read_text().splitlines()
@@ -197,7 +208,7 @@ def _trees(root: Path, own: Path) -> Sequence[Tree]:
 def sweep(is_gone: Callable[[str], bool], *, root: Path = ROOT, own: Path = OWN) -> Sequence[str]:
     """End and remove the groups whose gateway is gone, and return their names, `MARK.NUMBER`.
 
-    `is_gone` is asked for the mark of each gateway. Blocks for at most two seconds for each group.
+    `is_gone` gets the mark of each gateway. Blocks for at most two seconds for each group.
     """
     ended = []
     for tree in _trees(root, own):

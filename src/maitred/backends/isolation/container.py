@@ -1,8 +1,8 @@
 """A server that runs in a container and speaks over its standard streams.
 
-Each session has a container of its own, which is removed with it, whatever happens: when the session is left,
-by the warden when the gateway is killed, and by the next gateway of the same catalog otherwise. One that
-could not be removed is removed before the next is made, so that a server never runs twice.
+Each session has its own container, which is removed when the session ends. If the gateway is killed, the
+warden removes the container, or else the next gateway of the same catalog does.
+A container that could not be removed is removed before the next one is made. So a server never runs twice.
 """
 
 import re
@@ -41,7 +41,7 @@ _PART: Final = 0.8
 
 
 class ContainerBackend(Backend):
-    """Makes a container of the server's image for each session; `others` are the servers besides it."""
+    """Makes a container of the server's image for each session; `others` are the other servers that run."""
 
     cage = "container"
 
@@ -72,20 +72,20 @@ class ContainerBackend(Backend):
 
     @property
     def pid(self) -> int | None:
-        """The first process of the container, where the engine is on this machine."""
+        """The first process of the container, if the engine is on this machine."""
         return self._pid
 
     def last_output(self) -> Sequence[str]:
-        """The last lines of standard error; what was said as its image was fetched, if there are none."""
+        """The last lines of standard error; if there are none, the progress of fetching the image."""
         return self._tail.lines() or self._images.progress(self.spec.image)
 
     def ending(self, reason: str) -> Ending:
-        """Why the last session ended, as the engine tells it."""
+        """Why the last session ended, as the engine reports it."""
         return self._ending or Ending(kind="lost", reason=reason)
 
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
-        """Make a container and open a session with what runs in it."""
+        """Make a container and open a session with the server in it."""
         self._ending, self._tail = None, Tail()
         engine = await self._engines.engine()
         await self._clear(engine)
@@ -113,10 +113,8 @@ class ContainerBackend(Backend):
     def _heard(self, data: bytes) -> None:
         self._channel.feed(data)
 
-    # --- the start ----------------------------------------------------------------------------------------
-
     async def _clear(self, engine: Engine) -> None:
-        """Remove the containers that could not be removed before: a server never runs twice."""
+        """Remove the containers that could not be removed before, so that a server never runs twice."""
         for name in self._engines.left(self.spec.name):
             await engine.remove(name)
             self._gone(name)
@@ -127,7 +125,7 @@ class ContainerBackend(Backend):
 
     async def _wanted(self, engine: Engine) -> ContainerSpec:
         spec = self.spec
-        within_s = _PART * spec.timeouts.start_s  # and so the reason is told that took so long
+        within_s = _PART * spec.timeouts.start_s  # the rest is for reporting what took so long
         image = await self._images.ready(engine, spec.name, spec.image, within_s=within_s)
         labels = self._engines.labels(spec.name, self._warden.mark)
         given: Mapping[str, Any] = {"labels": labels, "resolve": self._resolve, "others": self._others()}
@@ -137,7 +135,7 @@ class ContainerBackend(Backend):
         self._since = time.time()
         try:
             await engine.create(name, made)
-            await attached(await engine.attach(name), streams)  # before it starts: nothing it says is missed
+            await attached(await engine.attach(name), streams)  # before it starts, so that no output is lost
             await engine.start(name)
             state = await engine.state(name)
         except EngineGoneError:
@@ -148,10 +146,8 @@ class ContainerBackend(Backend):
         self._pid = state.pid if state else None
         self._watch = MemoryWatch(memory_count(self._pid))
 
-    # --- the end ------------------------------------------------------------------------------------------
-
     async def _follow(self, engine: Engine, name: str, streams: Streams) -> None:
-        """When nothing more comes, find out why, and end the session with that."""
+        """When the output ends, find out why, and end the session with that reason."""
         await streams.ended.wait()
         told = Ending(kind="lost", reason=f"the engine at {engine.info.address} ended the connection to it")
         with anyio.move_on_after(_ENDING_S):
@@ -178,8 +174,8 @@ class ContainerBackend(Backend):
             return Ending(kind="lost", reason=str(error))
 
     async def _end(self, engine: Engine, name: str, streams: Streams) -> None:
-        """Have what runs in the container end, and remove it, however unwilling. Bounded in time."""
-        self._engines.leave(self.spec.name, name)  # until it is known to be gone
+        """Ask the server to end, and remove the container in any case. Bounded in time."""
+        self._engines.leave(self.spec.name, name)  # until its removal is confirmed
         try:
             with anyio.fail_after(_REMOVE_S):
                 if streams.open:
@@ -193,17 +189,17 @@ class ContainerBackend(Backend):
             streams.close()
 
     async def _ask(self, engine: Engine, name: str, streams: Streams) -> None:
-        """Close its standard input, and send SIGTERM if that is not enough."""
+        """Close its standard input, and send SIGTERM if the server does not end within a second."""
         streams.end_input()
         with anyio.move_on_after(_ASK_S):
             await streams.ended.wait()
             return
-        with suppress(EngineError):  # it ended by now, or its end will fail as well
+        with suppress(EngineError):  # it has ended by now, or its removal will fail as well
             await engine.signal(name, signal.SIGTERM)
         with anyio.move_on_after(_TERMINATE_S):
             await streams.ended.wait()
 
 
 def _plain(name: str) -> str:
-    """What of a server's name a container's may have."""
+    """A server's name with only the characters that a container's name may have."""
     return re.sub("[^a-zA-Z0-9]+", "-", name)[:_LONGEST_NAME]

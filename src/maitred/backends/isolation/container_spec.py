@@ -1,9 +1,10 @@
-"""What a container of a registered server is made with: its limits, its user, its environment, its folders.
+"""The specification of a server's container: its limits, user, environment and folders.
 
-Only what was approved reaches it. Of the machine's files it sees those that its manifest was granted, and
-what is granted is looked at once more when it is started: a link is refused, since it may lead elsewhere by
-now, and so is whatever holds the socket of an engine, by which the whole machine is controlled. Links within
-a granted folder lead nowhere outside: the container follows them among its own files.
+Only what the operator approved reaches the container. It sees those files of the machine that its
+manifest was granted, and the gateway checks them again at each start. It refuses a link, which may lead
+elsewhere by now.
+It also refuses a folder with the socket of an engine, since that socket controls the whole machine. Links
+within a granted folder are safe: the container follows them among its own files.
 """
 
 import os
@@ -37,13 +38,14 @@ def wanted(
     resolve: Resolve,
     others: Collection[ServerSpec] = (),
 ) -> ContainerSpec:
-    """The container of a server. Looks at the granted folders, and so may take a moment.
+    """The container of a server. Reads the granted folders, so it may block for a moment.
 
-    `others` are those that run besides it. In a folder where one of them may write, it could put a link for
-    what was granted here, after that was looked at and before the engine does.
+    `others` are the other servers that run. If one of them may write to a folder above a granted path, it
+    could replace that path with a link. It would do so between the gateway's check and the engine's
+    mount.
 
     Raises:
-        ConnectError: A reference stands for nothing, or a granted folder is not what was granted.
+        ConnectError: A reference has no value, or a granted folder is not what was granted.
     """
     cage = spec.cage or Cage()
     try:
@@ -71,20 +73,20 @@ def wanted(
 
 
 def _cores(cage: Cage, engine: EngineInfo) -> int:
-    """No more than this machine has, which Docker would refuse."""
+    """At most the cores that this machine has; Docker refuses more."""
     return min(cage.nano_cpus, (os.cpu_count() or 1) * _CORE) if engine.socket else cage.nano_cpus
 
 
 def _user(chosen: str) -> str:
-    """The user of the image by its number, unless that is root's.
+    """The user of the image if it is a number other than root's, else `nobody`.
 
-    What a name stands for is written in the image, and may be root as well.
+    The image itself defines its user names, so any name may mean root.
     """
     return chosen if _NUMBER.fullmatch(chosen.partition(":")[0]) else _NOBODY
 
 
 def _in_memory(image: ImageInfo, cage: Cage) -> Sequence[str]:
-    """Where it may write: for volumes of the image an engine takes the machine's disk, without limit."""
+    """Where the container may write. An engine would put volumes of the image on the disk without a limit."""
     volumes = (posixpath.normpath(posixpath.join("/", one)) for one in image.volumes)
     granted = {one.at for one in cage.mounts}
     return [at for at in dict.fromkeys((*_WRITABLE, *volumes)) if at not in granted]
@@ -110,7 +112,7 @@ def _checked(
 
 
 def _mounted_below(folder: Path) -> Path | None:
-    """A place below a folder where something else is mounted, by the kernel's list of them."""
+    """A path below a folder where another file system is mounted, from the kernel's list of mounts."""
     try:
         lines = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()
     except OSError:  # only Linux has it

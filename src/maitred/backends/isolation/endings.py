@@ -1,9 +1,10 @@
-"""Why a container ended, from all that can be known of it: its exit code, what the engine did, the kernel.
+"""Why a container ended: from its exit code, the events of the engine, and the kernel.
 
-An exit code of 137 says only that it was killed. Docker tells when that was for want of memory, Podman does
-not always. So the count that the kernel keeps of it is read as well, where the engine is on this machine, at
-the moment when the container falls silent: soon afterwards it is gone. With control groups of version 1,
-where Podman misses it, the kernel also tells whoever asked it to, and that is not gone with the group.
+An exit code of 137 says only that the container was killed. Docker reports whether that was for lack of
+memory, Podman not always. So the gateway also reads the kernel's count, if the engine is on this machine.
+It reads it as soon as the output ends, since the count is soon gone.
+With control groups of version 1 Podman misses such ends. There the kernel can also send an event, which
+the gateway still receives after the group is gone.
 """
 
 import os
@@ -27,9 +28,10 @@ _GONE_AND_MORE: Final = 2
 
 
 def memory_count(pid: int | None, *, groups: Path = _GROUPS, processes: Path = Path("/proc")) -> Path | None:
-    """The file in which the kernel counts what it ended for want of memory in the control group of a process.
+    """The file in which the kernel counts the processes that it ended for lack of memory.
 
-    `None` where there is no such file, as when the process is on another machine.
+    It belongs to the control group of process `pid`. `None` if there is no such file, as when the process
+    is on another machine.
     """
     try:
         lines = (processes / str(pid) / "cgroup").read_text(encoding="utf-8").splitlines()
@@ -46,7 +48,7 @@ def memory_count(pid: int | None, *, groups: Path = _GROUPS, processes: Path = P
 
 
 def ended_for_memory(count: Path | None) -> bool | None:
-    """Whether the kernel ended something there for want of memory; `None` if that cannot be told."""
+    """Whether the kernel ended a process there for lack of memory; `None` if it is unknown."""
     if count is None:
         return None
     try:
@@ -57,27 +59,31 @@ def ended_for_memory(count: Path | None) -> bool | None:
 
 
 class MemoryWatch:
-    """Whether the kernel ended something for want of memory in a control group, also when that is gone."""
+    """Reports whether the kernel ended a process of a control group for lack of memory.
+
+    It can do so even after the group is gone.
+    """
 
     def __init__(self, count: Path | None) -> None:
-        """Ask the kernel to tell it, if it has a way to; `count` is as `memory_count` found it."""
+        """Subscribe to the event of the kernel, if there is one; `count` comes from `memory_count`."""
         self._count = count
         self._events: int | None = None
         control = count.parent / "cgroup.event_control" if count else None
         if count is None or control is None or not control.exists():
             return
-        with suppress(OSError), count.open("rb") as watched:  # not ours to ask, or no descriptor left
+        with suppress(OSError), count.open("rb") as watched:  # no permission, or no descriptor left
             self._events = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             control.write_text(f"{self._events} {watched.fileno()}")
 
     def counted(self) -> bool | None:
-        """What the count says now; `None` if it is gone."""
+        """Whether the count shows an end for lack of memory; `None` if the count is gone."""
         return ended_for_memory(self._count)
 
     async def heard(self) -> bool | None:
-        """What the kernel said of a group that is gone; `None` if that cannot be told.
+        """Whether the kernel reported lack of memory for a group that is gone; `None` if it is unknown.
 
-        It adds one for each want of memory and one more when the group has gone, which may take a moment.
+        The kernel adds one for each lack of memory, and one more when the group is gone, which may take a
+        moment.
         """
         added = 0
         with anyio.move_on_after(_GROUP_GONE_S):
@@ -87,14 +93,14 @@ class MemoryWatch:
         return True if added >= _GONE_AND_MORE else None
 
     def close(self) -> None:
-        """Hear no more of it."""
+        """End the subscription."""
         if self._events is not None:
             os.close(self._events)
             self._events = None
 
 
 def from_outside(actions: frozenset[str]) -> bool:
-    """Whether somebody had the engine end it."""
+    """Whether a client of the engine ended the container."""
     return bool(actions & _FROM_OUTSIDE)
 
 
@@ -102,10 +108,10 @@ def judged(state: ContainerState, actions: frozenset[str], by_kernel: bool | Non
     """Why a container ended.
 
     Args:
-        state: How it was found afterwards.
-        actions: What the engine did with it, as `Engine.actions` has it.
-        by_kernel: As `ended_for_memory` told when it fell silent.
-        memory: Its limit, in bytes.
+        state: The state of the container afterwards.
+        actions: What the engine did with it, from `Engine.actions`.
+        by_kernel: What `ended_for_memory` returned when the output ended.
+        memory: The container's limit, in bytes.
     """
     need = f"more memory than its {memory / _MIB:g} MiB"
     if state.out_of_memory or "oom" in actions or (by_kernel and state.code != 0):

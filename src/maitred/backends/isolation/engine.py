@@ -1,7 +1,8 @@
-"""Docker or Podman, by the `docker` SDK over the interface that both have.
+"""Docker or Podman, by the `docker` SDK over the API that both have.
 
-The SDK blocks, so each call runs in a thread of its own (`threads`); what it raises is told in our own
-words. It is slow to load: only `wiring` imports this, when a container is first wanted.
+The SDK blocks, so each call runs in its own thread (`threads`). This module turns the SDK's errors into
+`EngineError`. The SDK is slow to load: only `wiring` imports this module, when a container is first
+needed.
 """
 
 import json
@@ -53,9 +54,9 @@ _MOST_SAID: Final = 300
 _FILES: Final = 4096
 _PROCESSES: Final = 4096
 _MISSING: Final = "no such container"
-_ON_THE_WAY: Final = ("removing", "stopping")  # and so its exit code is not there yet
+_ON_THE_WAY: Final = ("removing", "stopping")  # its exit code is not there yet
 _UNHELD: Final = re.compile(r"\b(memory|pids|resource) limits?\b", re.IGNORECASE)
-"""Of what engines warn of: a limit that they drop, in words of their own. Swap alone is not among them."""
+"""A warning that the engine drops a limit. Each engine words it differently; swap alone does not match."""
 _ATTACHED: Final = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
 _NO_ENGINE: Final = (
     "no engine for containers answers: start Docker, or Podman's service (`podman system service`), or set"
@@ -65,9 +66,9 @@ _NO_ENGINE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Means:
-    """What containers are made with besides what all engines have.
+    """Options of containers that not every engine supports.
 
-    `init` is a first process that waits for others, `seccomp` a filter of system calls instead of the
+    `init` is a first process that waits for others, `seccomp` a filter of system calls that replaces the
     engine's own.
     """
 
@@ -85,11 +86,11 @@ class DockerEngine:
         self.info = info
 
     def close(self) -> None:
-        """Close what is open to it."""
+        """Close the connections to the engine."""
         self._client.close()
 
     async def ping(self) -> None:
-        """Ask whether it is there."""
+        """Check that the engine answers."""
 
         def ask() -> None:
             _knock(self.info.socket)
@@ -98,7 +99,7 @@ class DockerEngine:
         await self._call(ask)
 
     async def image(self, reference: str) -> ImageInfo | None:
-        """The image that a reference means; `None` if it is not here."""
+        """The image that a reference means; `None` if the engine does not have it."""
         try:
             found = await self._call(lambda: self._client.inspect_image(reference))
         except EngineError as error:
@@ -123,7 +124,7 @@ class DockerEngine:
                 if error := line.get("error"):
                     raise EngineError(_short(str(error)))
                 layer, status = line.get("id", ""), line.get("status", "")
-                if status and said.get(layer) != status:  # else one line for every few bytes
+                if status and said.get(layer) != status:  # else there would be one line for every few bytes
                     said[layer] = status
                     say(f"{layer}: {status}" if layer else status)
 
@@ -139,7 +140,11 @@ class DockerEngine:
         self._told(write)
 
     async def create(self, name: str, wanted: ContainerSpec) -> None:
-        """Make a container, after what only some engines have was tried once, under the same name."""
+        """Make a container.
+
+        The first call also tries the options that not every engine supports, with containers of the same
+        name.
+        """
         async with self._trying:
             if self._means is None:
                 self._means = await self._call(
@@ -164,43 +169,41 @@ class DockerEngine:
             stdin_open=True,
             tty=False,
             detach=False,
-            use_config_proxy=False,  # the operator's proxy, which may hold a password, stays ours
+            use_config_proxy=False,  # the operator's proxy, which may hold a password, is not passed on
             host_config=self._client.create_host_config(**_host_config(wanted, means)),
         )
         return [str(one) for one in made.get("Warnings") or ()]
 
-    # --- what only some engines have ----------------------------------------------------------------------
-
     def _tried(self, name: str, labels: Mapping[str, str]) -> "_Means":
-        """Find out what containers can be made with, by making some of nothing that are never started.
+        """Find out which options work, by making empty containers that never start.
 
-        Docker has all that is needed.
+        Docker supports them all, so only Podman is tried.
 
         Raises:
-            EngineError: None can be made at all, so nothing was found out.
+            EngineError: No container can be made at all, so the options are still unknown.
         """
         if self.info.name != "Podman":
             return _Means()
         folder = Path(tempfile.mkdtemp(prefix="maitred-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # nobody makes any with it then
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # unused after that
         (folder / "root").mkdir()
         trial = {"name": name, "labels": dict(labels), "rootfs": str(folder / "root"), "command": ["true"]}
         trial["netns"] = {"nsmode": "none"}
         seccomp = self._narrowed(folder / "seccomp.json")
         ways = [_Means(init=init, seccomp=file) for file in (seccomp, None) for init in (True, False)]
-        for means in ways:  # what it starts as `init` is in a package of its own
+        for means in ways:  # Podman's `init` is in a package of its own
             if not (refused := self._refused(trial, means)):
                 break
         else:
             raise EngineError(f"Podman cannot make containers: {refused}")
         without = seccomp is not None and means.seccomp is None
-        if without and (refused := self._refused(trial, ways[1])):  # still, so it was no other fault
+        if without and (refused := self._refused(trial, ways[1])):  # again, so it was no passing fault
             log.warning("containers can make namespaces: Podman cannot use our filter", reason=refused)
             return means
         return replace(means, seccomp=seccomp)
 
     def _refused(self, trial: Mapping[str, Any], means: "_Means") -> str:
-        """Make a container and remove it; why it cannot be made, empty if it can."""
+        """Make a container and remove it; returns why it cannot be made, empty if it can."""
         url = f"{self._client.base_url}/v{self.info.version}/libpod/containers"
         own = {"init": means.init, "seccomp_profile_path": str(means.seccomp or "")}
         made = self._client.post(f"{url}/create", json={**trial, **own}, timeout=_TIMEOUT_S)
@@ -210,7 +213,7 @@ class DockerEngine:
         return ""
 
     def _narrowed(self, file: Path) -> Path | None:
-        """Write the filter of system calls that Podman is to use instead of its own."""
+        """Write the filter of system calls that Podman uses instead of its own."""
         try:
             url = f"{self._client.base_url}/v{self.info.version}/libpod/info"
             told = self._client.get(url, timeout=_TIMEOUT_S).json()
@@ -228,7 +231,7 @@ class DockerEngine:
             stream = self._client.attach_socket(name, params=dict(_ATTACHED))
             own = socket.socket(fileno=os.dup(stream.fileno()))
             if (answer := getattr(stream, "_response", None)) is not None:
-                answer.close()  # and with it the SDK's end; else it is closed some day, with a warning
+                answer.close()  # and the SDK's end; else Python closes it later and warns
             return own
 
         return await self._call(attached, drop=socket.socket.close)
@@ -238,7 +241,7 @@ class DockerEngine:
         await self._call(lambda: self._client.start(name), patience_s=_PATIENCE_S)
 
     async def state(self, name: str) -> ContainerState | None:
-        """How a container is; `None` if it is not there any more."""
+        """The state of a container; `None` if it does not exist any more."""
         try:
             found = (await self._call(lambda: self._client.inspect_container(name)))["State"]
         except EngineError as error:
@@ -253,11 +256,11 @@ class DockerEngine:
         )
 
     async def actions(self, name: str, since: float) -> frozenset[str]:
-        """What happened to a container that has ended; takes up to two seconds, unless its end is told."""
+        """The events of a container that has ended. Takes up to two seconds if the event `die` is missing."""
 
         def told() -> frozenset[str]:
             found = set()
-            until = int(time.time()) + 2  # it may be written down a little later than it happens
+            until = int(time.time()) + 2  # the engine may record it a little later than it happens
             events = self._client.events(
                 since=int(since), until=until, filters={"container": [name]}, decode=True
             )
@@ -275,7 +278,10 @@ class DockerEngine:
         await self._call(lambda: self._client.kill(name, number))
 
     async def remove(self, name: str) -> None:
-        """Remove a container, also if it runs; Podman cannot while it is just ending by itself."""
+        """Remove a container, even if it runs.
+
+        It tries again, since Podman cannot remove a container that is just ending by itself.
+        """
         for again in (True, True, True, False):
             try:
                 await self._call(lambda: self._client.remove_container(name, force=True, v=True))
@@ -299,7 +305,7 @@ class DockerEngine:
         return await in_thread(lambda: self._told(function), patience_s=patience_s, drop=drop)
 
     def _told(self, function: Callable[[], T]) -> T:
-        """Do something by the SDK, and tell its errors in our own words."""
+        """Call the SDK, and turn its errors into `EngineError`."""
         try:
             if self.info.socket and not is_socket(self.info.socket):
                 raise FileNotFoundError(f"there is no socket {self.info.socket}")
@@ -314,7 +320,7 @@ class DockerEngine:
 
 
 def _host_config(wanted: ContainerSpec, means: _Means) -> Mapping[str, Any]:
-    """All that keeps a container in its cage."""
+    """The options that isolate and limit a container."""
     tmpfs = dict.fromkeys(wanted.in_memory, f"size={wanted.disk},mode=1777,noexec,nosuid,nodev")
     security = ["no-new-privileges", *([f"seccomp={means.seccomp}"] if means.seccomp else [])]
     ulimits = {"nofile": _FILES, "nproc": _PROCESSES, "core": 0}
@@ -333,7 +339,7 @@ def _host_config(wanted: ContainerSpec, means: _Means) -> Mapping[str, Any]:
         "tmpfs": tmpfs,
         "ulimits": [Ulimit(name=name, soft=most, hard=most) for name, most in ulimits.items()],
         "init": means.init,
-        "log_config": LogConfig(type="none"),  # what it says comes to us; the engine's own log has no end
+        "log_config": LogConfig(type="none"),  # the engine's own log would grow without end
         "mounts": [
             Mount(target=one.at, source=one.path, type="bind", read_only=not one.writable)
             for one in wanted.mounts
@@ -345,7 +351,7 @@ async def open_engine(addresses: Sequence[str]) -> DockerEngine:
     """Connect to the first engine that answers.
 
     Raises:
-        ConnectError: None does; the text says which were asked, and what to do.
+        ConnectError: No engine answers; the text says which addresses were tried, and what to do.
     """
     faults = []
     for address in addresses:
@@ -357,7 +363,7 @@ async def open_engine(addresses: Sequence[str]) -> DockerEngine:
 
 
 def _knock(path: str) -> None:
-    """See that somebody listens at a socket, since the SDK forgets to close something where nobody does."""
+    """Check that a process listens at a socket; the SDK leaks a connection if none does."""
     if path:
         with socket.socket(socket.AF_UNIX) as caller:
             caller.settimeout(_PING_S)
@@ -369,7 +375,7 @@ def _open(address: str) -> DockerEngine:
         raise ValueError("only unix:// and tcp:// addresses without TLS can be used")
     _knock(socket_of(address))
     client = APIClient(base_url=address, version=_FIRST_API, timeout=_TIMEOUT_S)
-    try:  # Podman takes half a second to say its version when it is asked for that
+    try:  # Podman takes half a second to answer a request for its version
         told = client.get(f"{client.base_url}/_ping", timeout=_PING_S).headers
     finally:
         client.close()
@@ -387,7 +393,7 @@ def _open(address: str) -> DockerEngine:
 
 
 def _split(reference: str) -> tuple[str, str]:
-    """The name of an image, and the tag or digest of it."""
+    """The name of an image, and its tag or digest."""
     name, at, digest = reference.partition("@")
     if at:
         return name, digest
@@ -396,5 +402,5 @@ def _split(reference: str) -> tuple[str, str]:
 
 
 def _short(text: str) -> str:
-    """The first words of what an engine says."""
+    """The first 300 characters of an engine's message, on one line."""
     return " ".join(text.split())[:_MOST_SAID]

@@ -1,7 +1,8 @@
-"""What an engine of containers has to offer, in values: whoever wants a container knows no SDK.
+"""The interface of a container engine, in values: its users do not depend on an SDK.
 
-`engine` has the one that speaks with Docker and Podman. `Engines` keeps it for all servers
-of a gateway, finds it again when it went away, and clears up once what a gateway that was killed had left.
+`engine` implements it for Docker and Podman. `Engines` shares one connection among all servers of a
+gateway, and finds the engine again after it went away. Once, it also removes the containers that killed
+gateways left.
 """
 
 import math
@@ -25,13 +26,13 @@ log = structlog.get_logger(__name__)
 CATALOG: Final = "maitred.catalog"
 GATEWAY: Final = "maitred.gateway"
 SERVER: Final = "maitred.server"
-"""Labels of containers: which catalog, which gateway of it, which server."""
+"""Labels of containers: the catalog, the gateway of that catalog, and the server."""
 
 _UNIX: Final = "unix://"
 
 
 class EngineError(ConnectError):
-    """An engine did not do what it was asked for; `missing` if that was about something it does not have."""
+    """An engine refused or failed a request; `missing` if the object of the request does not exist."""
 
     def __init__(self, reason: str, *, missing: bool = False) -> None:
         super().__init__(reason)
@@ -44,7 +45,7 @@ class EngineGoneError(EngineError):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineInfo:
-    """Which engine it is. `socket` is the path of its Unix socket, empty where it is reached otherwise."""
+    """Identity of an engine. `socket` is the path of its Unix socket, empty if it is reached otherwise."""
 
     address: str
     name: str
@@ -55,9 +56,9 @@ class EngineInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInfo:
-    """An image as an engine has it: the hash that tells it from every other one, and its own choices.
+    """An image as an engine has it: its identity, which is a hash of its content, and its own settings.
 
-    `volumes` are paths at which an engine would let it write to the disk of the machine.
+    `volumes` are paths at which an engine would let the container write to the disk of the machine.
     """
 
     identity: str
@@ -68,9 +69,9 @@ class ImageInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """A container to be made, of an image by its identity. Sizes in bytes; see `Cage` for the limits.
+    """A container to be made, of an image by its identity. Sizes are in bytes; see `Cage` for the limits.
 
-    `in_memory` are the places where it may write: each is kept in memory, and holds `disk` bytes.
+    `in_memory` are the paths where it may write: each is kept in memory, and holds `disk` bytes.
     """
 
     image: str
@@ -90,7 +91,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerState:
-    """How a container is; `code` is its exit code once it does not run any more, `pid` its first process."""
+    """The state of a container; `code` is its exit code after it ended, `pid` its first process."""
 
     running: bool
     code: int = 0
@@ -100,46 +101,49 @@ class ContainerState:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSummary:
-    """A container that is there, with its labels."""
+    """A container that exists, with its labels."""
 
     identity: str
     labels: Mapping[str, str]
 
 
 class Engine(Protocol):
-    """Docker or Podman. Every method raises `EngineError`, and `EngineGoneError` when nobody answers."""
+    """Docker or Podman. Every method raises `EngineError`, and `EngineGoneError` if no engine answers."""
 
     info: EngineInfo
 
     def close(self) -> None:
-        """Close what is open to it; containers are left as they are."""
+        """Close the connections to the engine; containers stay as they are."""
         ...
 
     async def ping(self) -> None:
-        """Ask whether it is there."""
+        """Check that the engine answers."""
         ...
 
     async def image(self, reference: str) -> ImageInfo | None:
-        """The image that a reference or an identity means here; `None` if it is not here."""
+        """The image that a reference or an identity means here; `None` if the engine does not have it."""
         ...
 
     def pull(self, reference: str, say: Callable[[str], None]) -> None:
-        """Fetch an image; `say` gets a line for each step of each layer. Blocks for as long as that takes."""
+        """Fetch an image; `say` gets a line for each step of each layer. Blocks until it is fetched."""
         ...
 
     def export(self, identity: str, path: Path) -> None:
-        """Write an image into an archive. Blocks for as long as that takes."""
+        """Write an image into an archive. Blocks until it is written."""
         ...
 
     async def create(self, name: str, wanted: ContainerSpec) -> None:
-        """Make a container; if it is cancelled, it waits a moment for the answer.
+        """Make a container; if the caller is cancelled, it waits a moment for the engine's answer.
 
-        There is none afterwards if the engine would not hold it to its limits, which is an error.
+        If the engine would not enforce the limits, that is an error, and no container remains.
         """
         ...
 
     async def attach(self, name: str) -> socket:
-        """A socket to the standard streams of a container, which is best not started yet."""
+        """A socket to the standard streams of a container.
+
+        Attach before the container starts, so that no output is lost.
+        """
         ...
 
     async def start(self, name: str) -> None:
@@ -147,11 +151,11 @@ class Engine(Protocol):
         ...
 
     async def state(self, name: str) -> ContainerState | None:
-        """How a container is; `None` if it is not there any more."""
+        """The state of a container; `None` if it does not exist any more."""
         ...
 
     async def actions(self, name: str, since: float) -> frozenset[str]:
-        """What happened to a container that has ended, since a time in seconds: `kill`, `stop`, `oom`, ..."""
+        """Events of a container that has ended, since a time in Unix seconds: `kill`, `stop`, `oom`, ..."""
         ...
 
     async def signal(self, name: str, number: int) -> None:
@@ -159,7 +163,7 @@ class Engine(Protocol):
         ...
 
     async def remove(self, name: str) -> None:
-        """Remove a container, also if it runs; that there is none is no error."""
+        """Remove a container, even if it runs; a container that does not exist is no error."""
         ...
 
     async def labelled(self, label: str) -> Sequence[ContainerSummary]:
@@ -168,10 +172,10 @@ class Engine(Protocol):
 
 
 def candidates(chosen: str, environ: Mapping[str, str], home: Path) -> list[str]:
-    """The addresses at which an engine may be: the one that was chosen, or else the usual ones.
+    """The addresses at which an engine may be.
 
-    `chosen` is what the operator set; without it `DOCKER_HOST` decides, and without that all usual sockets
-    that are there are returned, Docker's first.
+    `chosen` is what the operator set. Without it `DOCKER_HOST` decides. Without both, all usual sockets
+    that exist are returned, Docker's first.
     """
     if chosen or (chosen := environ.get("DOCKER_HOST", "")):
         return [chosen]
@@ -180,7 +184,7 @@ def candidates(chosen: str, environ: Mapping[str, str], home: Path) -> list[str]
 
 
 def usual_sockets(runtime: str, home: Path) -> list[str]:
-    """Where engines put their sockets; `runtime` is the folder for those of a user, if there is one."""
+    """The usual paths of engine sockets; `runtime` is the user's runtime folder, empty if there is none."""
     return [
         "/var/run/docker.sock",
         "/run/podman/podman.sock",
@@ -191,23 +195,23 @@ def usual_sockets(runtime: str, home: Path) -> list[str]:
 
 
 def is_socket(path: str) -> bool:
-    """Whether there is a Unix socket."""
+    """Whether the path is a Unix socket."""
     try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116  # its errors are all the same to us
+        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116  # all its errors mean the same here
     except OSError:
         return False
 
 
 def socket_of(address: str) -> str:
-    """The path of the socket of an address; empty if it is no Unix socket."""
+    """The path of the Unix socket of an address; empty for any other address."""
     return address.removeprefix(_UNIX) if address.startswith(_UNIX) else ""
 
 
 class Engines:
     """Finds the engine when it is first needed, and again when it does not answer any more.
 
-    `opened` makes the connection; `claims` tell which gateways of this catalog left containers. Those are
-    removed before the first engine is handed out.
+    `opened` makes the connection. `claims` knows which gateways of this catalog left containers. Those
+    are removed before the first caller gets the engine.
     """
 
     def __init__(
@@ -228,14 +232,14 @@ class Engines:
         self._left: dict[str, set[str]] = {}
 
     def labels(self, server: str, mark: str) -> Mapping[str, str]:
-        """What a container of a server is to be marked with."""
+        """The labels for a container of a server."""
         return {CATALOG: self._catalog, GATEWAY: mark, SERVER: server}
 
     async def engine(self) -> Engine:
-        """The engine. Whoever asks while somebody else looks for it is told the same.
+        """The engine. Concurrent callers share one search and its result.
 
         Raises:
-            ConnectError: None answers, or the SDK is not installed; the text says what to do.
+            ConnectError: No engine answers, or the SDK is not installed; the text says what to do.
         """
         asked = anyio.current_time()
         async with self._opening:
@@ -265,25 +269,27 @@ class Engines:
             self._swept = True
 
     def left(self, server: str) -> frozenset[str]:
-        """The containers of a server that could not be removed, and are to be before it gets another one."""
+        """The containers of a server that could not be removed. They must go before it gets another one."""
         return frozenset(self._left.get(server, ()))
 
     def leave(self, server: str, container: str) -> None:
-        """A container could not be removed."""
+        """Note that a container is not removed yet."""
         self._left.setdefault(server, set()).add(container)
 
     def removed(self, server: str, container: str) -> None:
-        """A container could be removed, at last or at once."""
+        """Note that a container was removed."""
         self._left.get(server, set()).discard(container)
 
     def close(self) -> None:
-        """Close what is open to the engine."""
+        """Close the connections to the engine."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None
 
     async def remove_orphans(self) -> None:
-        """Remove what gateways of this catalog left that are gone; if none is, no engine is asked.
+        """Remove the containers of gateways of this catalog that are gone.
+
+        If no gateway is gone, no engine is asked.
 
         Raises:
             ConnectError: As for `engine`.
@@ -292,7 +298,7 @@ class Engines:
             await self.engine()
 
     async def _sweep(self, engine: Engine) -> None:
-        """Remove what is left of each gateway that is gone; what cannot be is left to the next one of us."""
+        """Remove the containers of each gateway that is gone; the next gateway tries again with the rest."""
         if self._claims is None:
             return
         for mark in self._claims.gone():

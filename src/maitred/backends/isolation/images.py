@@ -1,9 +1,9 @@
-"""Gets the image of a server ready: fetched, the one that was approved, and without known faults.
+"""Prepares the image of a server: fetched, equal to the approved one, and without known faults.
 
-A container is made of an image's identity, a hash of its content, and never of its name, so nothing that
-happens between here and there makes it another one. Fetching and looking for faults may take longer than a
-server may take to start: they go on when a start was given up, and the next one finds them done. For faults
-that are only told, no start waits.
+A container is made from an image's identity, a hash of its content, and never from its name. So the image
+cannot change between the check and the start.
+Fetching and scanning may take longer than a server may take to start. They go on after a start was given
+up, and the next start uses the result. With `isolation.scan: warn` no start waits for the scan.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,7 +21,7 @@ from maitred.wording import counted
 log = structlog.get_logger(__name__)
 
 Admit = Callable[[str, str], Awaitable[str]]
-"""Says of a server, and the identity of the image that it would run, why it may not; empty if it may."""
+"""Returns why a server may not run the image of an identity; empty if it may."""
 
 _SCANNED: Final = "looked at for known faults"
 _SHOWN: Final = 3
@@ -29,13 +29,13 @@ _KEPT_LINES: Final = 200
 
 
 class Scanner(Protocol):
-    """Looks for known faults in images; `maitred.backends.isolation.scan` has the one that is used."""
+    """Looks for known faults in images; `maitred.backends.isolation.scan` has the implementation."""
 
     def faults(self, engine: Engine, identity: str) -> Sequence[str]:
-        """The faults of high or critical severity, the worst first. Blocks, for minutes perhaps.
+        """The faults of high or critical severity, the worst first. Blocks, perhaps for minutes.
 
         Raises:
-            ConnectError: It cannot be told.
+            ConnectError: The image cannot be scanned.
         """
         ...
 
@@ -45,8 +45,9 @@ class Images:
 
     Args:
         admit: Decides on images that are named without a digest.
-        scanner: Looks for faults; what it finds leads to what `scan` says.
+        scanner: Looks for faults; `scan` says what follows from them.
         pull: When images are fetched, as in `Isolation`.
+        scan: Whether faults are ignored, logged, or keep an image from starting.
     """
 
     def __init__(
@@ -66,15 +67,15 @@ class Images:
         self._faults: dict[str, Sequence[str]] = {}
 
     def progress(self, reference: str) -> Sequence[str]:
-        """What was said last while an image was fetched, oldest first; empty if it never was."""
+        """The last lines of progress while an image was fetched, oldest first; empty if it never was."""
         return self._told.get(reference, [])[-_KEPT_LINES:]
 
     async def ready(self, engine: Engine, server: str, reference: str, *, within_s: float) -> ImageInfo:
         """The image that a server is to run; what takes longer than `within_s` goes on without the caller.
 
         Raises:
-            ConnectError: It is not here and cannot be fetched, or not in time, is not the one that was
-                approved, or has faults that are not to be run; the text says which, and what to do.
+            ConnectError: The image is not here and cannot be fetched in time, or is not the approved one,
+                or has faults and `scan` is `block`. The text says which, and what to do.
         """
         until = anyio.current_time() + within_s
         pinned = "@" in reference
@@ -131,10 +132,8 @@ class Images:
             raise ConnectError(f"its image {reference} was fetched, but the engine does not have it")
         return found
 
-    # --- known faults -------------------------------------------------------------------------------------
-
     def _look(self, engine: Engine, identity: str) -> None:
-        """Have an image scanned, once. Blocks."""
+        """Have an image scanned, once for each identity. Blocks."""
         if identity not in self._faults:
             self._faults[identity] = self._scanner.faults(engine, identity)
 
@@ -149,7 +148,7 @@ class Images:
             )
 
     def _warn(self, engine: Engine, server: str, identity: str) -> None:
-        """Have an image scanned and its faults told, which nobody waits for."""
+        """Have an image scanned in the background, and log its faults."""
 
         def look() -> None:
             try:

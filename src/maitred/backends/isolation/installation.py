@@ -1,12 +1,11 @@
-"""What a program needs to see of the place that it is installed in, besides the system itself.
+"""The files that a program needs from the place where it is installed, besides the system itself.
 
-Of a Python environment that is the environment and the Python that it was made with; of a package of Node the
-folder `node_modules` that it lies in; of what lies under /opt, its folder there; of anything else, the file
-alone. What runs a script belongs to it, as its first line says. Links stay links, since programs ask where
-they lie; all that they lead over is seen as well. A whole home is never seen.
-
-It reads names and first lines, runs nothing, and guesses nothing: a program that needs more is granted it.
-What the program may change is not asked: it could say that it needs whatever else is installed here.
+For a Python environment that is the environment and its base Python. For a Node package it is the
+`node_modules` folder around it, under /opt the program's folder there, and else the file alone. The
+interpreter in a script's first line belongs to it. Links stay links, and their targets are visible too. A
+whole home is never shown. This module reads names and first lines, and runs nothing; the operator grants what
+else a program needs. What the program may change is not followed: it could make other installed files
+visible.
 """
 
 import os
@@ -27,9 +26,9 @@ _FIRST_LINE: Final = 256
 
 @dataclass(kw_only=True)
 class Installation:
-    """What a program needs: real files and folders, links as they stand, and folders to look for programs.
+    """What a program needs: real files and folders, links with their targets, and folders for its PATH.
 
-    `writable` are the real paths of what it may change.
+    `writable` are the real paths that the program may change.
     """
 
     writable: Collection[Path] = ()
@@ -38,18 +37,18 @@ class Installation:
     path: list[Path] = field(default_factory=list)
 
     def has(self, path: Path) -> bool:
-        """Whether it is seen already."""
+        """Whether the program already sees the path."""
         return any(path.is_relative_to(place) for place in (*map(Path, SYSTEM), *self.parts))
 
     def trusts(self, path: Path) -> bool:
-        """Whether what is at a path, which has no link above it, cannot be changed by the program."""
+        """Whether the program cannot change what is at a path; the path must have no link above it."""
         return not any(path.is_relative_to(place) for place in self.writable)
 
 
 def installed(program: Path, search: str, writable: Collection[Path] = ()) -> Installation:
-    """What a program needs, by its absolute path; on the path `search` is looked for what runs it.
+    """What a program needs, by its absolute path; `search` is the PATH on which its interpreter is found.
 
-    What lies in `writable`, which it may change, leads nowhere and needs nothing.
+    Links and files in `writable`, which the program may change, are not followed.
     """
     found = Installation(writable=writable)
     waiting = [program]
@@ -69,7 +68,7 @@ def installed(program: Path, search: str, writable: Collection[Path] = ()) -> In
 
 
 def _way(path: Path, found: Installation) -> Iterator[Path]:
-    """Where a path is, and where it leads to if it is a link, and so on; links on the way are noted.
+    """Follow a path through its links, step by step, and note each link.
 
     It ends before what the program may change.
     """
@@ -87,7 +86,7 @@ def _way(path: Path, found: Installation) -> Iterator[Path]:
 
 
 def _place(path: Path, found: Installation) -> Path:
-    """The same path without links among its folders, or the first that the program may change."""
+    """The same path without links among its folders, or the first link that the program may change."""
     parts = list(Path(os.path.normpath(path)).parent.parts[1:])
     place = Path("/")
     for _ in range(_MOST_LINKS * len(path.parts)):
@@ -107,7 +106,7 @@ def _place(path: Path, found: Installation) -> Path:
 
 
 def _add(place: Path, found: Installation) -> Iterator[Path]:
-    """Note what is needed where a program or a link lies; yields programs that it needs in turn."""
+    """Note what is needed for a program or a link; yields the programs that it needs in turn."""
     if found.has(place):
         return
     prefix = _prefix(place, found)
@@ -119,13 +118,13 @@ def _add(place: Path, found: Installation) -> Iterator[Path]:
 
 
 def _file(path: Path, found: Installation) -> bool:
-    """Whether there is a file, and the program neither put it there nor may change it."""
+    """Whether the path is a file that the program can neither create nor change."""
     *_, end = (None, *_way(path, Installation(writable=found.writable)))
     return end is not None and not end.is_symlink() and end.is_file()
 
 
 def _prefix(place: Path, found: Installation) -> Path | None:
-    """The folder that a program is installed in together with what it needs."""
+    """The folder in which a program is installed together with what it needs."""
     for top in _WHOLE:
         if place.is_relative_to(top):
             return Path(top)
@@ -145,7 +144,7 @@ def _is_home(prefix: Path) -> bool:
 
 
 def _pythons(prefix: Path, found: Installation) -> Iterator[Path]:
-    """The Python that an environment was made with."""
+    """The base Python of an environment."""
     if not _file(prefix / "pyvenv.cfg", found):
         return
     try:
@@ -159,7 +158,7 @@ def _pythons(prefix: Path, found: Installation) -> Iterator[Path]:
 
 
 def _interpreter(script: Path, search: str) -> Iterator[Path]:
-    """What runs a script, as its first line says: a path, or a name that `env` looks for."""
+    """The interpreter in a script's first line: a path, or a name that `env` looks up."""
     try:
         with script.open("rb") as file:
             head = file.read(_FIRST_LINE)

@@ -1,13 +1,10 @@
-"""A jail of bubblewrap around a server that is a program: its own processes, no network, few files.
+"""A bubblewrap jail around a server that is a program: its own processes, no network, few files.
 
-The program sees a read-only system, what it is installed in (see `installation`), what it was granted, and a
-home of its own that is kept in memory. It sees no other process and has no privileges. It seems to be a user
-of its own, and for the files that it was granted it is the one who runs the gateway. What all its processes
-take together is bounded by a control group where one can be made (see `cgroups`); otherwise the memory of
-each process is bounded, and the number of processes unless the gateway runs as root.
-
-What it is told by its environment goes to bubblewrap by an open file: on a command line everybody could read
-it, and in the environment of bubblewrap itself it would decide what bubblewrap loads, outside of any jail.
+The program sees a read-only system, its installation (see `installation`), what it was granted, and a home in
+memory. It sees no other process, has no privileges, and accesses granted files as the gateway's user. A
+control group bounds its processes together, if one can be made (see `cgroups`). Otherwise the memory of each
+process is bounded, and their number unless the gateway is root. The environment reaches bubblewrap through a
+memfd. A command line is public, and bubblewrap's own environment would affect it outside of any jail.
 """
 
 import itertools
@@ -50,7 +47,7 @@ _PASSWD: Final = f"server:x:{_NOBODY}:{_NOBODY}:server:{HOME}:/bin/sh\n"
 _GROUP: Final = f"server:x:{_NOBODY}:\n"
 _HOSTS: Final = "127.0.0.1 localhost jail\n::1 localhost\n"
 _KERNEL: Final = ("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev")
-"""Where the gateway is root, a program owns what root does, and so could change settings of the kernel."""
+"""If the gateway is root, the program owns what root owns, and could change settings of the kernel."""
 _OF_ETC: Final = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime"),
     *("/etc/timezone", "/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/crypto-policies"),
@@ -60,7 +57,7 @@ _OF_ETC: Final = (
 )
 _OF_NETWORK: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
 _OFFLINE: Final = {"npm_config_offline": "true", "UV_OFFLINE": "1"}
-"""Tells what fetches packages that there is no network, so that it gives up at once."""
+"""Makes package fetchers fail at once, since there is no network."""
 _FETCHERS: Final = frozenset({"npx", "uvx", "bunx", "pnpx"})
 _FETCHES: Final = (
     " (it fetches its package when it is started, and was granted no network: install the package, and name"
@@ -75,12 +72,16 @@ _BOUND: Final = (
     ' if [ "$1" != 0 ]; then ulimit -d "$1"; ulimit -u "$2" 2>/dev/null || ulimit -p "$2"; fi;'
     ' shift 2; exec "$@"'
 )
-"""Sets limits for each process; shells have two names for that of processes."""
+"""Sets limits for each process; shells have two option letters for the number of processes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JailMeans:
-    """What this machine has for jails: bubblewrap's path and where control groups can be made, or why not."""
+    """What this machine has for jails.
+
+    `bwrap` is the path of bubblewrap, empty if it cannot be used; `why_not` says why. `groups` is where
+    control groups can be made; `why_no_groups` says why none can.
+    """
 
     bwrap: str = ""
     version: str = ""
@@ -109,14 +110,14 @@ def find_means(mark: str, program: str = "bwrap") -> JailMeans:
 
 
 class _Files(ExitStack):
-    """Open files that are nowhere to be seen, by which bubblewrap is told what concerns nobody else."""
+    """Anonymous memory files (memfd) that hand bubblewrap its seccomp filter and arguments."""
 
     def __init__(self) -> None:
         super().__init__()
         self.numbers: list[int] = []
 
     def file(self, content: bytes) -> str:
-        """Open one, and return its number."""
+        """Create a memfd with this content, and return its descriptor's number."""
         number = os.memfd_create("maitred")
         self.callback(os.close, number)
         self.numbers.append(number)
@@ -125,19 +126,19 @@ class _Files(ExitStack):
         return str(number)
 
     def filter(self) -> Sequence[str]:
-        """The arguments that forbid some calls of the kernel, where their numbers are known."""
+        """The arguments that set the seccomp filter, if this kind of processor is known."""
         return ("--seccomp", self.file(program)) if (program := make_filter()) else ()
 
 
 def _run(argv: Sequence[str], files: Sequence[int] = ()) -> tuple[int, str]:
-    """Run a command to its end; its exit code, and what it said.
+    """Run a command to its end; returns its exit code and its output.
 
     Raises:
-        OSError: This process has no file descriptors left, which says nothing of the command.
+        OSError: This process has no file descriptors left, which says nothing about the command.
     """
     how: Mapping[str, Any] = {"capture_output": True, "text": True, "check": False, "env": {}}
     try:
-        done = subprocess.run(argv, timeout=_TRY_S, pass_fds=files, **how)  # noqa: PLW1510  # it is in `how`
+        done = subprocess.run(argv, timeout=_TRY_S, pass_fds=files, **how)  # noqa: PLW1510  # `how` has it
     except (OSError, subprocess.TimeoutExpired) as error:
         if for_want_of_files(error):
             raise
@@ -147,11 +148,11 @@ def _run(argv: Sequence[str], files: Sequence[int] = ()) -> tuple[int, str]:
 
 
 class ProgramJail:
-    """Makes a cell for each run of a program, with the means that are found when the first one is made.
+    """Makes a cell for each run of a program, with the means that are found for the first one.
 
-    While there are none, or when they are gone, they are looked for again. `marks` is the environment by
-    which processes of the gateway are known from outside, `mark` what its control groups are called.
-    `others` are the servers that run besides the jailed one, `sockets` those of engines that were chosen.
+    If none are found, or if they are gone later, it looks for them again.
+    `marks` is the environment that identifies processes of the gateway, `mark` the prefix of its control
+    groups. `others` are the other servers that run, `sockets` those of the engines in the configuration.
     """
 
     def __init__(
@@ -183,12 +184,12 @@ class ProgramJail:
 
     @asynccontextmanager
     async def cell(self, spec: ServerSpec, launch: Launch) -> AsyncIterator[Launch]:
-        """How to start a program in a jail; when it is left, nothing that ran in it remains.
+        """Prepare the start of a program in a jail; on exit, all processes in the jail are ended.
 
-        Of `launch` the environment is what the program is granted besides a path, a home and the language.
+        The environment of `launch` is what the program gets besides a path, a home and the language.
 
         Raises:
-            ConnectError: There is no jail here, or what it needs is not there or not granted.
+            ConnectError: There is no jail here, or a file that the program needs is missing or not granted.
         """
         means = await self.means()
         if not means.bwrap:
@@ -214,7 +215,7 @@ class ProgramJail:
 
 
 class _Cell:
-    """One run of a program: what is shown to it, and what it is told."""
+    """One run of a program: the files, arguments and environment that it gets."""
 
     def __init__(self, cage: Cage, launch: Launch, means: JailMeans, group: ControlGroup | None) -> None:
         self.cage = cage
@@ -226,7 +227,7 @@ class _Cell:
         self._search = launch.env.get("PATH") or os.environ.get("PATH", os.defpath)
 
     def attempt(self, make: Callable[[], Launch]) -> Launch:
-        """Make it, or leave nothing of it: who asked for it may have gone meanwhile."""
+        """Prepare the cell, and clean up if that fails: the caller may have been cancelled meanwhile."""
         try:
             return make()
         except BaseException:
@@ -234,13 +235,13 @@ class _Cell:
             raise
 
     def leave(self) -> None:
-        """Close its files, and end and remove what is left in its group. Blocks for at most two seconds."""
+        """Close the files, and end and remove the control group. Blocks for at most two seconds."""
         self._files.close()
         if self._group is not None and not self._group.remove():
             log.warning("a control group is left, and removed by the next gateway")
 
     def make(self, marks: Mapping[str, str]) -> Launch:
-        """Look at all that is needed, and say how to start. Blocks for as long as its folders do."""
+        """Check all that is needed, and return how to start. Blocks as long as the file system does."""
         program = Path(find_program(self._launch.argv[0], self._search, self._launch.cwd)).absolute()
         writable = [Path(one.path) for one in self.cage.mounts if one.writable]
         try:
@@ -279,7 +280,7 @@ class _Cell:
         return self._group.entering(argv)
 
     def _ended(self, code: int | None) -> Ending:
-        """How it ended; bubblewrap tells of a signal by an exit code."""
+        """Why the program ended; bubblewrap reports a signal as an exit code."""
         code = None if code is None else of_first(code)
         if code and self._group is not None and self._group.ended_for_memory():
             limit = f"{self.cage.memory / _MIB:g} MiB"
@@ -291,8 +292,6 @@ class _Cell:
             return Ending(kind="exit", reason=told.reason + _FETCHES)
         return told
 
-    # --- what is shown to it ------------------------------------------------------------------------------
-
     def _environment(self, here: Installation) -> dict[str, str]:
         path = ":".join([*map(str, here.path), self._launch.env.get("PATH", _PATH)])
         own = {"HOME": HOME, "USER": "server", "TMPDIR": _TMP, "LANG": "C.UTF-8"}
@@ -300,7 +299,7 @@ class _Cell:
         return own | dict(self._launch.env) | {"PATH": path}
 
     def _shown(self, here: Installation) -> Iterator[str]:
-        """The arguments that put together what it sees; what comes later covers what came before."""
+        """The arguments that build the program's view of the file system; later ones cover earlier ones."""
         for place in (*SYSTEM, *_OF_ETC, *(_OF_NETWORK if self.cage.network else ())):
             yield from _part_of_system(place)
         yield from _KERNEL
@@ -321,11 +320,11 @@ class _Cell:
                 yield from ("--ro-bind-try", str(at), str(at))
 
     def _is_granted(self, path: Path) -> bool:
-        """Whether it sees a path by a grant, where it is on this machine."""
+        """Whether a grant shows this path at its own place."""
         return any(path.is_relative_to(one.at) and one.at == one.path for one in self.cage.mounts)
 
     def _check_covered(self, here: Installation) -> None:
-        """Refuse to put something else where the program finds its own code: nobody approved that program."""
+        """Refuse a grant that covers the program's own code: no operator approved that other code."""
         own = [*here.parts, *here.links]
         for mount in self.cage.mounts:
             at = Path(mount.at)
@@ -336,7 +335,7 @@ class _Cell:
                 )
 
     def _check_told(self, here: Installation) -> None:
-        """Refuse what could only fail: a program that is told of a file that it does not see."""
+        """Refuse an argument or variable that names a file outside of the jail: the program would fail."""
         own = self._launch
         words = [word.partition("=")[2] if word.startswith("-") else word for word in own.argv[1:]]
         for word in [*words, *own.env.values(), own.cwd or ""]:
@@ -359,7 +358,10 @@ class _Cell:
 
 
 def _part_of_system(place: str) -> Sequence[str]:
-    """A link stays one where what it leads to is seen: programs read the name of the time zone off theirs."""
+    """Mount a part of the system; a link stays a link if the program sees its target.
+
+    Programs read the name of the time zone from such a link.
+    """
     path = Path(place)
     if path.is_symlink() and any(path.resolve().is_relative_to(one) for one in SYSTEM):
         return ("--symlink", str(path.readlink()), place)

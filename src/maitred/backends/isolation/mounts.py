@@ -1,7 +1,8 @@
-"""Whether a folder or file of this machine, that a server was granted, is what was granted, and may be.
+"""Whether a granted folder or file of this machine is still what was granted, and may be.
 
-It is looked at when the server is started: a link is refused, since it may lead elsewhere by now, and so is
-whatever holds the socket of a container engine, by which the whole machine is controlled.
+The gateway checks it when the server starts. It refuses a link, which may lead elsewhere by now. It also
+refuses a folder that holds the socket of a container engine, since that socket controls the whole
+machine.
 """
 
 import os
@@ -13,10 +14,10 @@ from maitred.model.servers import ServerSpec
 
 
 def why_refused(path: str, sockets: Iterable[str] = ()) -> str:
-    """Why nobody is let to a path, in words that go on from it; empty if there is no reason.
+    """Why no server may have a path, as the end of a sentence; empty if there is no reason.
 
-    `sockets` are those of engines, besides the one of `DOCKER_HOST` and the ones that are in their usual
-    places. Whether an engine runs at present does not matter: it would be found there later.
+    `sockets` are those of engines, besides the one in `DOCKER_HOST` and the usual ones. The engine need
+    not run at present: its socket may appear later.
     """
     try:
         real = os.path.realpath(path, strict=True)
@@ -35,10 +36,10 @@ def why_refused(path: str, sockets: Iterable[str] = ()) -> str:
 
 
 def why_raced(server: str, path: str, others: Collection[ServerSpec]) -> str:
-    """Why a path is not safe from other servers, in words that go on from it; empty if it is.
+    """Why a path is not safe from other servers, as the end of a sentence; empty if it is.
 
-    In a folder where one may write, it could put a link for the path, after that was looked at and before it
-    is mounted.
+    Another server that may write to a folder above the path could replace the path with a link. It would
+    do so between the gateway's check and the mount.
     """
     for other in others:
         mounts = other.cage.mounts if other.cage and other.name != server else ()

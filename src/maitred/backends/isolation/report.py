@@ -1,4 +1,4 @@
-"""What this machine has to cage registered servers with, in words for `maitred doctor`."""
+"""What this machine has to isolate registered servers, in words for `maitred doctor`."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _ROOT = "; the number of processes is not bounded, since maitred runs as root"
 
 
 def of_jail(choice: Literal["auto", "bwrap", "none"], means: JailMeans) -> Sequence[MachineAspect]:
-    """What becomes of registered programs under a choice of `isolation.jail`."""
+    """What happens to registered programs under a value of `isolation.jail`."""
     if choice == "none":
         told = "switched off by `isolation.jail: none`: registered programs run as they are"
         return [MachineAspect(name="jail", works=False, told=told)]
@@ -30,7 +30,7 @@ def of_jail(choice: Literal["auto", "bwrap", "none"], means: JailMeans) -> Seque
 
 
 def of_engine(found: EngineInfo | ConnectError) -> MachineAspect:
-    """The engine of containers, or why there is none."""
+    """The container engine, or why there is none."""
     if isinstance(found, ConnectError):
         return MachineAspect(name="engine", works=False, told=f"{found}; registered images are not started")
     told = f"{found.name} {found.version} at {found.address}"
@@ -39,7 +39,7 @@ def of_engine(found: EngineInfo | ConnectError) -> MachineAspect:
 
 
 def of_scan(choice: Literal["off", "warn", "block"], program: str | None) -> MachineAspect:
-    """What looks for known faults in images: where the program is, and whether that is wanted."""
+    """The scanner of images: where the program is, and whether the operator wants it."""
     if program is None:
         what = "registered images are not started" if choice == "block" else "known faults are not looked for"
         return MachineAspect(name="scan", works=False, told=f"Trivy is not installed; {what}")

@@ -1,8 +1,9 @@
-"""Known faults in an image, as Trivy tells them, where that program is installed.
+"""Known faults in an image, found by Trivy if it is installed.
 
-The image is handed over as an archive, by its identity: so what is looked at is what will run, whichever
-engine has it and wherever that is. The program reads what a stranger made, and runs in no cage. So it sees
-none of the gateway's secrets, what it says is bounded, and it ends with the gateway.
+Trivy gets the image as an archive, by its identity. So it scans exactly what will run, whichever engine
+has it and wherever that is.
+Trivy reads files of strangers, and runs in no jail. So the gateway gives it no secrets, bounds its
+output, and ends it when the gateway ends.
 """
 
 import json
@@ -31,14 +32,14 @@ _ARGUMENTS: Final = ("image", "--quiet", "--format", "json", "--scanners", "vuln
 _MOST_SAID: Final = 300
 _CHUNK: Final = 2**16
 _SETTINGS: Final = ("TRIVY_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "XDG_CACHE_HOME")
-"""What the names of its own settings begin with, in capitals: it fetches what is known of faults."""
+"""Prefixes of the variables that Trivy gets, in capitals; it needs them to fetch its list of faults."""
 
 
 class Trivy:
-    """Starts the program once for each image.
+    """Starts Trivy once for each image.
 
-    `marks` is the environment by which processes of the gateway are known from outside. It may not say more
-    than `longest_bytes`.
+    `marks` is the environment that identifies processes of the gateway. Trivy's output may have at most
+    `longest_bytes` bytes.
     """
 
     def __init__(self, marks: Mapping[str, str], *, longest_bytes: int = _LONGEST_BYTES) -> None:
@@ -52,7 +53,7 @@ class Trivy:
         """The faults of high or critical severity, the worst first.
 
         Raises:
-            ConnectError: The program is not installed, or fails.
+            ConnectError: Trivy is not installed, or fails.
         """
         if (program := shutil.which(PROGRAM)) is None:
             raise ConnectError("Trivy is not installed, so known faults of its image cannot be found")
@@ -66,7 +67,7 @@ class Trivy:
             raise ConnectError(f"what Trivy says of its image cannot be read: {error!r}") from error
 
     def close(self) -> None:
-        """End what runs, and start nothing more."""
+        """End the processes that run, and start no more."""
         with self._lock:
             self._closed = True
             for one in self._running:
@@ -93,7 +94,7 @@ class Trivy:
             try:
                 told, said = _heard(running, self._longest_bytes)
             finally:
-                with self._lock:  # whatever it started ends as well
+                with self._lock:  # also ends its child processes
                     _kill(running)
                     self._running.discard(running)
         if running.returncode != 0:
@@ -105,10 +106,10 @@ class Trivy:
 
 
 def _heard(running: subprocess.Popen[bytes], longest_bytes: int) -> tuple[bytes, bytes]:
-    """All that a program says until it ends, and the last of its complaints.
+    """The standard output of a program until it ends, and the last part of its standard error.
 
     Raises:
-        ConnectError: It says too much, or takes too long.
+        ConnectError: The output is too long, or it takes too long.
     """
     until = time.monotonic() + _LONGEST_S
     told, said = bytearray(), bytearray()
@@ -127,20 +128,20 @@ def _heard(running: subprocess.Popen[bytes], longest_bytes: int) -> tuple[bytes,
                 raise ConnectError(f"Trivy says more than {longest_bytes} bytes of its image")
             if time.monotonic() > until:
                 raise ConnectError(f"Trivy took more than {_LONGEST_S:g} s to look at its image")
-    with suppress(subprocess.TimeoutExpired):  # it said all there is, and is ended
+    with suppress(subprocess.TimeoutExpired):  # its output is complete, and the caller ends it
         running.wait(max(0.0, until - time.monotonic()))
     return bytes(told), bytes(said)
 
 
 def _kill(running: subprocess.Popen[bytes]) -> None:
-    """End a program that runs, and what it started."""
+    """End a program that runs, with its child processes."""
     if running.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
 
 
 def _read(report: Mapping[str, Any]) -> Sequence[str]:
-    """The faults of a report, each in a line; the same fault in several places counts once."""
+    """The faults of a report, one line each; the same fault in several places counts once."""
     found = [one for result in report.get("Results") or () for one in result.get("Vulnerabilities") or ()]
     grave = [one for one in found if one["Severity"] in _SEVERITIES]
     grave.sort(key=lambda one: (_SEVERITIES.index(one["Severity"]), one["VulnerabilityID"]))

@@ -1,19 +1,10 @@
-"""What a jailed program may not ask the kernel for, as the filter that bubblewrap hands to the kernel.
+"""Filters of system calls (seccomp): one for jailed programs, and a narrower profile for Podman.
 
-Namespaces and lost privileges keep out most; here is what they leave open. Keys that the gateway holds in the
-kernel are inherited, and sockets of some families know no namespace, such as those to the machine around a
-virtual one. The rest are parts of the kernel that servers do not need and attackers like. Programs for
-another processor than the kernel's own are refused everything, since their calls have other numbers.
-
-A file that a program makes in a folder which it may write belongs, outside, to who runs the gateway. So
-it gets no bit by which whoever starts it becomes that user.
-
-A filter of system calls for Podman, narrower than its own: no namespaces, mounts, keys, odd sockets.
-
-Podman's own filter lets a container without any rights make a user namespace, in which it has all of them
-again, and with them reaches parts of the kernel that are there for administrators; and it lets it speak to
-the machine around a virtual one by sockets that know no namespace. So what Podman filters by is read,
-narrowed, and handed to it with each container.
+Namespaces and dropped privileges leave gaps: the kernel's keys are inherited, and some sockets ignore
+namespaces, such as those from a virtual machine to its host. The filter also refuses all calls of programs
+for another processor, since their numbers differ. It refuses set-user-ID bits, since a program's files
+belong, outside, to the gateway's user. Podman's own profile lets a container make a user namespace with all
+privileges, and reach the host of a virtual machine. So the gateway narrows that profile for each container.
 """
 
 import errno
@@ -36,9 +27,9 @@ REFUSED: Final = (
     *("add_key", "request_key", "keyctl", "syslog", "bpf", "perf_event_open", "userfaultfd"),
     *("io_uring_setup", "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"),
 )
-"""The calls that are refused."""
+"""The refused system calls."""
 FAMILIES: Final = (1, 2, 10, 16)
-"""Of sockets: Unix, the Internet of version 4 and 6, and netlink, by which interfaces are listed."""
+"""Allowed families of sockets: Unix, IPv4, IPv6, and netlink, which lists network interfaces."""
 
 
 _Step = tuple[int, int, int, int]
@@ -46,10 +37,10 @@ _Step = tuple[int, int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class _Machine:
-    """The numbers of a kind of processor: its own, that of `socket`, and those of what is `REFUSED`.
+    """The system call numbers of a kind of processor: its audit number, `socket`, and those of `REFUSED`.
 
-    `modes` are calls that give a file its mode, with the place of the mode among their arguments; `making`
-    those that do so only if their flags say that a file is made, with the places of flags and mode.
+    `modes` are calls that set a file's mode, with the position of the mode among their arguments.
+    `making` are calls that do so only if their flags create a file, with the positions of flags and mode.
     """
 
     audit: int
@@ -77,13 +68,13 @@ _MACHINES: Final = {
 }
 """`modes`: chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat; `making`: open, openat."""
 _OPENAT2: Final = 437
-"""Has its mode where no filter can look; who gets `ENOSYS` opens the file in the older way."""
+"""No filter can read its mode argument; programs that get `ENOSYS` use `openat` instead."""
 _SET_ID: Final = 0o6000
-_MAKES: Final = 0o20000100  # O_CREAT, or the bit of O_TMPFILE that is its own
+_MAKES: Final = 0o20000100  # O_CREAT, or the bit that only O_TMPFILE has
 
 
 def make_filter(machine: str = "") -> bytes:
-    """The filter for a kind of processor, this one by default; empty for one whose numbers are not known."""
+    """The filter for a kind of processor, by default this one; empty if its numbers are not known."""
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
         return b""
@@ -106,7 +97,7 @@ def make_filter(machine: str = "") -> bytes:
 
 
 def _for(number: int, steps: Sequence[_Step]) -> Sequence[_Step]:
-    """Steps for one call, which end with an answer; for another one they are passed over."""
+    """Steps for one system call, which end with a verdict; other calls skip them."""
     return [(_IF_EQUAL, 0, len(steps), number), *steps]
 
 
@@ -118,7 +109,7 @@ def _without_set_id(mode: int) -> Iterator[_Step]:
 
 
 def _argument(place: int) -> int:
-    """Where the lower half of an argument is; both kinds of processor have it first."""
+    """The offset of the lower half of an argument; both kinds of processor have it first."""
     return _FIRST_ARGUMENT + 8 * place
 
 
@@ -127,7 +118,7 @@ def _refuse(error: int) -> _Step:
 
 
 def _packed(steps: Sequence[_Step]) -> bytes:
-    """Each step is what to do, how many to skip if it is so and if not, and a value."""
+    """Encode the steps: an operation, how many steps to skip if true and if false, and a value."""
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
@@ -145,13 +136,13 @@ _ENOSYS: Final = 38
 
 
 def narrowed(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """A profile, as engines read it, with fewer calls, and with those of the machine's own processor only.
+    """A seccomp profile of an engine with fewer calls, for the machine's own processor only.
 
-    `clone` is left for threads and processes, `clone3`, whose arguments cannot be looked at, is not there at
-    all: then C libraries use `clone`.
+    `clone` stays for threads and processes. `clone3` is refused as unknown, since a filter cannot read
+    its arguments: then C libraries use `clone`.
 
     Raises:
-        KeyError, TypeError: It is no profile.
+        KeyError, TypeError: The argument is not a profile.
     """
     ours = _REFUSED | _JUDGED
     kept = [

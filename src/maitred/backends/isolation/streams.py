@@ -1,7 +1,8 @@
-"""Our end of a container's standard streams, which come over one socket of the engine.
+"""The gateway's end of a container's standard streams, which share one socket of the engine.
 
-What a container writes comes in frames: one byte that tells the stream, three of nothing, four of length, and
-the payload. Whoever does not read holds the container up, which is how its output is kept to a rate.
+A container's output comes in frames: one byte for the stream, three zero bytes, four for the length, and
+the payload. While the gateway does not read, the container has to wait. That is how its output is limited
+to a rate.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ _STDERR: Final = 2
 class Streams(asyncio.Protocol):
     """Takes the frames apart: standard output goes to `on_stdout`, standard error to `tail`.
 
-    `ended` is set when nothing more comes, for whatever reason; then all that came was handed on. No more
-    than `rate` bytes a second are taken, of both streams together.
+    `ended` is set when no more output comes, for any reason; all earlier output is passed on before. It
+    reads at most `rate` bytes a second, from both streams together.
     """
 
     def __init__(self, *, on_stdout: Callable[[bytes], None], tail: Tail, rate: int) -> None:
@@ -39,16 +40,14 @@ class Streams(asyncio.Protocol):
         self._writable.set()
         self.ended = anyio.Event()
 
-    # --- what asyncio calls -------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is ours to read and write."""
+        """The socket is ready to read and write."""
         if not isinstance(transport, asyncio.Transport):
             raise TypeError(f"expected a transport of both ways, got {transport!r}")
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Take the next bytes, and read nothing more for a while if these were too many."""
+        """Take the next bytes, and pause reading if they exceed the rate."""
         wait_s = self._meter.take(len(data), now=time.monotonic())
         if wait_s > 0 and self._transport is not None:
             self._transport.pause_reading()
@@ -57,12 +56,12 @@ class Streams(asyncio.Protocol):
             data = self._take_payload(data) if self._left else self._take_header(data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # asyncio's signature
-        """Nothing more comes."""
+        """No more output comes."""
         self.ended.set()
         self._writable.set()
 
     def pause_writing(self) -> None:
-        """The container does not read as fast as we write."""
+        """The container does not read as fast as the gateway writes."""
         self._writable = anyio.Event()
 
     def resume_writing(self) -> None:
@@ -71,17 +70,15 @@ class Streams(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether there is something at the other end."""
+        """Whether the connection is open."""
         return self._transport is not None and not self.ended.is_set()
 
-    # --- what we call -------------------------------------------------------------------------------------
-
     async def write(self, data: bytes) -> None:
-        """Send bytes to the container's standard input, waiting while it is behind.
+        """Send bytes to the container's standard input, and wait while it is behind.
 
         Raises:
-            BrokenPipeError: It does not take input any more, and has read nothing of this.
-            ConnectionResetError: It ended while it was behind, and may have read some of it.
+            BrokenPipeError: The container does not take input any more, and has read nothing of this.
+            ConnectionResetError: The container ended while it was behind, and may have read some of it.
         """
         if self._transport is None or self._transport.is_closing() or self.ended.is_set():
             raise BrokenPipeError
@@ -92,16 +89,14 @@ class Streams(asyncio.Protocol):
                 raise ConnectionResetError
 
     def end_input(self) -> None:
-        """Close the container's standard input; what it writes still comes."""
+        """Close the container's standard input; its output still comes."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write_eof()
 
     def close(self) -> None:
-        """Let go of the socket, whatever was not sent yet."""
+        """Close the socket, and drop unsent bytes."""
         if self._transport is not None:
             self._transport.abort()
-
-    # --- frames -------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -130,5 +125,5 @@ class Streams(asyncio.Protocol):
 
 
 async def attached(sock: socket.socket, streams: Streams) -> None:
-    """Have the event loop read a socket into `streams`, and write to it from there."""
+    """Connect a socket to `streams` in the event loop."""
     await asyncio.get_running_loop().create_connection(lambda: streams, sock=sock)

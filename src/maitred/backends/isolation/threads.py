@@ -1,7 +1,7 @@
-"""Work that blocks, each piece in a thread of its own, so that nobody is held up by one that hangs.
+"""Blocking work, each piece in its own thread, so that one that hangs delays no other.
 
-The event loop's own threads would not do: there are few of them, and a process that wants to end waits for
-them. These are left behind by whoever is cancelled, and end with the process.
+The event loop's own pool does not fit: it has few threads, and a process that ends waits for them. A
+cancelled caller leaves its thread behind here, and the thread ends with the process.
 """
 
 import asyncio
@@ -18,9 +18,7 @@ T = TypeVar("T")
 def _begin(function: Callable[[], T]) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-    future.add_done_callback(
-        lambda done: done.cancelled() or done.exception()
-    )  # nobody may be left to see it
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
 
     def settle(result: T | None, error: BaseException | None) -> None:
         if error is not None:
@@ -32,9 +30,9 @@ def _begin(function: Callable[[], T]) -> asyncio.Future[T]:
         result, failed = None, None
         try:
             result = function()
-        except BaseException as error:  # noqa: BLE001  # it is raised again where somebody waits
+        except BaseException as error:  # noqa: BLE001  # the waiting caller raises it again
             failed = error
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop was closed: no caller waits any more
             loop.call_soon_threadsafe(settle, result, failed)
 
     threading.Thread(target=run, name="maitred errand", daemon=True).start()
@@ -44,10 +42,10 @@ def _begin(function: Callable[[], T]) -> asyncio.Future[T]:
 async def in_thread(
     function: Callable[[], T], *, patience_s: float = 0.0, drop: Callable[[T], object] | None = None
 ) -> T:
-    """Run a function in a thread of its own, and return or raise what it does.
+    """Run a function in its own thread, and return or raise what it does.
 
-    Whoever is cancelled waits for its end for `patience_s` seconds more, and leaves it behind then. What it
-    returns then is given to `drop`.
+    A cancelled caller waits up to `patience_s` seconds more for the function to end, then leaves it
+    behind. `drop` gets the result that comes after that.
     """
     future = _begin(function)
     try:
@@ -69,7 +67,7 @@ async def _end(future: asyncio.Future[T], patience_s: float = 0.0) -> T:
 
 
 class SharedThreads:
-    """Work that several may wait for, and that goes on if all of them have left."""
+    """Work that several callers may wait for, and that goes on if all of them have left."""
 
     def __init__(self) -> None:
         self._running: dict[Hashable, asyncio.Future[Any]] = {}

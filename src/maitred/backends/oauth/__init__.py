@@ -1,6 +1,6 @@
-"""Logins to upstream servers by OAuth 2.1, and the tokens for their requests.
+"""Logins to upstream servers by OAuth 2.1, and the tokens for the gateway's requests to them.
 
-It has nothing to do with who may call the gateway; that is `maitred.access`. `login` asks the operator once,
-`tokens` renews, `client` speaks the protocol, `vault` keeps grants encrypted.
+This package does not decide who may call the gateway; `maitred.access` does. `login` sends the operator
+to a browser once, `tokens` renews, `client` speaks the protocol, `vault` stores grants encrypted.
 To add a place for grants, implement the protocol `GrantStore` of `grants`.
 """

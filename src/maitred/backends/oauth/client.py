@@ -1,7 +1,7 @@
-"""maitred as an OAuth client: what the SDK's client does, with the choices of the configuration.
+"""maitred as an OAuth client: the SDK's client with the settings of the configuration.
 
-It also sends what belongs to a login. The addresses come from documents that a server wrote, so the hosts
-that the operator named may be anywhere, while every other one is looked at and must have https.
+It also sends the requests of a login. Their addresses come from documents that a server wrote. Hosts that
+the operator named may be anywhere. The gateway checks every other host, and requires https of it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,16 +33,16 @@ _MAX_BYTES = 1_000_000
 
 
 class SendRequest(Protocol):
-    """Sends a request; the answer is read, unless it is a good one and `whole` is false."""
+    """Sends a request; the body of an error is always read, that of a success only if `whole` is true."""
 
     async def __call__(self, request: httpx2.Request, *, whole: bool = True) -> httpx2.Response:
-        """Raises `httpx2.HTTPError` for all that goes wrong on the way."""
+        """Raises `httpx2.HTTPError` for every failure on the way."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoginTarget:
-    """What is needed to get into one server: how it is reached, and where its logins are kept."""
+    """What a login to one server needs: how to reach the server, and where its logins are stored."""
 
     spec: ServerSpec
     resolve: Resolve
@@ -50,10 +50,10 @@ class LoginTarget:
     make_transport: Callable[[], httpx2.AsyncBaseTransport]
 
     def resolved(self) -> tuple[str, OAuth]:
-        """The server's address and the choices of the operator, without references.
+        """The server's address and its OAuth settings, with references resolved.
 
         Raises:
-            ConnectError: A reference leads nowhere.
+            ConnectError: A reference has no value.
         """
         auth = self.spec.auth or OAuth()
         try:
@@ -81,7 +81,7 @@ class LoginTarget:
                 if not is_near and request.url.scheme != "https":
                     told = f"{request.url.host} is not the server itself, and has no https"
                     raise httpx2.ConnectError(told, request=request)
-                if is_near not in clients:  # a client reads all certificates of the system
+                if is_near not in clients:  # creating a client reads all certificates of the system
                     made = httpx2.AsyncClient(transport=None if is_near else self.make_transport())
                     clients[is_near] = await stack.enter_async_context(made)
                 return await _exchanged(clients[is_near], request, whole=whole)
@@ -117,14 +117,14 @@ async def _read(response: httpx2.Response) -> bytes:
 
 
 class Client(OAuthClientProvider):
-    """The SDK's client, for one login, or to renew and revoke what one left behind.
+    """The SDK's client, for one login, or to renew or revoke an earlier login.
 
     Args:
         url: The server.
-        auth: What the operator chose, without references.
-        redirect_uri: Where the browser comes back to, with its port.
-        browse: Brings a person to an address.
-        returned: Waits until the person comes back.
+        auth: The operator's settings, with references resolved.
+        redirect_uri: Where the browser returns to, with its port.
+        browse: Opens an address in the operator's browser.
+        returned: Waits until the browser returns.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Client(OAuthClientProvider):
         raise OAuthFlowError(f"it sends to {told}, and `auth.issuer` names another server")
 
     async def _perform_authorization(self) -> httpx2.Request:
-        """Ask the person; the SDK has found out by now what there is to know of the server."""
+        """Ask the operator to log in; by now the SDK has read all metadata of the server."""
         known, client = self.context.oauth_metadata, self.context.client_info
         if known is not None and "S256" not in (known.code_challenge_methods_supported or ()):
             raise OAuthFlowError("its authorization server does not protect logins by PKCE (S256)")
@@ -170,7 +170,7 @@ class Client(OAuthClientProvider):
         return await super()._perform_authorization()
 
     def grant(self) -> LoginGrant | None:
-        """What the login brought, or None if there was none."""
+        """The grant of the login, or None if there was none."""
         context = self.context
         if (tokens := context.current_tokens) is None or context.client_info is None:
             return None
@@ -187,7 +187,7 @@ class Client(OAuthClientProvider):
         )
 
     def resume(self, grant: LoginGrant) -> None:
-        """Know what was known at the end of the login."""
+        """Restore the state of the end of the login."""
         context = self.context
         secret = {"client_secret": self._auth.client_secret} if self._auth.client_secret else {}
         context.client_info = OAuthClientInformationFull.model_validate({**grant.client, **secret})
@@ -202,11 +202,14 @@ class Client(OAuthClientProvider):
             context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(grant.resource)
 
     async def renewal(self) -> httpx2.Request:
-        """The request for other tokens, after `resume`."""
+        """The request for new tokens, after `resume`."""
         return await self._refresh_token()
 
     def revocation(self) -> httpx2.Request | None:
-        """The request that ends the login at the authorization server, if that has one, after `resume`."""
+        """The request that ends the login at the authorization server, after `resume`.
+
+        None if that server has no endpoint for it.
+        """
         known, tokens, client = (
             self.context.oauth_metadata,
             self.context.current_tokens,
@@ -225,7 +228,7 @@ def _dumped(model: Any) -> dict[str, Any]:
 
 
 class _Nothing:
-    """The SDK's storage: each login starts anew, and what it brought is kept elsewhere when it is over."""
+    """The SDK's storage, empty: each login starts from nothing, and the caller stores its grant."""
 
     def __init__(self, auth: OAuth, redirect_uri: str) -> None:
         self._auth = auth
@@ -235,7 +238,7 @@ class _Nothing:
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """They are read from the client at the end."""
+        """Ignored: the caller reads them from the client at the end."""
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """The client that the operator has registered, if there is one."""
@@ -248,4 +251,4 @@ class _Nothing:
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """It is read from the client at the end."""
+        """Ignored: the caller reads it from the client at the end."""

@@ -1,4 +1,4 @@
-"""What a login leaves behind, and where it is kept: nothing here knows the protocol or the encryption."""
+"""Values of a login and the protocol of their store, without OAuth and without encryption."""
 
 import json
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from typing import Any, Protocol, Self
 class LoginGrant:
     """The tokens of one login, with all that is needed to renew and to revoke them.
 
-    `url` is the server that they are for, and `expires_at` is in unix seconds, or None where nobody said.
-    `client`, `issuer` and `resource` are the documents of the protocol: who maitred is there, the metadata
-    of the authorization server and those of the server; the last two are empty where there are none.
+    `url` is the server that they are for. `expires_at` is in Unix seconds, or None if the server did not say.
+    `client`, `issuer` and `resource` are documents of the protocol: maitred's registration, the metadata
+    of the authorization server, and those of the server. The last two are empty if there are none.
     """
 
     url: str
@@ -26,45 +26,45 @@ class LoginGrant:
 
     @property
     def credentials(self) -> Mapping[str, str]:
-        """What of it nobody may be told, by name."""
+        """The secrets of the grant, by name."""
         secret = str(self.client.get("client_secret", ""))
         tokens = {"access_token": self.access_token, "refresh_token": self.refresh_token}
         return tokens | {"client_secret": secret}
 
     def to_bytes(self) -> bytes:
-        """As it is kept, before it is encrypted."""
+        """The grant as JSON, before it is encrypted."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Self:
-        """What `to_bytes` was made of."""
+        """The grant that `to_bytes` encoded."""
         return cls(**json.loads(body))
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptGrant:
-    """A body as it is kept; `version` is another one after each change."""
+    """A stored body; `version` changes with each change of it."""
 
     body: bytes = field(repr=False)
     version: str
 
 
 class GrantStore(Protocol):
-    """Keeps one body for each server, for all processes on this catalog.
+    """Stores one body for each server, for all processes on this catalog.
 
-    The methods raise `VaultError` where the encryption, and `StoreError` where the file is at fault.
+    The methods raise `VaultError` if the encryption fails, and `StoreError` if the file does.
     """
 
     async def load(self, server: str) -> KeptGrant | None:
-        """What is kept for a server."""
+        """The stored body of a server."""
         ...
 
     async def save(self, server: str, body: bytes, *, after: str | None = None) -> bool:
-        """Keep a body; with `after`, only in place of this version. Returns whether it was kept."""
+        """Store a body; with `after`, only in place of this version. Returns whether it was stored."""
         ...
 
     async def claim(self, server: str, version: str, *, for_s: float) -> bool:
-        """Reserve the right to change this version for some seconds; false if somebody else has it."""
+        """Reserve the right to change this version for some seconds; false if another process has it."""
         ...
 
     async def release(self, server: str, version: str) -> None:
@@ -72,5 +72,5 @@ class GrantStore(Protocol):
         ...
 
     async def forget(self, server: str, *, after: str | None = None) -> bool:
-        """Drop what is kept; with `after`, only this version. Returns whether there was something."""
+        """Delete the stored body; with `after`, only this version. Returns whether there was one."""
         ...

@@ -1,8 +1,8 @@
-"""A person logs in to a server in a browser, or out of it again.
+"""An operator logs in to a server in a browser, or out of it again.
 
-The SDK's client does the protocol. What is here is the place on this machine that the browser comes back to,
-which takes one answer, with the state that was sent along; and what is told when something goes wrong.
-Nothing of what a token endpoint answered is repeated, since it may hold tokens.
+The SDK's client speaks the protocol. This module listens on this machine for the browser's return. It
+takes one answer, which must have the `state` that was sent.
+It also words the errors. It repeats nothing that a token endpoint answered, since that may contain tokens.
 """
 
 import html
@@ -30,7 +30,7 @@ from maitred.errors import LoginError, VaultError
 from maitred.model.transports import transport_kind
 
 Browse = Callable[[str], Awaitable[None]]
-"""Brings a person to an address."""
+"""Opens an address in the operator's browser."""
 
 _MAX_HEAD = 16_384
 _HEAD_S = 10.0
@@ -40,16 +40,16 @@ _FORBIDDEN = 403
 
 
 async def log_in(access: LoginTarget, browse: Browse, *, timeout_s: float) -> LoginGrant:
-    """Have a person log in, and keep what that brings.
+    """Have the operator log in, and store the grant.
 
     Args:
-        access: The server, and where its login is kept.
-        browse: Brings the person to the page of the authorization server; called once.
-        timeout_s: How long the person may take.
+        access: The server, and where its login is stored.
+        browse: Opens the page of the authorization server; called once.
+        timeout_s: How long the operator may take, in seconds.
 
     Raises:
-        LoginError: It came to nothing; the text says why.
-        VaultError: The login cannot be kept.
+        LoginError: The login failed; the text says why.
+        VaultError: The login cannot be stored.
     """
     name = access.spec.name
     try:
@@ -65,7 +65,7 @@ async def log_out(access: LoginTarget) -> str | None:
     """Forget the login to a server, and end it at its authorization server.
 
     Returns:
-        Why the tokens may be good for a while yet, empty if they are not; None if there was no login.
+        Why the tokens may stay valid for a while, empty if they are revoked; None if there was no login.
     """
     name = access.spec.name
     try:
@@ -124,7 +124,7 @@ def _probe(url: str, *, sse: bool) -> httpx2.Request:
 
 
 async def _drive(client: Client, probe: httpx2.Request, send: SendRequest) -> int:
-    """Send what the SDK's client wants to send; the status of the last answer."""
+    """Send the requests of the SDK's client; returns the status of the last answer."""
     flow = client.async_auth_flow(probe)
     outgoing = await anext(flow)
     try:
@@ -137,8 +137,6 @@ async def _drive(client: Client, probe: httpx2.Request, send: SendRequest) -> in
         await flow.aclose()
 
 
-# --- coming back ------------------------------------------------------------------------------------------
-
 _PAGE = """<!doctype html><meta charset="utf-8"><title>maitred</title>
 <p style="font: 16px sans-serif; margin: 3em">{}</p>
 """
@@ -150,7 +148,7 @@ _HEAD = (
 
 
 class _Place:
-    """Where the browser comes back to. The first request with the right state counts, and no other."""
+    """Where the browser returns to. Only the first request with the right state counts."""
 
     def __init__(self, uri: str, timeout_s: float) -> None:
         self.uri = uri
@@ -160,14 +158,14 @@ class _Place:
         self._came = anyio.Event()
 
     def expect(self, page: str) -> None:
-        """Take the state from the address that the person is sent to."""
+        """Read the state from the address that the browser is sent to."""
         self._state = _values(page).get("state", "")
 
     async def returned(self) -> AuthorizationCodeResult:
-        """Wait for the person.
+        """Wait until the browser returns.
 
         Raises:
-            OAuthFlowError: The person did not come, or was refused.
+            OAuthFlowError: The browser did not return in time, or the login was refused.
         """
         with anyio.move_on_after(self._timeout_s):
             await self._came.wait()
@@ -218,13 +216,13 @@ async def _head(stream: anyio.abc.SocketStream) -> str:
 
 
 def _values(address: str) -> dict[str, str]:
-    """The query of an address; of a key that comes again, the first."""
+    """The query of an address; of a repeated key, the first value."""
     return {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}
 
 
 @asynccontextmanager
 async def _coming_back(redirect_uri: str, timeout_s: float) -> AsyncIterator[_Place]:
-    """Listen where the browser is to come back to; a port is taken where none is given."""
+    """Listen where the browser is to return to; without a port in the address, take a free one."""
     parts = urlsplit(redirect_uri)
     host = parts.hostname or ""
     local = "127.0.0.1" if host == "localhost" else host
@@ -249,7 +247,7 @@ async def _coming_back(redirect_uri: str, timeout_s: float) -> AsyncIterator[_Pl
 
 
 def _plain(error: Exception) -> str:
-    """What went wrong, without what may hold tokens, and without its last full stop."""
+    """The error's text without what may contain tokens, and without its last full stop."""
     head, _, rest = str(error).partition(": ")
     if isinstance(error, ValidationError) or head.startswith("Invalid "):
         return "what it says of itself or of its tokens is not valid"

@@ -1,8 +1,8 @@
-"""The tokens of a server that a person has logged in to, renewed when their time is over.
+"""The tokens of a server that the operator has logged in to, renewed when they expire.
 
-Nothing here asks a person: without a login, or when it cannot be renewed, the caller is told what to run.
-A refresh token is often good for one use, so of all calls and all processes only one renews a login; the
-others wait for what it brings.
+This module never starts a login. Without one, or if it cannot be renewed, the error names the command to run.
+A refresh token is often valid for one use only. So of all calls and processes only one renews a login,
+and the others wait for its result.
 """
 
 import time
@@ -32,7 +32,7 @@ _REFUSING = frozenset({400, 401, 403})
 
 
 class OAuthTokens:
-    """Satisfies `maitred.backends.http.TokenSource`; one for each backend."""
+    """Implements `maitred.backends.http.TokenSource`; one for each backend."""
 
     def __init__(self, access: LoginTarget, *, clock: Callable[[], float] = time.time) -> None:
         self._access = access
@@ -43,7 +43,7 @@ class OAuthTokens:
         self._read_at = 0.0
 
     async def token(self) -> str:
-        """The present token, renewed if its time is over; see `TokenSource`."""
+        """The present token, renewed if it has expired; see `TokenSource`."""
         grant = self._known
         if grant is None or time.monotonic() - self._read_at > _FRESH_S:
             with _told():
@@ -63,14 +63,14 @@ class OAuthTokens:
                     if await self._access.store.claim(self._server, kept.version, for_s=_RENEWAL_S):
                         with anyio.CancelScope(shield=True):  # the old token may be used up by now
                             return await self._renew(kept, grant)
-                    await anyio.sleep(_LOOK_AGAIN_S)  # another process is about it
+                    await anyio.sleep(_LOOK_AGAIN_S)  # another process is renewing it
         raise ConnectError("its login is being renewed by another process, which does not get through")
 
     def _is_over(self, grant: LoginGrant) -> bool:
         return grant.expires_at is not None and grant.expires_at - _MARGIN_S < self._clock()
 
     async def _load(self) -> tuple[KeptGrant, LoginGrant]:
-        """What is kept, if it is for this server."""
+        """The stored grant, if it is for this server."""
         url, auth = self._access.resolved()
         kept = await self._access.store.load(self._server)
         if kept is None:
@@ -84,7 +84,7 @@ class OAuthTokens:
         return kept, grant
 
     async def _renew(self, kept: KeptGrant, grant: LoginGrant) -> str:
-        """Exchange the refresh token, with the right to do so."""
+        """Exchange the refresh token; the caller holds the claim."""
         try:
             response = await self._asked(grant)
         except (ConnectError, httpx2.HTTPError) as error:
@@ -109,7 +109,7 @@ class OAuthTokens:
             expires_at=None if tokens.expires_in is None else self._clock() + tokens.expires_in,
         )
         if not await self._access.store.save(self._server, fresh.to_bytes(), after=kept.version):
-            _, fresh = await self._load()  # somebody logged in, or out, in the meantime
+            _, fresh = await self._load()  # the operator logged in or out in the meantime
         self._know(fresh)
         return fresh.access_token
 
@@ -131,7 +131,7 @@ class OAuthTokens:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What is wrong with the store is a reason why the server cannot be reached."""
+    """Turn errors of the store into reasons why the server cannot be reached."""
     try:
         yield
     except VaultError as error:
@@ -141,7 +141,7 @@ def _told() -> Iterator[None]:
 
 
 def _refusal(response: httpx2.Response) -> str:
-    """The error code of OAuth in an answer, if it is one."""
+    """The OAuth error code of an answer, empty if it has none."""
     try:
         told = from_json(response.content)
     except ValueError:

@@ -1,9 +1,10 @@
 """Logins to servers, encrypted beside the catalog.
 
-Each is a row of the catalog, encrypted with a key that is kept elsewhere: in a file that is made at first
-use and that only its owner can read, or in the environment. So a copy of the catalog alone, in a backup
-or sent to somebody, gives no access; whoever reads the owner's files has it. Versions and claims let several
-processes renew a login one at a time. It satisfies `maitred.backends.oauth.grants.GrantStore`.
+Each login is a row in the catalog's database, encrypted with a key that is elsewhere. The key is in the
+environment, or in a file that is made at first use and that only its owner can read. So a copy of the
+catalog alone gives no access. A reader of the owner's files has access.
+Versions and claims let several processes renew a login one at a time. Implements
+`maitred.backends.oauth.grants.GrantStore`.
 """
 
 import os
@@ -29,12 +30,12 @@ _LOGIN: Final = "SELECT logins.body, logins.version FROM logins WHERE logins.ser
 
 
 class Vault:
-    """Logins in the database of a catalog, whose tables are made.
+    """Logins in the database of a catalog, whose tables exist already.
 
     Args:
-        database: The catalog's.
-        key_path: The file of the key where the operator gives none.
-        key: The key that the operator gives; empty if it is kept in a file.
+        database: The catalog's database.
+        key_path: The file of the key, used if the operator gives none.
+        key: The key from the operator; empty if it is in the file.
     """
 
     def __init__(self, database: Database, key_path: Path, *, key: str = "") -> None:
@@ -43,7 +44,7 @@ class Vault:
         self._key = key
 
     async def load(self, server: str) -> KeptGrant | None:
-        """What is kept for a server.
+        """The stored login of a server.
 
         Raises:
             VaultError: It was encrypted with another key.
@@ -58,7 +59,7 @@ class Vault:
         return KeptGrant(body=body, version=row[1])
 
     async def save(self, server: str, body: bytes, *, after: str | None = None) -> bool:
-        """Keep a body, with `after` only in place of this version; whether it was kept.
+        """Store a body, with `after` only in place of this version; returns whether it was stored.
 
         Raises:
             VaultError: There is no key, and none can be made.
@@ -80,7 +81,7 @@ class Vault:
         return await self._database.write(save, _LASTING)
 
     async def claim(self, server: str, version: str, *, for_s: float) -> bool:
-        """Reserve the right to change this version for some seconds; a process that dies loses it so."""
+        """Reserve the right to change this version for some seconds, so that a dead process loses it."""
         now = time.time()
         return await self._hold(server, version, until=now + for_s, free_at=now)
 
@@ -100,7 +101,7 @@ class Vault:
         return await self._database.write(hold, _LASTING)
 
     async def forget(self, server: str, *, after: str | None = None) -> bool:
-        """Drop what is kept, with `after` only this version; whether there was something. Needs no key."""
+        """Delete a login, with `after` only this version; returns whether there was one. Needs no key."""
 
         def forget(connection: "Connection") -> bool:
             from maitred.storage.tables import logins  # noqa: PLC0415  # SQLAlchemy is slow to import

@@ -1,4 +1,4 @@
-"""Refuse a call that its caller may not make, or that nobody may make now."""
+"""Refuse a call that its caller may not make, or that is withheld from all callers now."""
 
 from collections.abc import Awaitable, Callable
 
@@ -19,7 +19,7 @@ class Authorize:
 
         Raises:
             NotAllowedError: The caller may not call this tool.
-            ToolWithheldError: Nobody can call it now; the text says why.
+            ToolWithheldError: It is withheld from all callers now; the text says why.
         """
         tool = call.tool
         self._check(tool, call.viewer)

@@ -8,7 +8,7 @@ from maitred.calls.pipeline import Call, Proceed
 from maitred.model.tools import Tool
 
 
-class Check(Protocol):
+class ArgumentCheck(Protocol):
     """Raises if a tool may not be called with some arguments."""
 
     def __call__(self, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False) -> None:
@@ -19,7 +19,7 @@ class Check(Protocol):
 class CheckArguments:
     """`check` compares arguments with the schema that the catalog has of the tool."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: ArgumentCheck) -> None:
         self._check = check
 
     def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:

@@ -1,6 +1,6 @@
 """The field `tools` of a server's answer: its tools become known where the operator allows it.
 
-A result could otherwise bring in tools that nobody has seen in a list, so the field is taken out of answers
+A result could otherwise bring in tools that were in no list, so the field is taken out of answers
 unless `servers.<name>.result_tools` is set.
 """
 

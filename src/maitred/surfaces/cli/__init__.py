@@ -1,7 +1,7 @@
 """The command line: argument parsing and printing.
 
-It decides nothing; a command opens a gateway through `session` and prints with `console`.
-One module for each group of commands.
+It decides nothing; a command opens a gateway with `maitred.wiring` and prints with `console`. There is one
+module for each group of commands.
 To add a command, write a module with `register` and one entry in `app`.
 """
 

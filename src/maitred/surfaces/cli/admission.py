@@ -1,6 +1,6 @@
-"""`maitred register` and `unregister`: servers by their manifests; `schema`: what a manifest may hold.
+"""`maitred register` and `unregister`: servers by their manifests; `schema`: the keys of a manifest.
 
-`maitred approvals`, `approve`, `reject`, `suspend`, `resume`, `explain`: a person's word on servers.
+`maitred approvals`, `approve`, `reject`, `suspend`, `resume`, `explain`: the operator's decisions on servers.
 """
 
 import sys
@@ -86,10 +86,10 @@ def register_servers(
 
 
 def _read(files: Sequence[str]) -> Mapping[str, str]:
-    """The texts of manifests by how each file was named.
+    """The texts of manifests, by the names of files as the user wrote them.
 
     Raises:
-        ConfigError: Files cannot be read; all are listed.
+        ConfigError: Files cannot be read; it lists them all.
     """
     texts, faults = {}, []
     for name in files:
@@ -108,14 +108,14 @@ def _read(files: Sequence[str]) -> Mapping[str, str]:
 
 
 def _source(file: str) -> str:
-    """Where a manifest comes from, as it is kept: the file's whole path."""
+    """The source of a manifest for the catalog: the file's absolute path."""
     return file if file == _INPUT else str(Path(file).absolute())
 
 
 async def _register(
     settings: Settings, texts: Mapping[str, str], viewer: Viewer, *, check: bool
 ) -> "tuple[Mapping[str, Decision], Sequence[RegistrationResult]]":
-    """What the layers find of each manifest, and what became of them, if nothing was against any."""
+    """The decision on each manifest, and the results of all registrations; none happens if one is refused."""
     async with admitting(settings) as gateway:
         admission = gateway.admission
         decisions = {file: await admission.check(text, source=_source(file)) for file, text in texts.items()}
@@ -130,7 +130,7 @@ async def _register(
 
 
 def _twice(decisions: "Mapping[str, Decision]") -> Sequence[str]:
-    """What is wrong where two of the files are about one server."""
+    """The faults of files that are about the same server."""
     seen: dict[str, str] = {}
     faults = []
     for file, decision in decisions.items():
@@ -141,7 +141,7 @@ def _twice(decisions: "Mapping[str, Decision]") -> Sequence[str]:
 
 
 def _show_checked(file: str, decision: "Decision") -> None:
-    """What the layers found, and what would become of it."""
+    """Print the findings of the layers, and what a registration would do."""
     if decision.outcome == "refused":
         err.print(Text.assemble((f"{file}: ", ""), ("refused", "red"), "; nothing was registered"))
         _show_findings(file, decision.findings, on_error=True)
@@ -154,9 +154,9 @@ def _show_checked(file: str, decision: "Decision") -> None:
 
 
 def _show_registered(file: str, registered: "RegistrationResult") -> None:
-    """What became of a server, and what to do next."""
+    """Print the result of a registration, and the next step."""
     case = registered.case
-    if case is None:  # somebody changed the policy in between
+    if case is None:  # the policy changed after the check
         _show_checked(file, registered.decision)
         return
     happened = {"changed": "registered anew", "unchanged": "registered before, and unchanged"}
@@ -173,7 +173,7 @@ def _show_registered(file: str, registered: "RegistrationResult") -> None:
 
 
 def _is_auto(registered: "RegistrationResult") -> bool:
-    """Whether a server is approved, and nobody was asked."""
+    """Whether the policy approved a server, without a person's decision."""
     case = registered.case
     if case is None or case.state != "approved" or case.awaits:
         return False
@@ -209,7 +209,7 @@ def schema(
     document: Annotated[Document, typer.Argument(help="What the schema is of.")],
 ) -> None:
     """Print the JSON Schema of a manifest, for editors and programs."""
-    del document  # there is one so far
+    del document  # there is one document so far
     from maitred.admission.manifest import manifest_schema  # noqa: PLC0415  # the other commands read no YAML
 
     typer.echo(in_json(manifest_schema(), indent=2))
@@ -279,7 +279,7 @@ def approve(
 
 
 async def _asked(admission: "AdmissionService", server: str) -> str | None:
-    """The digest of what somebody at the terminal saw and approved; `None` if they did not."""
+    """The digest of the case that the operator saw and approved at the terminal; `None` if they did not."""
     case = await admission.case(server)
     _print(summary(case))
     if not case.awaits and case.state == "approved":

@@ -1,4 +1,4 @@
-"""The `maitred` command and its subcommands, each of which is imported only when it is asked for."""
+"""The `maitred` command and its subcommands; a subcommand's module is imported only when it runs."""
 
 import gc
 import sys
@@ -51,9 +51,9 @@ _MODULES = {
 
 
 class _Commands(TyperGroup):
-    """The subcommands by name; one module is imported to run one, and all to list them.
+    """The subcommands by name; imports one module to run one, and all modules to list them.
 
-    The base class is Click's, which Typer brings along under a name that differs by version.
+    The base class is Click's; Typer includes it under a name that differs by version.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -96,7 +96,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[  # handled by its callback
+    version: Annotated[  # its callback handles it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     verbose: Annotated[
@@ -109,8 +109,8 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; errors that were foreseen end it with a message and exit code 2."""
-    gc.disable()  # until the command runs: a tenth of a start would go into looking through what stays
+    """Run the command line; an expected error ends it with a message and exit code 2."""
+    gc.disable()  # until the command runs: collections would take a tenth of the start and free nothing
     try:
         app(standalone_mode=True)
     except MaitredError as error:

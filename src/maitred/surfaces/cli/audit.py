@@ -1,6 +1,6 @@
-"""`maitred audit`: who did what; whether the trail is as it was written; export it; drop what is old.
+"""`maitred audit`: list the audit trail, verify that it is unchanged, export it, prune old lines.
 
-The trail stands in the catalog's file, so no gateway has to run, and none is started.
+The trail is in the catalog's file, so the command neither needs nor starts a gateway.
 """
 
 import os
@@ -107,7 +107,7 @@ def _wanted(since: str, principal: str, tool: str) -> Mapping[str, str]:
 
 
 def _moment(text: str) -> str:
-    """A time as lines have it, from one that is written out or counted back from now."""
+    """A time in the format of the trail, from a written time or a duration before now."""
     from maitred.audit.service import moment_ago, moment_of  # noqa: PLC0415  # slow, and only needed here
 
     if ago := moment_ago(text):
@@ -186,7 +186,7 @@ def _of_file(file: str, known: "Mark | None") -> "Verification":
 
 
 def _verified(found: "Verification", *, as_json: bool) -> None:
-    """Tell what was found; faults end the command with 1."""
+    """Print the result of a check; faults end the command with 1."""
     if as_json:
         told = {"ok": not found.faults, "lines": found.lines, "first": found.anchor.seq + 1}
         print_json({**told, "head": found.head.text, "faults": list(found.faults)})
@@ -205,7 +205,7 @@ def _verified(found: "Verification", *, as_json: bool) -> None:
 
 
 async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
-    """Write all lines, the one that tells of the export last."""
+    """Write all lines; the last one records the export itself."""
     async with open_auditing(settings) as auditing:
         await auditing.record(viewer, "audit.export")
         if target == "-":

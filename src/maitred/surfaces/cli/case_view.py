@@ -1,7 +1,7 @@
-"""What admission knows of a server, as lines for a person who is to decide.
+"""Admission's view of a server, as lines for an operator who decides on it.
 
-Pure functions from values to lines. Whatever a server or a manifest wrote is shown with its unseen characters
-as escapes: they are a reason not to approve it, and a terminal must not obey them.
+Pure functions from values to lines. Invisible characters in texts of a server or a manifest are shown as
+escapes: they are a reason not to approve it, and they must not control a terminal.
 """
 
 import json
@@ -36,14 +36,14 @@ _FIRST_SEEN: Final = {"definition_changed": "definition first seen", "image_chan
 
 
 def headline(case: "Case") -> Text:
-    """The server, how it stands, and the digest of what is to be decided on."""
+    """The server, its state, and the digest of the case to decide on."""
     return Text.assemble(
         (visible(case.server), "bold"), f"  {standing(case)}", (f"  digest {case.digest}", "dim")
     )
 
 
 def standing(case: "Case") -> str:
-    """How a server stands, in words."""
+    """The state of a server in words."""
     if case.state == "approved" and case.awaits:
         return "approved, but something of it waits for your decision"
     if case.state == "pending":
@@ -52,7 +52,7 @@ def standing(case: "Case") -> str:
 
 
 def summary(case: "Case") -> Iterator[Text]:
-    """All that somebody has to know to decide: what it is, why a person is asked, and what changed."""
+    """Everything an operator needs to decide: the server, why it needs a decision, and its changes."""
     yield headline(case)
     yield Text(f"  from {visible(case.source)}")
     yield from _manifest(case.manifest)
@@ -65,7 +65,7 @@ def summary(case: "Case") -> Iterator[Text]:
 
 
 def definition(case: "Case") -> Iterator[Text]:
-    """What is to be said of what the server publishes: parts that are withheld, changes, findings."""
+    """The lines about the server's definition: withheld parts, changes, findings."""
     parts = dict.fromkeys([*(change.part for change in case.changes), *case.parts])
     for part in parts:
         name, changes = visible(str(part)), [change for change in case.changes if change.part == part]
@@ -82,7 +82,7 @@ def definition(case: "Case") -> Iterator[Text]:
 
 
 def explanation(case: "Case") -> Iterator[Text]:
-    """The whole record: each layer and what it found, the sixth with who decided; definition; log."""
+    """The whole record: each layer with its findings, the sixth with the decider; definition; log."""
     yield headline(case)
     yield Text(f"  from {visible(case.source)}")
     yield from _manifest(case.manifest)
@@ -109,7 +109,7 @@ def explanation(case: "Case") -> Iterator[Text]:
 
 
 def _told_by(event: "Event") -> set[str]:
-    """By the kind of event that first tells it: what of a server is known as of an event."""
+    """The facts known about a server as of an event, by the kind of event that first reports them."""
     if event.kind == "registered":
         return set()
     _, image = name_and_identity(event.binding.image)
@@ -118,26 +118,26 @@ def _told_by(event: "Event") -> set[str]:
 
 
 def _other_image(case: "Case") -> str:
-    """What is to be said of an image that is not the one that was approved."""
+    """A remark about an image that differs from the approved one."""
     last = next((one for one in reversed(case.log) if one.kind in ("image_changed", "approved")), None)
     return last.why if last and last.kind == "image_changed" and case.state == "pending" else ""
 
 
 def next_steps(case: "Case") -> Iterator[Text]:
-    """The commands that decide on what waits."""
+    """The commands that decide on a waiting case."""
     if case.awaits:
         for verdict in ("approve", "reject"):
             yield Text(f"  maitred {verdict} {case.server} --seen {case.digest}")
 
 
 def told_of(finding: "Finding") -> str:
-    """A finding without its file and line, for where these say nothing."""
+    """A finding without its file and line, for views where these are not useful."""
     reason = f"{finding.key}: {finding.reason}" if finding.key else finding.reason
     return f"{reason} ({finding.fix})" if finding.fix else reason
 
 
 def _manifest(manifest: Mapping[str, Any]) -> Iterator[Text]:
-    """The keys of a manifest, those first that say what runs and what it reaches."""
+    """The keys of a manifest; those that name the program and its reach come first."""
     for key in dict.fromkeys([*_FIRST, *manifest]):
         if key in manifest and key != "name":
             value = manifest[key]
@@ -157,7 +157,7 @@ def _layer(number: int, layer: Mapping[str, Any]) -> Iterator[Text]:
 
 
 def _sixth(case: "Case") -> str:
-    """Who decided, which is the sixth layer."""
+    """The person or policy that decided, which is the sixth layer."""
     if case.state == "pending":
         return "a person has to decide, and nobody did yet"
     kinds = {

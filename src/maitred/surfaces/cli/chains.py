@@ -1,4 +1,4 @@
-"""`maitred chain` and `chains`: run a program that calls tools, and keep reviewed ones as tools."""
+"""`maitred chain` and `chains`: run a program that calls tools, and save reviewed ones as tools."""
 
 import sys
 from pathlib import Path
@@ -67,7 +67,7 @@ def chain(
                 timeout_ms=timeout_ms,
                 max_output_size=max_output_size,
                 dry_run=dry_run,
-                keep=False,  # whoever reads this reads it after the end of this gateway
+                keep=False,  # this gateway ends before a user reads the answer
             )
 
     answer = run(go)

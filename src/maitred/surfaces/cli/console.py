@@ -1,12 +1,10 @@
 r"""What the commands share: options, output, and how errors end a command.
 
-How commands print: what a server wrote reaches a terminal as text, and never as an order to it.
-
-Whatever goes through `PlainConsole` shows control and invisible characters as escapes such as
-`\x1b`; brackets are no markup. `print_answer` is for what a tool answered: a file or a pipe
-gets it as it came. JSON for programs has such characters as JSON escapes, and so the same value.
-
-Tables as the commands print them: plain columns, wide enough in files and pipes for whole names.
+`PlainConsole` shows control and invisible characters as escapes such as `\x1b`, and brackets are not markup.
+So a text from a server can neither control a terminal nor deceive its reader.
+`print_answer` prints a tool's answer; a file or a pipe gets it unchanged. JSON has such characters as JSON
+escapes, and so the same value. Tables are plain columns; in files and pipes they are wide enough for whole
+names.
 """
 
 import gc
@@ -39,11 +37,11 @@ from maitred.wording import did_you_mean
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e\n\t]*")
 _BYTES: Final = bytes(range(0x80, 0x100)).decode("ascii", "surrogateescape")
-"""How Python names the bytes of a file's name that are no text."""
+"""The characters by which Python represents bytes of a file name that are not valid text."""
 
 
 class PlainConsole(Console):
-    """A console on which nothing that is printed is taken for markup, or obeyed."""
+    """A console that treats printed text neither as markup nor as terminal control."""
 
     def __init__(self, *, stderr: bool = False, soft_wrap: bool = True, width: int | None = None) -> None:
         super().__init__(
@@ -51,16 +49,16 @@ class PlainConsole(Console):
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The segments of something to print; those that are no text are of this console itself."""
+        """The segments of something to print; control segments come only from the console itself."""
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control else Segment(printable(text, terminal=self.is_terminal), style)
 
 
 def printable(text: str, *, terminal: bool = True) -> str:
-    r"""A text in which what deceives a reader, or orders a terminal about, stands as escapes: `\x1b`.
+    r"""A text with escapes such as `\x1b` for characters that deceive a reader or control a terminal.
 
-    Who reads from a pipe gets the bytes of a file's name that are no text as they are.
+    A reader of a pipe gets the raw bytes of a file name that are not valid text.
     """
     if _PLAIN.fullmatch(text):
         return text
@@ -70,19 +68,19 @@ def printable(text: str, *, terminal: bool = True) -> str:
 
 
 def visible(text: str) -> str:
-    r"""A text on one line in which every character shows; those that do not are escapes such as `\u202e`."""
+    r"""A text on one line in which every character shows; invisible ones are escapes such as `\u202e`."""
     return text.translate({ord(c): escaped(c) for c in set(text) if not c.isprintable()})
 
 
 def escaped(character: str) -> str:
-    """A character as an escape of Python."""
+    """A character as a Python escape."""
     return character.encode("unicode_escape").decode("ascii")
 
 
 def print_answer(text: str) -> None:
-    """Print what a tool answered: to a terminal as text, to a file or a pipe as it came."""
+    """Print a tool's answer: to a terminal as printable text, to a file or a pipe unchanged."""
     shown = printable(text) if sys.stdout.isatty() else text
-    typer.echo(shown, color=True)  # else it would take colors out of what a file gets
+    typer.echo(shown, color=True)  # else it would remove colors from the output to a file
 
 
 def in_json(value: Any, *, indent: int | None = None) -> str:
@@ -108,7 +106,7 @@ ConfigOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
-"""The variable with the token as whose bearer commands act."""
+"""The variable with a token; commands act as its bearer."""
 
 _DISCOVERY_S = 600.0
 _SHOW_AFTER_S = 0.5
@@ -124,7 +122,7 @@ def check_servers(settings: Settings, names: Iterable[str]) -> None:
     """Refuse names of servers that are not configured.
 
     Raises:
-        ConfigError: It lists them all, with names that they may have meant.
+        ConfigError: It lists all unknown names, each with the nearest known one.
     """
     faults = [
         f"there is no server {name!r}{did_you_mean(name, settings.servers, lead='; ')}"
@@ -140,9 +138,9 @@ def settings_of(given: Path | None) -> Settings:
 
 
 def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
-    """Who a command acts for: the user of this machine, or the bearer of a token that was set.
+    """The viewer for whom a command acts: the user of this machine, or the bearer of a token.
 
-    It is asked once, before the command's coroutine runs; whoever does not have the abilities is refused.
+    Call it once, before the command's coroutine runs; it refuses a viewer without the abilities.
 
     Raises:
         ConfigError: The token is not valid.
@@ -161,10 +159,10 @@ def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
 
 
 def token_of_environment() -> str:
-    """The token that a command is to be for; one that is set and empty was meant to be one.
+    """The token of the environment for a command; an empty variable is an error, as it was meant to be set.
 
     Raises:
-        ConfigError: It is empty.
+        ConfigError: The variable is empty.
     """
     token = os.environ.get(AS_TOKEN)
     if token == "":
@@ -173,10 +171,10 @@ def token_of_environment() -> str:
 
 
 def may_configure(given: Path | None) -> None:
-    """Refuse who may not change the configuration; the file need not be there yet.
+    """Refuse a viewer who may not change the configuration; the file need not exist yet.
 
     Raises:
-        ConfigError: A token is set that is not valid.
+        ConfigError: The token in the environment is not valid.
         NotAllowedError: Its bearer may not change the configuration.
     """
     if token_of_environment():
@@ -184,7 +182,7 @@ def may_configure(given: Path | None) -> None:
 
 
 def run(function: Callable[[], Awaitable[T]]) -> T:
-    """Run a command's coroutine. Garbage is collected from here on."""
+    """Run a command's coroutine. Garbage collection is on from here."""
     gc.enable()
 
     async def main() -> T:
@@ -195,7 +193,7 @@ def run(function: Callable[[], Awaitable[T]]) -> T:
 
 
 async def warmed(gateway: "Gateway") -> None:
-    """Wait until every tool can be found by meaning; a bar shows how far it is where that takes a while."""
+    """Wait until every tool can be found by meaning; a progress bar appears if that takes long."""
     await gateway.warm()
     with Progress(*COLUMNS, console=err, transient=True) as bars:
         task = bars.add_task("reading tools for search", total=None, visible=False)
@@ -213,13 +211,13 @@ async def warmed(gateway: "Gateway") -> None:
 
 
 def fail(error: MaitredError) -> typer.Exit:
-    """Print an error as a person reads it; the exit that the command ends with."""
+    """Print an error for a person; returns the exit that ends the command."""
     err.print(Text.assemble(("error: ", "red"), str(error)))
     return typer.Exit(2)
 
 
 def remember(change: Callable[[], None]) -> None:
-    """Change what is remembered beside what a command did; where that fails, it says so and goes on."""
+    """Store a side effect of a command; if that fails, print a warning and go on."""
     try:
         change()
     except ConfigError as error:
@@ -227,7 +225,7 @@ def remember(change: Callable[[], None]) -> None:
 
 
 def unwritable(fault: str) -> str:
-    """What a fault of the catalog comes to, in words that go on from its name."""
+    """A fault of the catalog, as the end of a sentence that begins with its name."""
     return f"cannot be written: {fault}; what is known is served"
 
 
@@ -238,7 +236,7 @@ def print_json(value: Any) -> None:
 
 @asynccontextmanager
 async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
-    """A gateway whose servers have all been discovered once; says what it is waiting for."""
+    """A gateway whose servers have all been discovered once; prints a status while it waits."""
     async with open_gateway(settings, asks_models=False) as gateway:
         if not await gateway.settled(0):
             with err.status("getting to know the servers that are new (first time only) …"):
@@ -250,17 +248,17 @@ _WIDE = 200
 
 
 def print_table(table: Table) -> None:
-    """A table as wide as the terminal; a file or a pipe gets it wide enough for most names."""
+    """Print a table as wide as the terminal; in a file or a pipe it is wide enough for most names."""
     (out if out.is_terminal else PlainConsole(width=_WIDE, soft_wrap=False)).print(table)
 
 
 def make_table(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
 ) -> Table:
-    """A table of texts; the columns whose headings are in `numbers` are set to the right."""
+    """A table of texts; the columns whose headings are in `numbers` are aligned right."""
     table = Table(title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False)
     for heading in headings:
-        # names of tools are there to be copied
+        # folded, not cut, because users copy names of tools
         table.add_column(heading, overflow="fold", justify="right" if heading in numbers else "left")
     for row in rows:
         table.add_row(*map(Text, row))

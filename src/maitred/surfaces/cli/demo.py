@@ -1,4 +1,4 @@
-"""`maitred demo`: the whole main job on three real servers, without keys and without network."""
+"""`maitred demo`: discovery, search and calls on three real servers, without keys and without network."""
 
 import json
 import shutil
@@ -55,7 +55,7 @@ def demo() -> None:
 
 
 def _configure(folder: Path) -> Path:
-    """A configuration of the servers that can run here; git needs its program, and a repository."""
+    """Write a configuration of the servers that can run here; git needs its program, and a repository."""
     servers: dict[str, Any] = {
         name: {"command": sys.executable, "args": ["-m", module, *args]}
         for name, (module, args) in _PACKAGES.items()
@@ -81,7 +81,7 @@ def _repository(folder: Path) -> None:
 
 @contextmanager
 def _website() -> Iterator[str]:
-    """A page on loopback, so that fetching works without network."""
+    """A web page on loopback, so that fetching works without network."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # the library's name
@@ -91,7 +91,7 @@ def _website() -> Iterator[str]:
             self.wfile.write(_PAGE)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's signature
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

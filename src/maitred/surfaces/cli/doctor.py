@@ -1,4 +1,4 @@
-"""`maitred doctor`: start every server once and say what is wrong, and what to do about it."""
+"""`maitred doctor`: start every server once, and print each fault with advice."""
 
 import dataclasses
 import time
@@ -93,7 +93,7 @@ def doctor(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _DoctorReport:
-    """What was found of servers, catalog and search; and why chains run without a cage, if they do."""
+    """The findings about servers, catalog and search; `cage` is the reason why chains run without a jail."""
 
     servers: Sequence[dict[str, Any]]
     catalog_fault: str
@@ -103,9 +103,9 @@ class _DoctorReport:
 
 
 async def _examine(settings: Settings, names: Sequence[str]) -> _DoctorReport:
-    """Start the servers (all enabled ones by default), and look at the rest."""
+    """Start the servers (all enabled ones by default), and examine the catalog, search and chains."""
     async with open_gateway(settings, asks_models=False) as gateway:
-        check_servers(gateway.settings, names)  # those that are registered, too
+        check_servers(gateway.settings, names)  # registered servers included
         wanted = names or [name for name, spec in gateway.settings.servers.items() if spec.usable]
         started = time.perf_counter()
         with err.status(f"starting {counted(len(wanted), 'server')} …"):
@@ -137,7 +137,7 @@ async def _examine(settings: Settings, names: Sequence[str]) -> _DoctorReport:
 
 
 def _about(semantics: Semantics) -> str:
-    """How tools are found, in a line."""
+    """How search finds tools, in one line."""
     if semantics.why:
         return f"by words alone; the embedder does not work: {semantics.why}"
     about = f"by words and by meaning, model {semantics.model}" if semantics.model else "by words alone"
@@ -154,7 +154,7 @@ def _advice(error: str, lines: Sequence[str]) -> str:
 
 
 def _show_cages(cages: Sequence[MachineAspect]) -> None:
-    """What registered servers run in."""
+    """Print the kinds of cages for registered servers, and whether they work here."""
     for one in cages:
         out.print(Text(f"{one.name}: {one.told}"))
 

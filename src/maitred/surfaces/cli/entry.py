@@ -1,4 +1,4 @@
-"""`maitred entry`: what a client needs to start this gateway, as it is pasted into the client's file."""
+"""`maitred entry`: the entry that starts this gateway, to paste into a client's configuration file."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def entry_line(config: Path | None = None) -> str:
 
 
 def _entry(config: Path | None) -> dict[str, Any]:
-    """The entry; `alwaysLoad` has Claude Code show the menu instead of its names alone."""
+    """The entry; with `alwaysLoad`, Claude Code shows the menu's definitions and not only its names."""
     program = Path(sys.argv[0]).absolute()
     started = (
         [str(program)]

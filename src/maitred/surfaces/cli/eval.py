@@ -1,6 +1,6 @@
-"""`maitred eval`: how well search finds, how tools are placed, and what mediation does to search.
+"""`maitred eval`: the quality of search, of the placement of tools, and of mediation.
 
-`maitred eval poison`: how well the poisoning scan tells evil definitions from honest ones.
+`maitred eval poison`: how well the poisoning scan separates malicious definitions from honest ones.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -95,7 +95,7 @@ def _parts(halves: "tuple[HalfResult, HalfResult]") -> "list[tuple[str, list[Hel
 
 
 def _patterns(found: "PoisonResult") -> list[tuple[str, str, str]]:
-    """The patterns that several definitions of a half have, the rest summed: most have names of their own."""
+    """The patterns that several definitions of a half have, and the sum of the rest: most are rare."""
     halves = (found.development.patterns, found.unseen.patterns)
     names = {name for half in halves for name, share in half.items() if share.of >= _SEVERAL}
     development, unseen = halves
@@ -279,7 +279,7 @@ async def _check(settings: Settings, server: str) -> "SelfCheck":
     from maitred.evaluation.selfcheck import check  # noqa: PLC0415  # brings the gateway, see above
 
     async with known_gateway(settings) as gateway:
-        check_servers(gateway.settings, [server] if server else [])  # those that are registered, too
+        check_servers(gateway.settings, [server] if server else [])  # registered servers included
         count = len([t for t in gateway.visible_tools() if not server or t.server == server])
         with _progress("asking for each tool", count) as advance:
             return await check(gateway, server, advance)
@@ -295,7 +295,7 @@ def _places(text: str) -> list[int]:
 
 @contextmanager
 def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error while something runs; a file or a pipe gets none."""
+    """A progress bar on standard error while a task runs; a file or a pipe gets none."""
     with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task(what, total=total)
         yield lambda: progress.advance(task)

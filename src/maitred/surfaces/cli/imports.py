@@ -1,4 +1,4 @@
-"""`maitred import`: take over the servers of other clients, as far as a person wants them."""
+"""`maitred import`: copy the servers of other clients that the user chooses."""
 
 import os
 import sys
@@ -96,7 +96,7 @@ def _discovered(clients: Collection[str]) -> ImportedServers:
 
 
 class _Looked:
-    """What clients have, beside what is configured and what was declined."""
+    """The servers of clients, compared with the configured and the declined ones."""
 
     def __init__(self, *, found: ImportedServers, known: Collection[str], declined: Declined) -> None:
         self.found = found
@@ -110,7 +110,7 @@ class _Looked:
 
     @property
     def new(self) -> list[ClientServer]:
-        """Those of them that were not declined."""
+        """The servers that are neither configured nor declined."""
         return [one for one in self.can_be_imported if not self._is_declined(one)]
 
     def _is_declined(self, one: ClientServer) -> bool:
@@ -120,7 +120,7 @@ class _Looked:
         """The servers of these names, declined ones too.
 
         Raises:
-            ConfigError: No client has one, or it is configured; lists them all.
+            ConfigError: No client has one of them, or it is configured; lists all such names.
         """
         by_name = {one.name: one for one in self.found.found}
         faults = [
@@ -138,7 +138,7 @@ class _Looked:
         return [by_name[name] for name in dict.fromkeys(names)]
 
     def show(self) -> None:
-        """Each server with all that it would start or reach, on lines that nobody cuts."""
+        """Print each server with all that it would start or reach, on lines that are never cut."""
         if not self.found.found:
             out.print("No servers found in other clients.")
         for one in self.found.found:
@@ -183,7 +183,7 @@ class _Looked:
 
 
 def _choose(looked: _Looked, path: Path) -> list[ClientServer]:
-    """Ask which servers to import, and remember which are not wanted; nobody is asked without a terminal."""
+    """Ask which servers to import, and store which are declined; without a terminal it asks nothing."""
     if not sys.stdin.isatty():
         if looked.new:
             out.print("Not a terminal, so nothing was asked: `maitred import --yes` imports all that is new.")
@@ -203,7 +203,7 @@ def _choose(looked: _Looked, path: Path) -> list[ClientServer]:
 
 
 def _meant(looked: _Looked, answer: str) -> list[ClientServer]:
-    """The servers of an answer; names may hold spaces where commas stand between them."""
+    """The servers of an answer; names may contain spaces if commas separate them."""
     if answer in ("all", "none"):
         return looked.new if answer == "all" else []
     if "," in answer:

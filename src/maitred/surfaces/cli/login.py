@@ -1,4 +1,4 @@
-"""`maitred login` and `maitred logout`: a person logs in to a server that wants OAuth, and out of it."""
+"""`maitred login` and `maitred logout`: log in to a server that requires OAuth, and log out of it."""
 
 import webbrowser
 from typing import TYPE_CHECKING, Annotated
@@ -51,7 +51,7 @@ def logout(server: Server, config: ConfigOption = None) -> None:
     settings = settings_of(config)
     acting(settings, "configure")
     known = run(lambda: _with_registered(settings))
-    spec = known.servers.get(server) or ServerSpec(name=server)  # it may have been removed since
+    spec = known.servers.get(server) or ServerSpec(name=server)  # the configuration may not have it any more
     told = run(lambda: _log_out(settings, spec))
     if told is None:
         check_servers(known, [server])
@@ -66,7 +66,7 @@ def _spec(settings: Settings, server: str) -> ServerSpec:
     """The server to log in to.
 
     Raises:
-        ConfigError: There is none, or it wants no OAuth.
+        ConfigError: There is no such server, or it does not use OAuth.
     """
     check_servers(settings, [server])
     spec = settings.servers[server]
@@ -77,13 +77,13 @@ def _spec(settings: Settings, server: str) -> ServerSpec:
 
 
 async def _with_registered(settings: Settings) -> Settings:
-    """The settings with the servers that came by manifests; nothing is started."""
+    """The settings with the servers registered by manifests; starts no server."""
     async with open_gateway(settings, asks_models=False, discovers=False) as gateway:
         return gateway.settings
 
 
 async def _log_in(settings: Settings, spec: ServerSpec, *, opens: bool, timeout_s: float) -> "Report":
-    """Log in, and connect once to show that it works."""
+    """Log in, and connect once to show that the login works."""
     from maitred.backends.oauth.login import log_in  # noqa: PLC0415  # slow to import
 
     async def browse(page: str) -> None:
@@ -93,7 +93,7 @@ async def _log_in(settings: Settings, spec: ServerSpec, *, opens: bool, timeout_
 
     path = catalog_path(settings)
     async with open_store(settings) as store:
-        if why := await store.check():  # nobody logs in to something in vain
+        if why := await store.check():  # checked first, so that no operator logs in without effect
             raise StoreError(str(path), f"the login could not be kept: {why}")
         await log_in(make_access(spec, settings), browse, timeout_s=timeout_s)
     async with open_gateway(settings, asks_models=False) as gateway:

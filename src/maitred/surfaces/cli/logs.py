@@ -1,8 +1,8 @@
-"""The log, on standard error: without credentials, and with no character that a terminal obeys.
+"""The log on standard error: without credentials, and without terminal control characters.
 
-Every record goes through here, ours and those of libraries, tracebacks included. Libraries log the addresses
-that they ask for, so what stands behind `?` and before `@` in a URL is left out. A log that cannot be
-written, as on a full disk, is lost, and ends nothing.
+Every record goes through here, ours and those of libraries, tracebacks included. Libraries log addresses of
+requests, so the parts after `?` and before `@` of a URL are left out. If the log cannot be written, as on a
+full disk, it is lost, and the process goes on.
 """
 
 import logging
@@ -20,9 +20,9 @@ from maitred.config.redaction import redact, without_queries
 from maitred.surfaces.cli.console import printable
 
 _SILENT: Final = ("mcp", "client", "server", "uvicorn", "asyncio")
-"""Libraries that log what we report in our own words."""
+"""Libraries that log events which we report in our own words."""
 _BRIEF: Final = ("httpcore2",)
-"""Libraries that log values one by one: rows of the catalog, headers of answers."""
+"""Libraries that log single values: rows of the catalog, headers of answers."""
 _QUOTED: Final = re.compile("[ \t=\r\n\"']")
 _AS_IT_IS: Final = frozenset({"event", "exception", "stack"})
 
@@ -54,13 +54,13 @@ def set_up_logging(*, verbose: bool) -> None:
 
 
 class _Errors:
-    """Standard error, which takes what it can."""
+    """Standard error; text that cannot be written is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # no room, or nobody reads any more
+        with suppress(OSError, ValueError):  # no space, or the reader is gone
             self._stream.write(text)
 
     def flush(self) -> None:
@@ -74,7 +74,7 @@ class _Formatter(logging.Formatter):
 
 
 def _shown(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The values of a record as they may be shown; the renderer quotes and escapes those with spaces."""
+    """The values of a record without credentials; the renderer quotes and escapes those with spaces."""
     for key, value in event.items():
         if value is not None and not isinstance(value, bool | int | float):
             text = without_queries(redact(value if isinstance(value, str) else repr(value)))

@@ -1,4 +1,4 @@
-"""`maitred mediate`: what mediation makes of tools, what becomes of it and why; and a person's word on it."""
+"""`maitred mediate`: the changes that mediation proposes for tools, their effect, and a person's choice."""
 
 import json
 from collections import Counter
@@ -103,9 +103,9 @@ def mediate(
 async def _look(
     settings: Settings, servers: Sequence[str], *, ask: bool
 ) -> tuple[Sequence["ToolDiff"], dict[str, Any]]:
-    """What is proposed, and what the language model would cost (`estimate`) and did cost (`spent`)."""
+    """The proposals, and the cost of the language model: expected (`estimate`) and actual (`spent`)."""
     async with known_gateway(settings) as gateway:
-        check_servers(gateway.settings, servers)  # those that are registered, too
+        check_servers(gateway.settings, servers)  # registered servers included
         mediation = gateway.mediation
         estimate = await mediation.estimate(servers)
         spent = await _ask(gateway, servers) if ask else None
@@ -118,7 +118,7 @@ async def _look(
 
 
 async def _ask(gateway: "Gateway", servers: Sequence[str]) -> Any:
-    """Ask the model, with what it may cost before and a bar that shows how far it is."""
+    """Ask the model: print the highest cost before, and show a progress bar."""
     if estimate := await gateway.mediation.estimate(servers):
         err.print(Text(f"Asking the language model: {_cost(asdict(estimate), most=True)}."))
     with Progress(*COLUMNS, console=err, transient=True) as bars:
@@ -151,7 +151,7 @@ def _show_costs(costs: Mapping[str, Any], *, asked: bool) -> None:
 
 
 def _show_counts(found: Sequence["ToolDiff"]) -> None:
-    """How many tools of each server are in which state."""
+    """Print how many tools of each server are in which state."""
     counts: Counter[tuple[str, str]] = Counter((one.tool.server, one.proposal.state) for one in found)
     rows = [
         (server, *(f"{counts[server, state]:,}" for state in _STATES))
@@ -164,7 +164,7 @@ def _show_counts(found: Sequence["ToolDiff"]) -> None:
 
 
 def _show(one: "ToolDiff") -> None:
-    """A tool as it is and as it is proposed, with how search finds it."""
+    """Print a tool as it is and as it is proposed, with its places in search."""
     proposal, verdict = one.proposal, one.proposal.verdict
     by = f"{proposal.after.enhanced_by}, confidence {proposal.after.confidence:.2f}"
     out.print(Text.assemble((one.tool.name, "bold"), f"  {_STATES[proposal.state]} (by {by})"))
@@ -182,7 +182,7 @@ def _show(one: "ToolDiff") -> None:
 
 
 def _show_schema(before: Any, after: Any) -> None:
-    """The parameters that differ."""
+    """Print the parameters that differ."""
     was, now = ((schema or {}).get("properties") or {} for schema in (before, after))
     for name in now:
         if was.get(name) != now[name]:
@@ -190,7 +190,7 @@ def _show_schema(before: Any, after: Any) -> None:
 
 
 def _say(text: str, *, style: str = "") -> None:
-    """Print a line without what a terminal obeys: names of tools and parameters may hold anything."""
+    """Print a line without terminal control: names of tools and parameters may hold any character."""
     out.print(Text(f"  {visible(text)}", style=style))
 
 
@@ -210,7 +210,7 @@ def _choose(
     chosen: Mapping[str, Sequence[str]],
     unset: Sequence[str],
 ) -> None:
-    """Write choices into the configuration file, once all tools are known to exist."""
+    """Write choices into the configuration file, after a check that all tools exist."""
     names = [*chosen["accept"], *chosen["reject"], *unset]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ConfigError("maitred mediate", [f"{name!r} is chosen more than once" for name in twice])
@@ -228,7 +228,7 @@ def _choose(
 
 
 async def _record(settings: Settings, viewer: Viewer, acts: Sequence[tuple[str, ToolKey]]) -> None:
-    """Write into the audit trail what is about to be chosen."""
+    """Write the coming choices into the audit trail."""
     async with open_auditing(settings) as auditing:
         for choice, key in acts:
             await auditing.record(viewer, f"mediation.{choice}", server=key.server, tool=key.name)
@@ -236,5 +236,5 @@ async def _record(settings: Settings, viewer: Viewer, acts: Sequence[tuple[str, 
 
 async def _keys(settings: Settings, names: Sequence[str]) -> Sequence[ToolKey]:
     async with known_gateway(settings) as gateway:
-        await gateway.warm()  # unknown names are answered with the nearest, by the index
+        await gateway.warm()  # for unknown names, the index supplies the nearest ones
         return [gateway.find(name).key for name in names]

@@ -1,4 +1,4 @@
-"""`maitred menu` and `categories`: what agents are shown to begin with, and where each tool stands in it."""
+"""`maitred menu` and `categories`: the first page that agents see, and the place of each tool in the menu."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def menu(
 
 
 def _page_json(gateway: "Gateway", path: str, cursor: str, size: int, viewer: Viewer) -> Any:
-    """T0 and T1, T1 alone, all servers, or a page of T2 with the cursor of the next."""
+    """T0 and T1, T1 alone, all servers, or a page of T2 with the cursor of the next page."""
     if not path:
         return {"T0": gateway.hot(viewer).to_json(), "T1": gateway.categories(viewer).to_json()}
     if path == "categories":
@@ -138,7 +138,7 @@ def _show_categories(found: dict[str, Any], counts: list[tuple[str, int]] | None
 
 
 async def _categories(settings: Settings, viewer: Viewer) -> tuple[dict[str, Any], list[tuple[str, int]]]:
-    """All categories that hold tools, and the tags with the most used first."""
+    """All categories that hold tools, and the tags, the most used first."""
     async with known_gateway(settings) as gateway:
         found = gateway.categories(viewer)
         lines = [line.to_json() for line in found.lines]
@@ -149,7 +149,7 @@ async def _categories(settings: Settings, viewer: Viewer) -> tuple[dict[str, Any
 
 
 async def _write_use_cases(settings: Settings, server: str) -> int:
-    """Ask the model, with a bar that shows how far it is."""
+    """Ask the model to write use cases, with a progress bar."""
     async with known_gateway(settings) as gateway:
         if server and server not in gateway.settings.servers:
             raise ConfigError("--server", [f"there is no server {server!r} in {settings.source}"])
@@ -164,7 +164,7 @@ async def _write_use_cases(settings: Settings, server: str) -> int:
 
 async def _tools(settings: Settings, names: Sequence[str], viewer: Viewer) -> list[Tool]:
     async with known_gateway(settings) as gateway:
-        await gateway.warm()  # unknown names are answered with the nearest, by the index
+        await gateway.warm()  # for unknown names, the index supplies the nearest ones
         return [gateway.find(name, viewer) for name in names]
 
 
@@ -198,7 +198,7 @@ def _show_tools(tools: Sequence[Tool], *, as_json: bool) -> None:
 
 
 def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequence[str]) -> None:
-    """Write choices into the configuration file, once all tools and categories are known to exist."""
+    """Write choices into the configuration file, after a check that all tools and categories exist."""
     pairs = [pair.rpartition("=")[::2] for pair in choose]
     known = [category.name for category in merged(settings.categories)]
     faults = []

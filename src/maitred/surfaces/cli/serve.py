@@ -1,4 +1,4 @@
-"""`maitred serve`: the gateway itself, or the way to the one that clients share."""
+"""`maitred serve`: the gateway itself, or a relay to the gateway that clients share."""
 
 import gc
 import os
@@ -66,7 +66,7 @@ def serve(
     if as_token == "":
         raise ConfigError("--as-token", ["is empty; leave it out, or give a token"])
     viewer = acting(settings, "configure" if transport == "http" else "see", token=as_token or "")
-    if transport == "http":  # over stdio no token is needed, so none has to be set
+    if transport == "http":  # stdio needs no token, so its variable need not be set
         if token is None:
             settings = with_http(settings, token=_resolved(settings))
         check_address(settings.http)
@@ -79,7 +79,7 @@ def serve(
 
 
 def _serve_in_background(config: Path) -> None:
-    """Be the gateway that clients share."""
+    """Run the gateway that clients share."""
     with beginning(address_of(config)) as begin:
         settings = settings_of(begin.address.config)
         if not settings.daemon.enabled and begin.is_asked:
@@ -90,7 +90,7 @@ def _serve_in_background(config: Path) -> None:
 
 
 def _resolved(settings: Settings) -> str:
-    """The token with its references replaced, so that it need not stand in the file."""
+    """The token with its references replaced, so that the file need not contain it."""
     try:
         return resolve(settings.http.token, os.environ)
     except UnresolvedReferenceError as error:
@@ -100,7 +100,7 @@ def _resolved(settings: Settings) -> str:
 async def _serve(
     settings: Settings, transport: Transport, viewer: Viewer, begin: BackgroundStart | None = None
 ) -> None:
-    gc.disable()  # until all is loaded
+    gc.disable()  # until everything is loaded
     from maitred.surfaces.daemon import serve as serving  # noqa: PLC0415  # the SDK takes a second to import
     from maitred.surfaces.mcp.server import McpSurface  # noqa: PLC0415
     from maitred.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
@@ -112,7 +112,7 @@ async def _serve(
             async with open_gateway(settings, serves=True) as gateway:
                 tasks.start_soon(follow_settings, gateway, settings)
                 tasks.start_soon(follow_manifests, gateway)
-                gc.freeze()  # what was loaded stays; it need not be looked through again and again
+                gc.freeze()  # loaded objects stay, so the collector need not visit them
                 gc.enable()
                 tasks.start_soon(_warm, gateway.warm)
                 surface = McpSurface(gateway, viewer=viewer)
@@ -137,7 +137,7 @@ async def _serve_http(gateway: "Gateway", surface: "McpSurface", settings: Http,
 
 
 async def _warm(warm: Callable[[], Awaitable[None]]) -> None:
-    """Build the search index, but let the client's first requests through before."""
+    """Build the search index after a delay, so that the client's first requests come first."""
     await anyio.sleep(_WARM_AFTER_S)
     await warm()
 
@@ -152,7 +152,7 @@ async def _until_signalled(
     *,
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """End in good order on SIGINT, SIGTERM and SIGHUP; a second one ends at once."""
+    """End in good order on SIGINT, SIGTERM and SIGHUP; a second signal ends the process at once."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:

@@ -1,4 +1,4 @@
-"""`maitred add`, `remove` and `list`: which servers the gateway stands before."""
+"""`maitred add`, `remove` and `list`: the servers behind the gateway."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,7 +107,7 @@ def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> No
 
 
 def _show(servers: Sequence["ServerStatus"]) -> None:
-    """A line of figures for each server, and below it, whole, what is started or reached, and a remark."""
+    """Print figures for each server, and below them its whole command or address, and a remark."""
     rows = [("server", "tools", "tokens", "protocol")]
     rows += [
         (visible(s.name), f"{s.tools:,}", f"{s.cost_tokens:,}", s.facts.protocol_version) for s in servers

@@ -1,8 +1,8 @@
-"""What an entry starts or reaches, as a person reads it before it may run: whole, on lines of its own.
+"""What an entry starts or reaches, shown whole on its own lines, so that a person can check it first.
 
-Arguments are shown as they are, since they say what runs. Credentials among variables, headers and in
-addresses are masked: the file has them. For programs, whose output is kept in logs, arguments are masked as
-well, and every value of a variable or header.
+Arguments are shown unchanged, because they say what runs. Credentials in variables, headers and addresses are
+masked, because the file has them. Output for programs may end up in logs. So there arguments are masked too,
+and so is every value of a variable or header.
 """
 
 import re
@@ -26,12 +26,12 @@ _SCHEME = re.compile(r"(?i)\s*(?:bearer|basic|token)?\s*")
 
 
 def command_line(command: str, args: Sequence[str]) -> str:
-    """A command as a shell takes it, in one line; what a terminal would obey are escapes."""
+    """A command in shell syntax, in one line; terminal control characters are escapes."""
     return visible(shlex.join([command, *args]))
 
 
 def reach(entry: Mapping[str, Any]) -> Iterator[str]:
-    """What an entry starts or reaches, and with what, a line for each."""
+    """The command or address of an entry, its folder, variables and headers, one line each."""
     if url := entry.get("url"):
         yield visible(masked_url(url))
     else:
@@ -58,7 +58,7 @@ def for_programs(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_named(args: Sequence[str]) -> list[str]:
-    """Arguments without credentials that are known by the name in front of them."""
+    """Arguments without credentials that the name in front of them identifies."""
     secret = dict(secret_arguments(args))
     return [f"{secret[at]}{MASK}" if at in secret else argument for at, argument in enumerate(args)]
 
@@ -69,5 +69,5 @@ def _unless_secret(name: str, value: str) -> str:
 
 
 def _refers_only(value: str) -> bool:
-    """Whether a value holds references and nothing else that could be secret."""
+    """Whether a value holds only references, and nothing else that may be secret."""
     return _SCHEME.fullmatch(_REFERENCE.sub("", take_apart(value).literal)) is not None

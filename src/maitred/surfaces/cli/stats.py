@@ -1,6 +1,6 @@
-"""`maitred stats` and `tiers`: how tools were used, what finding them cost, and which earned a place.
+"""`maitred stats`, `tiers` and `budget`: usage of tools, the cost of finding them, and their tiers.
 
-`maitred budget`: what each answer of the menu costs over your own tools, and whether that is allowed.
+`budget` measures each answer of the menu over your own tools, and compares it with its limit.
 """
 
 from collections import Counter
@@ -87,7 +87,7 @@ def _show_used(title: str, what: str, used: Mapping[str, Usage]) -> None:
 
 
 def _figures(usage: Usage) -> tuple[str, str, str, str]:
-    """Calls, the share that succeeded, and latencies; nothing but the calls where there were none."""
+    """Calls, the share that succeeded, and latencies; empty texts where there were no calls."""
     if not usage.calls:
         return "0", "", "", ""
     return f"{usage.calls:,}", f"{usage.success_rate:.1%}", f"{usage.mean_ms:,.0f}", f"{usage.p95_ms:,.0f}"
@@ -141,7 +141,7 @@ def tiers(
 
 
 def _moved(before: Mapping[ToolKey, ToolStanding], after: Mapping[ToolKey, ToolStanding]) -> int:
-    """How many tools have another level; one without standing is cold."""
+    """How many tools have another level; a tool without standing is cold."""
     cold = ToolStanding()
     return sum(before.get(key, cold).level != after.get(key, cold).level for key in {**before, **after})
 
@@ -186,7 +186,7 @@ def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 
 async def _measured(settings: Settings) -> "Sequence[AnswerCost]":
-    # they bring the gateway, see above
+    # these imports bring the gateway, see above
     from maitred.evaluation.budget import measure  # noqa: PLC0415
     from maitred.surfaces.mcp.meta_definitions import definitions  # noqa: PLC0415
 

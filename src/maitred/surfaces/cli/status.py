@@ -1,4 +1,4 @@
-"""`maitred status` and `stop`: which gateways serve now, how their servers are, and how to end them."""
+"""`maitred status` and `stop`: the running gateways and their servers, and how to stop them."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -105,7 +105,7 @@ def _seen(found: Sequence[RunningGateway]) -> Group:
 
 
 def _faults(found: Sequence[RunningGateway]) -> list[Text]:
-    """What is wrong with catalogs; a gateway of an older version tells nothing of that."""
+    """The faults of catalogs; a gateway of an older version reports none."""
     told = [one.status["catalog"] for one in found if one.status and "catalog" in one.status]
     texts = [f"catalog {one['path']}: {unwritable(one['fault'])}" for one in told if one["fault"]]
     return [Text(text, style="red") for text in dict.fromkeys(texts)]
@@ -132,7 +132,7 @@ def _gateway_row(one: RunningGateway) -> Sequence[str]:
 
 
 def _server_row(server: Mapping[str, Any]) -> Sequence[str]:
-    """A row of what a gateway tells, which may be of another version and not tell everything."""
+    """The row of a server; a gateway of another version may leave fields out."""
     retry, withheld = server.get("retry_in_s"), server.get("withheld", "")
     parts = parts_withheld(server.get("withheld_parts", 0))
     remark = withheld or "; ".join(filter(None, (server.get("error", ""), parts)))
@@ -145,7 +145,7 @@ def _server_row(server: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _wanted(server: Mapping[str, Any]) -> str:
-    """What is to be the case, whatever is: one that is only tried again later is wanted still."""
+    """The state that the gateway aims at; a server that it will start again later is still wanted."""
     paused = server.get("retry_in_s") is not None
     if (server.get("withheld") and not paused) or not server.get("enabled"):
         return "off"

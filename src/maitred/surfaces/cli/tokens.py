@@ -1,4 +1,4 @@
-"""`maitred tokens`: make access tokens for others, list them, take them back."""
+"""`maitred tokens`: make access tokens for other callers, list them, revoke them."""
 
 import re
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""`maitred search`, `info` and `call`: what an agent does, by hand."""
+"""`maitred search`, `info` and `call`: the actions of an agent, by hand."""
 
 import json
 import sys
@@ -71,7 +71,7 @@ def search(
 
 
 def _plain(answer: SearchAnswer) -> dict[str, Any]:
-    """An answer for programs."""
+    """An answer as JSON for programs."""
     return {
         "phrases": list(answer.phrases),
         "results": [
@@ -137,7 +137,7 @@ def call(
         async with known_gateway(settings) as gateway:
             published = name
             if not gateway.expansion.is_category(name, viewer):
-                async with gateway.auditing.request("call", name, viewer):  # which is told of a refusal
+                async with gateway.auditing.request("call", name, viewer):  # it records a refusal
                     published = gateway.access.found(name, viewer).name
             schema = gateway.schema_of(published) or {}
             arguments = _parse_object(args) | _parse_pairs(values or [], schema)
@@ -169,7 +169,7 @@ def _parse_object(text: str) -> dict[str, Any]:
 
 
 def _parse_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Read `key=value` arguments: texts where the schema says so, JSON where it parses, else texts."""
+    """Read `key=value` arguments: texts where the schema requires them, JSON where it parses, else texts."""
     found = schema.get("properties")
     properties = found if isinstance(found, Mapping) else {}
     arguments: dict[str, Any] = {}

@@ -1,7 +1,8 @@
-"""What a gateway in the background does around its service: how it begins, what it says of that, its log.
+"""The work of a background gateway around its service: its start, its report to the client, and its log.
 
-Who starts it gives it the lock of the configuration as standard input and a pipe as standard output, on which
-it says once that it listens, or why it cannot. It then holds neither. Started by hand it takes that lock.
+The starting client passes the lock of the configuration as standard input and a pipe as standard output. On
+the pipe the gateway reports once that it listens, or why it cannot; then it closes both. A gateway that an
+operator starts takes the lock itself.
 """
 
 import os
@@ -35,10 +36,10 @@ class BackgroundStart:
         self._is_over = False
 
     def take_turn(self) -> None:
-        """Leave the client's processes, or, if there is no client, see that there is no other gateway.
+        """Leave the client's processes; without a client, check that no other gateway runs.
 
         Raises:
-            DaemonError: There is one.
+            DaemonError: Another gateway runs.
         """
         if self.is_asked:
             if os.fork():
@@ -53,20 +54,20 @@ class BackgroundStart:
             )
 
     def settle(self, settings: Settings) -> None:
-        """Go where servers are to run that say nothing of it: the same for all clients, if that can be."""
+        """Change to the home folder, the same for all clients, unless servers depend on the present one."""
         if not runs_here(settings):
             home = Path.home()
             os.chdir(home if home.is_dir() else "/")
 
     def say(self, **what: Any) -> None:
-        """Say how it went, once; others may look for this gateway from here on."""
+        """Report the outcome of the start, once; from now on clients may look for this gateway."""
         if self._is_over:
             return
         self._is_over = True
         if not self.is_asked:
             os.close(self._lock)
             return
-        with suppress(BrokenPipeError):  # who asked may have gone
+        with suppress(BrokenPipeError):  # the client may have gone
             os.write(1, packed({"maitred": "begun", **what}))
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
@@ -76,10 +77,10 @@ class BackgroundStart:
 
 @contextmanager
 def beginning(address: Address) -> Iterator[BackgroundStart]:
-    """Begin; an error that ends it before it listens is told to who waits.
+    """Begin a start; reports an error before the gateway listens to the waiting client.
 
     Raises:
-        DaemonError: It is not needed.
+        DaemonError: Another gateway runs already.
     """
     begin = BackgroundStart(address)
     try:
@@ -98,7 +99,7 @@ def _is_door(address: Address) -> bool:
 
 
 def own_log(address: Address) -> str:
-    """The log, if that is where standard error goes; else nothing."""
+    """The path of the log if standard error goes there; else empty."""
     path = log_path(address)
     try:
         return str(path) if os.path.samestat(os.fstat(2), path.stat()) else ""
@@ -107,10 +108,10 @@ def own_log(address: Address) -> str:
 
 
 async def keep_short(log: Path, most: int = _LOG_BYTES, look_s: float = _LOOK_S) -> None:
-    """Keep the log of standard error below about `most` bytes, whoever writes it; runs until cancelled."""
+    """Keep the log of standard error below about `most` bytes, for all its writers; runs until cancelled."""
     while True:
         await anyio.sleep(look_s)
-        with suppress(OSError):  # no room: what is lost is a log
+        with suppress(OSError):  # no space: only a log is lost
             shorten(log, most)
 
 
@@ -119,4 +120,4 @@ def shorten(log: Path, most: int) -> None:
     if os.fstat(2).st_size > most:
         with opened_log(log.with_name(f"{log.name}.1"), os.O_TRUNC) as before:
             before.write(log.read_bytes()[-most:])
-        os.ftruncate(2, 0)  # it is open for appending, here and in what was started from here
+        os.ftruncate(2, 0)  # it is open for appending, here and in the processes started from here

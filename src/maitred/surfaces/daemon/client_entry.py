@@ -1,7 +1,7 @@
-"""`maitred serve` as clients start it, before anything that is slow to import: most of them wait for it.
+"""`maitred serve` as clients start it, before any slow import: most clients wait for it.
 
-Only the usual words are understood here. All others, and whatever is to run in this process, are left to the
-command line, which comes to the same.
+It understands only the usual words of the command line. It leaves all others, and gateways that run in this
+process, to the full command line, which has the same results.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from maitred.config.paths import default_path
-from maitred.surfaces.daemon.client_relay import Relay, end_when_told
+from maitred.surfaces.daemon.client_relay import ClientRelay, end_when_told
 from maitred.surfaces.daemon.discovery import AloneError, EndpointQuery, reach
 from maitred.surfaces.daemon.handshake import GatewayConnection, values
 from maitred.surfaces.daemon.sockets import address_of, can_share
@@ -19,7 +19,7 @@ AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
 
 
 def served(words: Sequence[str], environ: Mapping[str, str]) -> int | None:
-    """Serve as the words of a command line say; the exit code, or `None` if that is not for here.
+    """Serve by the words of a command line; returns the exit code, or `None` to leave it to the command line.
 
     Raises:
         DaemonError: No gateway can be reached.
@@ -32,7 +32,7 @@ def served(words: Sequence[str], environ: Mapping[str, str]) -> int | None:
         text = config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return None
-    if "daemon" in text and "enabled" in text:  # it may say that this process is to serve alone
+    if "daemon" in text and "enabled" in text:  # it may turn sharing off
         return None
     return serve_shared(config, tells=False)
 
@@ -42,7 +42,7 @@ def serve_shared(
 ) -> int | None:
     """Pass standard streams to the gateway that clients share; `None` if this process has to serve alone.
 
-    `tells` has the reason for that written to standard error, unless the configuration is the reason.
+    `tells` writes the reason for that to standard error, unless the configuration is the reason.
 
     Raises:
         DaemonError: No gateway can be reached.
@@ -63,11 +63,11 @@ def serve_shared(
         if tells:
             sys.stderr.write(f"no gateway is shared: {error}\n")
         return None
-    return Relay(found, 0, 1).run(talk)
+    return ClientRelay(found, 0, 1).run(talk)
 
 
 def _config_of(words: Sequence[str]) -> str | None:
-    """The configuration that `serve` is given, empty if none is; `None` if other words stand there, too."""
+    """The configuration in the words of `serve`, empty without one; `None` if there are other words too."""
     config, rest = "", list(words)
     if rest[:1] != ["serve"]:
         return None

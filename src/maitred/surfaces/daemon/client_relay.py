@@ -1,8 +1,9 @@
-"""The process that a client starts: passes its lines to a gateway in the background, and back.
+"""The process that a client starts: it passes lines to a gateway in the background, and back.
 
-It holds no catalog and starts no server. If the gateway ends or hangs it finds or starts another one and
-goes on, so that the client need not be started again; while there can be none, each request is told why. Two
-threads, each waiting on one side: a client that writes much before it reads must not stop the other way.
+It holds no catalog and starts no server. If the gateway ends or hangs, it finds or starts another one and
+goes on, so that the client need not restart. While there is no gateway, each request gets an answer with the
+reason. Two threads each wait on one side: a client that writes much before it reads must not stop the other
+way.
 """
 
 import os
@@ -30,20 +31,20 @@ _MOST_ENDS: Final = 10
 _ENDS_WITHIN_S: Final = 60.0
 _BYE: Final = b'{"maitred":'
 STOPPED: Final = "stopped"
-"""The last word of a gateway that somebody stopped: the next is started when the client needs it."""
+"""The last message of a gateway that an operator stopped: the next one starts when the client needs it."""
 
 MOVED: Final = "moved"
-"""That of one which serves us no more, since what matters to it in the environment is other than ours."""
+"""The last message of a gateway that no longer serves us: our environment or token no longer fits."""
 
 
-class Relay:
+class ClientRelay:
     """Passes lines between two file descriptors and gateways.
 
     Args:
         reach: Finds or starts a gateway that welcomes us, or raises a `DaemonError`.
-        source: Where the client's lines come from.
-        sink: Where lines for the client go.
-        end: Ends the process with a code, from whatever thread.
+        source: The file descriptor of the client's lines.
+        sink: The file descriptor of lines for the client.
+        end: Ends the process with a code, from any thread.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Relay:
         self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
 
     def run(self, talk: GatewayConnection) -> int:
-        """Serve over a first conversation until the client closes its side; the exit code."""
+        """Serve over a first connection until the client closes its side; returns the exit code."""
         talk.socket.settimeout(None)
         self._talk = talk
         self._answering.start()
@@ -91,21 +92,21 @@ class Relay:
     # --- from the client ----------------------------------------------------------------------------------
 
     def _await_turn(self, line: bytes) -> None:
-        """Hold back the requests of a client that asks on and on and does not read what it is answered.
+        """Hold back requests of a client that sends many and does not read the answers.
 
-        The gateway would have to keep it all, to the cost of its other clients. What is no request, such as
-        the withdrawal of one, goes on.
+        The gateway would have to store them all, at the expense of its other clients. Lines that are not
+        requests, such as a cancellation, are passed on.
         """
         if self._replay.waiting >= _MOST_WAITING and b'"id"' in line:
             self._changed.wait_for(lambda: self._replay.waiting < _MOST_WAITING or self._talk is None)
 
     def _forward(self, line: bytes, number: Id | None) -> None:
-        """Send a line; one of which nothing was taken is sent to the next gateway, whatever it is."""
+        """Send a line; a request of which no byte was sent goes to the next gateway, whatever its method."""
         taken, data = 0, memoryview(line)
         try:
             while self._talk is not None and taken < len(data):
                 taken += self._talk.socket.send(data[taken:])
-        except OSError:  # whoever reads from it will notice, and mend it
+        except OSError:  # the reading thread will notice, and reconnect
             pass
         if not taken and number is not None:
             self._replay.unsent(number)
@@ -113,15 +114,15 @@ class Relay:
     # --- to the client ------------------------------------------------------------------------------------
 
     def _to_client(self) -> None:
-        """Pass on what gateways say; a fault of ours ends the process, or the client would wait for ever."""
+        """Pass on lines of gateways; a bug of ours ends the process, so that no client waits forever."""
         try:
             self._pass_all()
-        except Exception:  # noqa: BLE001  # also what nobody thought of
+        except Exception:  # noqa: BLE001  # also unforeseen errors
             sys.excepthook(*sys.exc_info())
             self._end(1)
 
     def _pass_all(self) -> None:
-        """Pass on from one gateway after the other; nobody else writes to the client."""
+        """Pass on the lines of one gateway after the other; only this thread writes to the client."""
         while not self._is_over:
             with self._changed:
                 self._changed.wait_for(lambda: self._talk is not None or self._news or self._is_over)
@@ -131,7 +132,7 @@ class Relay:
                 self._ended(talk, self._pass_on(talk))
 
     def _pass_on(self, talk: GatewayConnection) -> str:
-        """Pass on whole lines until the gateway ends; its last word, if it had one."""
+        """Pass on whole lines until the gateway ends; returns its last message, or an empty text."""
         rest: list[bytes] = []
         data, why = talk.rest, ""
         while True:
@@ -141,7 +142,7 @@ class Relay:
                 rest = []
                 with self._changed:
                     passed = [self._replay.received(line + b"\n") for line in lines]
-                    self._changed.notify_all()  # it may be somebody's turn
+                    self._changed.notify_all()  # a waiting request may go on now
                 if lines[-1].startswith(_BYE):
                     why = str(unpacked(lines[-1]).get("maitred", ""))
                     passed.pop()
@@ -152,19 +153,19 @@ class Relay:
                 data = talk.socket.recv(_CHUNK) if self._has_news(talk) else b""
             except OSError:
                 data = b""
-            if not data:  # what it did not finish is nothing
+            if not data:  # an unfinished line is dropped
                 return why
 
     def _has_news(self, talk: GatewayConnection) -> bool:
-        """Wait until a gateway says something or ends; false if it hangs, and somebody waits for it."""
+        """Wait until a gateway sends bytes or ends; false if it hangs while a request waits."""
         while not select.select([talk.socket], [], [], _QUIET_S)[0]:
             if self._replay.waiting and not answers(talk):
-                ended(talk)  # if it may not be, whoever looks for another is told
+                ended(talk)  # if that fails, the next `reach` reports it
                 return False
         return True
 
     def _write(self, data: bytes) -> None:
-        """Write to the client, which may not read for a while; if it is gone, so are we."""
+        """Write to the client, which may not read for a while; if the client is gone, end the process."""
         left = memoryview(data)
         while left:
             try:
@@ -178,8 +179,8 @@ class Relay:
     # --- between gateways ---------------------------------------------------------------------------------
 
     def _ended(self, talk: GatewayConnection, why: str) -> None:
-        """A gateway has ended: tell of what is lost, and go on with the next, unless it was meant to end."""
-        talk.hang_up()  # should somebody still write to it
+        """Answer lost requests after a gateway has ended; then reconnect, unless an operator stopped it."""
+        talk.hang_up()  # stops a thread that still writes to it
         with self._changed:
             talk.close()
             self._talk = None
@@ -194,9 +195,9 @@ class Relay:
                 self._refuse(fault)
 
     def _mend(self) -> str:
-        """Bring the client's state to another gateway; why that cannot be now, or nothing.
+        """Send the client's state to another gateway; returns the reason if there is none now, else empty.
 
-        Gives up and ends the process where it would go on for ever, or the process has to serve alone.
+        It ends the process if gateways end again and again, or if the configuration turns sharing off.
         """
         if len(self._ends) == _MOST_ENDS and self._ends[-1] - self._ends[0] < _ENDS_WITHIN_S:
             why = f"the background gateway ended {_MOST_ENDS} times within a minute"
@@ -218,7 +219,7 @@ class Relay:
         return ""
 
     def _refuse(self, why: str) -> None:
-        """Tell all requests that there is no gateway now; the next one has it looked for again."""
+        """Answer all requests that there is no gateway now; the next request starts a new search."""
         if why != self._told:
             _complain(why)
         self._told = why
@@ -249,7 +250,7 @@ def _complain(why: str) -> None:
 
 
 def _lines(source: int) -> Iterator[list[bytes]]:
-    """Whole lines with their ends, as many at once as have come, until the source ends."""
+    """Whole lines with their ends, as many at once as have arrived, until the source ends."""
     rest: list[bytes] = []
     size = 0
     while data := _read(source):

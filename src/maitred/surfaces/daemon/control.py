@@ -1,4 +1,7 @@
-"""Ask gateways how they are, and have those of the background end."""
+"""Ask running gateways for their status, and stop those in the background.
+
+To add a request, send it with `_asked` here and answer it in `server`.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,22 +20,22 @@ _LOOK_S: Final = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class RunningGateway:
-    """A gateway that lives: what it tells of itself, or why it does not."""
+    """A gateway that lives: its status, or why there is none."""
 
     pid: int
     status: Mapping[str, Any] | None = None
     fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What a program may want to know."""
+        """The status as JSON for programs."""
         return dict(self.status) if self.status is not None else {"pid": self.pid, "fault": self.fault}
 
 
 def gateways(config: Path, token: str) -> Sequence[RunningGateway]:
-    """All gateways that serve a configuration now, the longest first.
+    """All gateways that serve a configuration now, the oldest first.
 
     Raises:
-        DaemonError: Where they are found cannot be used, or one does not tell who asks.
+        DaemonError: The folder of sockets cannot be used, or a gateway refuses its status.
     """
     found = []
     for seat in _address(config).seats():
@@ -51,10 +54,10 @@ def gateways(config: Path, token: str) -> Sequence[RunningGateway]:
 
 
 def stopped(config: Path, token: str, *, all_of_them: bool) -> Sequence[int]:
-    """End the gateways in the background of a configuration, or all of this user; their process ids.
+    """Stop the background gateways of a configuration, or all of this user; returns their process ids.
 
     Raises:
-        DaemonError: One refuses, or does not end, or where they are found cannot be used.
+        DaemonError: A gateway refuses or does not end, or the folder of sockets cannot be used.
     """
     address = _address(config)
     seats = every_seat(address.folder) if all_of_them else address.seats()

@@ -1,7 +1,7 @@
-"""Find the background gateway of a configuration, or start it: one, however many look for it at once.
+"""Find the background gateway of a configuration, or start it: one, however many clients look for it at once.
 
-A gateway may be there and not serve us: it has other values in its environment, or is about to end. Only who
-holds the lock of the configuration starts one, and the one that is started holds it on until it listens.
+A running gateway may refuse to serve a client: its environment differs, or it is ending. Only a process that
+holds the lock of the configuration starts a gateway. The started gateway keeps the lock until it listens.
 """
 
 import os
@@ -28,19 +28,19 @@ _LOOK_S: Final = 0.02
 
 
 class AloneError(DaemonError):
-    """The configuration says that nothing is to be shared, so there is nothing to start."""
+    """The configuration turns sharing off, so there is no gateway to start."""
 
 
 class RefusalError(DaemonError):
-    """Whoever could serve us says why it does not; to ask again at once is of no use."""
+    """The gateway, or its start, gives a reason for not serving us; an immediate retry would fail too."""
 
 
 class VanishedError(DaemonError):
-    """A gateway that was started ended without saying why: somebody may have killed it."""
+    """A started gateway ended and gave no reason; another process may have killed it."""
 
 
 class EndpointQuery(NamedTuple):
-    """What is looked for; `options` are those of `maitred` itself for a gateway that has to be started."""
+    """The gateway to look for; `options` are those of `maitred` itself, if a gateway has to be started."""
 
     address: Address
     hello: Mapping[str, Any]
@@ -48,11 +48,11 @@ class EndpointQuery(NamedTuple):
 
 
 def reach(wanted: EndpointQuery) -> GatewayConnection:
-    """A conversation with a gateway that has welcomed us.
+    """A connection to a gateway that has welcomed us; starts one if there is none.
 
     Raises:
-        AloneError: None is to be shared.
-        DaemonError: There is none, and none can be started; or it refuses us.
+        AloneError: The configuration turns sharing off.
+        DaemonError: No gateway is there and none can be started, or it refuses us.
     """
     found, _ = _find(wanted)
     if found is not None:
@@ -70,16 +70,16 @@ def reach(wanted: EndpointQuery) -> GatewayConnection:
 
 
 def found_now(wanted: EndpointQuery) -> GatewayConnection | None:
-    """A conversation with a gateway that is there and welcomes us.
+    """A connection to a running gateway that welcomes us; `None` if there is none.
 
     Raises:
-        DaemonError: One refuses us, or does not answer and cannot be ended.
+        DaemonError: A gateway refuses us, or it does not answer and cannot be ended.
     """
     return _find(wanted)[0]
 
 
 def _find(wanted: EndpointQuery) -> tuple[GatewayConnection | None, Sequence[GatewayEndpoint]]:
-    """A gateway that welcomes us; and the endpoints that are held and listen no more."""
+    """A gateway that welcomes us, and the endpoints whose lock is held but which no longer listen."""
     leaving = []
     for seat in wanted.address.seats(of_build=True):
         if not seat.is_daemon:
@@ -99,13 +99,13 @@ def _find(wanted: EndpointQuery) -> tuple[GatewayConnection | None, Sequence[Gat
 
 
 def _greeted(talk: GatewayConnection, wanted: EndpointQuery, seat: GatewayEndpoint) -> str:
-    """What a gateway says to us: `welcome`, `other` if it serves others, or nothing if it is ending.
+    """A gateway's answer to our greeting: `welcome`, `other` for another environment, empty if it is ending.
 
-    One that hangs is ended.
+    A gateway that hangs is ended.
 
     Raises:
-        RefusalError: It refuses us.
-        DaemonError: It does not answer, and it is not certain that it may be ended.
+        RefusalError: The gateway refuses us.
+        DaemonError: The gateway does not answer, and it is not certain that we may end it.
     """
     try:
         answer = talk.ask({"maitred": "serve", **wanted.hello})
@@ -123,10 +123,10 @@ def _greeted(talk: GatewayConnection, wanted: EndpointQuery, seat: GatewayEndpoi
 
 
 def _wait_for_end(seat: GatewayEndpoint) -> None:
-    """Wait for a gateway that is ending, so that no server runs twice.
+    """Wait until an ending gateway is gone, so that no server runs twice.
 
     Raises:
-        DaemonError: It does not end.
+        DaemonError: The gateway does not end.
     """
     until = time.monotonic() + _ANSWER_S
     while seat.lives():
@@ -139,10 +139,10 @@ def _wait_for_end(seat: GatewayEndpoint) -> None:
 
 @contextmanager
 def _held(path: Path) -> Iterator[IO[bytes]]:
-    """Hold a lock that others may hold for as long as a gateway takes to start.
+    """Hold a lock; another process may hold it as long as a gateway takes to start.
 
     Raises:
-        DaemonError: It is not given up.
+        DaemonError: The other process does not release it.
     """
     until = time.monotonic() + _START_S
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as lock:
@@ -154,27 +154,27 @@ def _held(path: Path) -> Iterator[IO[bytes]]:
 
 
 def log_path(address: Address, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where background gateways of a configuration write what goes to standard error."""
+    """The file for the standard error of background gateways of a configuration."""
     return state_folder(environ) / f"gateway-{address.key}.log"
 
 
 def environment_of_gateway(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a gateway that is started sees: no token of ours, and no mark, since it belongs to nobody.
+    """The environment of a gateway to start: without our token, and without the mark of a server's process.
 
-    A gateway whose server started us would else end it for all others when it ends itself.
+    With the mark, a server that started us would end the gateway of all clients when it ends itself.
     """
     return {name: text for name, text in environ.items() if name not in ("MAITRED_AS_TOKEN", MARK)}
 
 
 def _start(wanted: EndpointQuery, lock: IO[bytes]) -> GatewayConnection:
-    """Start a gateway, which takes over the lock as its standard input, and speak with it.
+    """Start a gateway, which takes over the lock as its standard input, and connect to it.
 
     Raises:
-        AloneError: The configuration forbids it.
-        RefusalError: The configuration is faulty, or it refuses us.
-        DaemonError: It does not start, or refuses us.
+        AloneError: The configuration turns sharing off.
+        RefusalError: The configuration is faulty, or the gateway refuses us.
+        DaemonError: The gateway does not start, or does not welcome us.
     """
-    import subprocess  # noqa: PLC0415  # slow to import, and hardly ever needed
+    import subprocess  # noqa: PLC0415  # slow to import, and rarely needed
 
     log = log_path(wanted.address)
     command = [sys.executable, "-P", "-m", "maitred", *wanted.options, "serve", "--transport", "daemon"]
@@ -191,7 +191,7 @@ def _start(wanted: EndpointQuery, lock: IO[bytes]) -> GatewayConnection:
     with process.stdout:
         report = _report(process.stdout)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(1)  # the gateway itself is a child of this one, so that no client ends it with us
+        process.wait(1)  # it forks the gateway and exits, so that no client ends the gateway with us
     if report.get("alone"):
         raise AloneError("`daemon.enabled` is false in the configuration; start the client again")
     if why := report.get("error"):
@@ -211,14 +211,14 @@ def _start(wanted: EndpointQuery, lock: IO[bytes]) -> GatewayConnection:
 
 
 def opened_log(log: Path, flags: int = 0) -> IO[bytes]:
-    """A log to append to, readable by its owner alone."""
+    """A log to append to; only its owner can read it."""
     make_folder(log.parent)
     always = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     return os.fdopen(os.open(log, always | flags, 0o600), "ab")
 
 
 def _report(pipe: IO[bytes]) -> Mapping[str, Any]:
-    """What a gateway that starts says of that; empty if it ended without a word, or takes too long."""
+    """A starting gateway's report; empty if it ended without a report, or takes too long."""
     until, said = time.monotonic() + _START_S, b""
     while not said.endswith(b"\n"):
         if not select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:

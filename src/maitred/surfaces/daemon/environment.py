@@ -1,7 +1,7 @@
-"""Which values of the environment matter to a gateway, so that only who has the same shares its servers.
+"""Which values of the environment matter to a gateway; only clients with the same values share its servers.
 
-Matter do those that every server sees, those that maitred and its libraries read by themselves, and all that
-the configuration or a manifest refers to. Where a server is started by a relative path, the folder does too.
+These values matter: those that every server sees, those that maitred and its libraries read, and those to
+which the configuration or a manifest refers. If a server starts by a relative path, the folder matters too.
 """
 
 import os
@@ -38,7 +38,7 @@ _LOCAL_FILE: Final = re.compile(r"\$\{file:(?![/~$])")
 
 
 class EnvironmentMatch:
-    """Compares others' values with those of this process, as `handshake.values` gives them."""
+    """Compares the values of other processes with those of this one, as `handshake.values` returns them."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
         self._own = own
@@ -47,7 +47,7 @@ class EnvironmentMatch:
 
     def differing(self, other: Mapping[str, str], settings: Settings) -> Sequence[str]:
         """The names of the values that matter and differ; sorted."""
-        if settings is not self._of:  # its servers may be many
+        if settings is not self._of:  # computed once, since the settings may have many servers
             here = {HERE} if runs_here(settings) else set[str]()
             self._of, self._named = settings, frozenset({*_words(settings), *here})
         own = self._own
@@ -59,7 +59,7 @@ class EnvironmentMatch:
 
 
 def runs_here(settings: Settings) -> bool:
-    """Whether what servers are depends on the folder that the gateway runs in."""
+    """Whether the definition of a server depends on the folder that the gateway runs in."""
     return any(map(_is_relative, settings.servers.values())) or any(
         _LOCAL_FILE.search(text) for text in _texts(settings)
     )
@@ -80,13 +80,13 @@ def _is_relative(spec: ServerSpec) -> bool:
 
 
 def _words(settings: Settings) -> Iterator[str]:
-    """All that may be the name of a variable in what refers to something: more than needed does no harm."""
+    """All words of texts with references that may be names of variables; extra words do no harm."""
     for text in _texts(settings):
         yield from _WORD.findall(text)
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts with references in a value, however deep."""
+    """The texts with references in a value, at any depth."""
     if isinstance(value, str):
         if "${" in value:
             yield value

@@ -1,7 +1,7 @@
-"""The first line each way on a gateway's socket: what somebody comes for, and whether that may be.
+"""The first line each way on a gateway's socket: the request of a client, and whether the gateway accepts it.
 
-A client also sends digests of its environment, so that it never shares servers with one whose credentials are
-others. Values themselves are neither sent nor kept.
+A client also sends digests of its environment, so that it never shares servers with a client that has other
+credentials. The values themselves are neither sent nor stored.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from typing import Any, Final
 from maitred.surfaces.daemon.sockets import is_ours
 
 HERE: Final = "./"
-"""Stands among the names of variables for the folder that a process runs in."""
+"""The key among the names of variables for the folder that a process runs in."""
 
 PLACE: Final = "/"
-"""Stands there for the namespaces, groups and rights of a process: nobody leaves a sandbox by sharing."""
+"""The key there for the namespaces, groups and rights of a process: sharing must not open a sandbox."""
 
 MOST_BYTES: Final = 1024 * 1024
 _REST_S: Final = 0.02
@@ -32,7 +32,7 @@ _RIGHTS: Final = ("CapEff:", "CapBnd:", "NoNewPrivs:", "Seccomp:")
 
 
 def values(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Digests of what the process sees, by the names of variables, and `HERE` and `PLACE`."""
+    """Digests of the process's environment, by the names of variables, and of `HERE` and `PLACE`."""
     seen = {**environ, HERE: _here(), PLACE: _place()}
     return {name: _digest(text) for name, text in seen.items() if name != _PRIVATE}
 
@@ -55,7 +55,7 @@ def _place() -> str:
 
 
 def _rights() -> list[str]:
-    """What the system lets the process do, as far as it tells."""
+    """The rights that the system gives the process, as far as it reports them."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not Linux
@@ -68,12 +68,12 @@ def _digest(text: str) -> str:
 
 
 def packed(message: Mapping[str, Any]) -> bytes:
-    """A line for a message of our own."""
+    """The line of a message of our own."""
     return json.dumps(message).encode() + b"\n"
 
 
 def unpacked(line: bytes) -> dict[str, Any]:
-    """The message of a line; empty if it is none of ours."""
+    """The message of a line; empty if it is not one of ours."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -82,13 +82,13 @@ def unpacked(line: bytes) -> dict[str, Any]:
 
 
 class GatewayConnection:
-    """A conversation with a gateway, for a process that has nothing else to do meanwhile."""
+    """A blocking connection to a gateway, for a process that has nothing else to do meanwhile."""
 
     def __init__(self, path: Path, timeout_s: float) -> None:
         """Connect.
 
         Raises:
-            OSError: Nobody listens there.
+            OSError: No gateway listens there.
         """
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.path = path
@@ -107,7 +107,7 @@ class GatewayConnection:
         while True:
             try:
                 self.socket.connect(path)
-            except BlockingIOError:  # somebody listens there, and many others came at once
+            except BlockingIOError:  # a gateway listens there, and many clients connect at once
                 if time.monotonic() > until:
                     raise
                 time.sleep(_REST_S)
@@ -115,10 +115,12 @@ class GatewayConnection:
                 return
 
     def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Say something and hear the answer; empty if the gateway hung up instead. `rest` came after it.
+        """Send a message and wait for the answer; empty if the gateway hung up instead.
+
+        `rest` then has the bytes after the answer.
 
         Raises:
-            TimeoutError: It took too long.
+            TimeoutError: The gateway did not answer in time.
         """
         try:
             self.socket.sendall(packed(message))
@@ -134,7 +136,7 @@ class GatewayConnection:
         return unpacked(line)
 
     def _await_news(self) -> None:
-        """Wait in slices: while the system has everything asleep, one of them passes and not all."""
+        """Wait in slices: while the system is suspended, only one slice passes, not the whole time limit."""
         slices = max(1, round(self._timeout_s / _SLICE_S))
         for _ in range(slices):
             if select.select([self.socket], [], [], self._timeout_s / slices)[0]:
@@ -142,10 +144,10 @@ class GatewayConnection:
         raise TimeoutError
 
     def hang_up(self) -> None:
-        """End it, for whoever reads from it too."""
-        with suppress(OSError):  # the gateway was first
+        """End the connection, also for a thread that reads from it."""
+        with suppress(OSError):  # the gateway ended it first
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self.socket.close()

@@ -1,8 +1,8 @@
-"""A gateway that lives and answers nobody: how that is told from one that is busy, and how it is ended.
+"""Detect a gateway that lives but answers no client, distinguish it from a busy one, and end it.
 
-Silence on a client's own connection says nothing, since a call may take long; so it is asked on another. What
-is ended is the process that holds the lock of an endpoint and the other end of a connection to it, both at
-the moment when it is ended: a process id that was given to somebody else since then is never meant.
+Silence on a client's own connection shows nothing, because a call may take long. So the check uses a second
+connection. A gateway is ended only if its process holds the endpoint's lock and the other end of a connection
+at that moment. So a process that got the same id later is never ended.
 """
 
 import os
@@ -15,17 +15,17 @@ from typing import Final
 from maitred.surfaces.daemon.handshake import GatewayConnection
 from maitred.surfaces.daemon.sockets import GatewayEndpoint, peer_pid
 
-_ANSWER_S: Final = 30.0  # longer than any pause of a gateway that is only busy
+_ANSWER_S: Final = 30.0  # longer than any pause of a busy gateway
 
 
 def answers(talk: GatewayConnection) -> bool:
-    """Whether a gateway is well, as far as can be told; one that has gone is, since its connection tells.
+    """Whether a gateway is well, as far as we can see; true if it is gone, since its connection shows that.
 
     Takes half a minute if it is not.
     """
     try:
         second = GatewayConnection(talk.path, _ANSWER_S)
-    except BlockingIOError:  # too many stand there, and nobody lets them in
+    except BlockingIOError:  # the queue is full, and the gateway accepts no connection
         return _has_news(talk)
     except OSError:
         return True
@@ -41,7 +41,7 @@ def answers(talk: GatewayConnection) -> bool:
 def ended(talk: GatewayConnection) -> bool:
     """End the gateway at the other end of a connection at once; false if it is not certainly one of ours.
 
-    It is not asked to end in good order, since it does not listen; what it had started ends with it.
+    It gets SIGKILL, because it no longer listens; the processes that it started end with it.
     """
     seat = GatewayEndpoint.at(talk.path)
     pid = seat.pid()
@@ -55,7 +55,7 @@ def ended(talk: GatewayConnection) -> bool:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         else:
             os.kill(pid, signal.SIGKILL)
-    except OSError:  # it has just gone, or the system does not let us
+    except OSError:  # it has just gone, or the system does not permit it
         return False
     finally:
         if handle is not None:
@@ -64,7 +64,7 @@ def ended(talk: GatewayConnection) -> bool:
 
 
 def _handle(pid: int) -> int | None:
-    """What stands for the process that has an id now, and for no later one, where the system has that."""
+    """A handle of the process that has this id now, and of no later process; `None` except on Linux."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)
@@ -72,5 +72,5 @@ def _handle(pid: int) -> int | None:
 
 
 def _has_news(talk: GatewayConnection) -> bool:
-    """Whether the gateway has said something or closed the connection, which is then no longer open."""
+    """Whether the gateway has sent bytes or closed the connection, which is then no longer open."""
     return bool(select.select([talk.socket], [], [], 0)[0])

@@ -1,4 +1,4 @@
-"""Run a gateway's socket beside whatever it serves, and the service of the gateway that clients share."""
+"""Run a gateway's socket beside its service, and the service of the gateway that clients share."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -22,12 +22,12 @@ log = structlog.get_logger(__name__)
 
 @contextmanager
 def seated(kind: Kind, config: Path) -> Iterator[EndpointLock | None]:
-    """An endpoint for a gateway from before its first server starts until after its last has ended.
+    """An endpoint for a gateway, from before its first server starts until after its last has ended.
 
-    A gateway that serves alone does without one where none can be had.
+    A gateway that serves alone runs without one if there can be none.
 
     Raises:
-        DaemonError: None can be had, and clients are to come there.
+        DaemonError: There can be no endpoint, and clients need one.
     """
     try:
         held = _taken(address_of(config), kind)
@@ -45,7 +45,7 @@ def seated(kind: Kind, config: Path) -> Iterator[EndpointLock | None]:
 
 def _taken(address: Address, kind: Kind) -> EndpointLock:
     for seat in every_seat(address.folder):
-        seat.lives()  # what dead ones left is removed
+        seat.lives()  # removes the files of dead gateways
     return EndpointLock(address, kind)
 
 
@@ -53,7 +53,7 @@ def _taken(address: Address, kind: Kind) -> EndpointLock:
 async def answering(
     held: EndpointLock | None, gateway: Gateway, kind: Kind, surface: McpSurface, stop: anyio.Event
 ) -> AsyncIterator[SocketServer]:
-    """Answer at the socket of an endpoint, if there is one; a client that wants the end sets `stop`."""
+    """Answer at the socket of an endpoint, if there is one; a client's request to stop sets `stop`."""
 
     async def serve(wire: Wire, grant: Grant) -> None:
         await serve_wire(surface, wire, admitted=grant)
@@ -77,7 +77,7 @@ async def serve_clients(
     stop: anyio.Event,
     idle_s: float,
 ) -> None:
-    """Serve the clients that come to the socket, until `stop` is set or there were none for a while."""
+    """Serve the clients of the socket, until `stop` is set or there was none for `idle_s` seconds."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(surface.announce)
         if path := own_log(begin.address):

@@ -1,7 +1,7 @@
-"""A gateway's socket: whoever comes is asked what for, and is served, told how things are, or shown out.
+"""A gateway's socket: it serves clients, answers status requests, and refuses the rest.
 
-Every gateway that serves has one; only that of the background takes clients and can be stopped at it. One
-client's connection can neither end nor block another's.
+Every gateway that serves has a socket; only a background gateway accepts clients and can be stopped there.
+One client's connection can neither end nor block another's.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _TOKEN_S: Final = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayInfo:
-    """What a gateway tells of itself; `log` is where it writes what goes to standard error."""
+    """The facts that a gateway reports about itself; `log` is the file of its standard error."""
 
     kind: Kind
     config: str
@@ -49,10 +49,10 @@ class SocketServer:
     """Answers at a gateway's socket.
 
     Args:
-        gateway: Whose it is.
-        about: What to tell of it.
-        serve: Serves a client until it leaves; none where clients do not come here.
-        stop: Has the gateway end.
+        gateway: The gateway that the socket belongs to.
+        about: The facts to report about it.
+        serve: Serves a client until it leaves; `None` where clients do not connect to this socket.
+        stop: Ends the gateway.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class SocketServer:
 
     @asynccontextmanager
     async def listening(self, at: socket.socket) -> AsyncIterator[None]:
-        """Answer until the context is left; clients are then told that somebody stopped the gateway."""
+        """Answer until the context is left; clients then learn that an operator stopped the gateway."""
         loop = asyncio.get_running_loop()
         async with anyio.create_task_group() as tasks:
 
@@ -88,7 +88,7 @@ class SocketServer:
                 tasks.cancel_scope.cancel()
 
     async def idle(self, seconds: float) -> None:
-        """Wait until there has been no client for a while."""
+        """Wait until there has been no client for a number of seconds."""
         while True:
             self._news = anyio.Event()
             with anyio.move_on_after(None if self._clients else seconds) as patience:
@@ -130,10 +130,10 @@ class SocketServer:
             await wire.write(packed({"maitred": "refused", "why": str(error)}))
 
     async def _grant_of(self, token: str) -> Grant:
-        """What the bearer of a token may do; without one it is the user of this machine.
+        """The grant of a token; without a token it is that of the user of this machine.
 
         Raises:
-            MaitredError: The token is not valid, or that cannot be told now.
+            MaitredError: The token is not valid, or it cannot be checked now.
         """
         if not token:
             return LOCAL_GRANT
@@ -148,7 +148,7 @@ class SocketServer:
         """Serve a client that has the same values as this gateway.
 
         Raises:
-            NotAllowedError: It may not see anything.
+            NotAllowedError: The client may see nothing.
         """
         self._gateway.access.check(_viewer(grant), "see")
         seen = said.get("values")
@@ -172,16 +172,16 @@ class SocketServer:
             self._news.set()
 
     async def _see_to(self, wire: Wire, token: str, grant: Grant) -> None:
-        """Send a client away once its token is not what it was; whoever it then comes to says why."""
+        """Disconnect a client once its token's grant changes; its next gateway gives the reason."""
         while True:
             await anyio.sleep(_TOKEN_S)
-            with suppress(StoreError):  # the gateway serves on with what it knows
+            with suppress(StoreError):  # the gateway goes on with its last data
                 if await self._gateway.access.credentials.grant_of(token) != grant:
                     wire.close(packed({"maitred": MOVED}))
                     return
 
     def _look(self) -> None:
-        """Send clients away that have other values, now that others may matter than when they came."""
+        """After a reload, disconnect clients whose environment differs in a value that now matters."""
         settings = self._gateway.settings
         if settings is self._judged_by:
             return
@@ -193,10 +193,10 @@ class SocketServer:
     # --- control ------------------------------------------------------------------------------------------
 
     async def status(self, grant: Grant) -> dict[str, Any]:
-        """How the gateway and its catalog are, and those of its servers that somebody may watch.
+        """The status of the gateway, its catalog, and the servers that the grant may watch.
 
         Raises:
-            NotAllowedError: They may watch none.
+            NotAllowedError: The grant may watch no server.
         """
         about = self._about
         servers = self._gateway.access.servers(_viewer(grant))
@@ -227,6 +227,6 @@ def _viewer(grant: Grant) -> Viewer:
 
 
 def _is_ours(wire: Wire) -> bool:
-    """Whether who came is of this user, where the system tells."""
+    """Whether the client's process belongs to this user, if the system reports that."""
     option = getattr(socket, "SO_PEERCRED", None)
     return option is None or peer_uid(wire.socket_option(socket.SOL_SOCKET, option, 12)) == os.getuid()

@@ -1,7 +1,7 @@
-"""What a client has said that the next gateway has to hear, should this one end.
+"""The part of a client's session that has to be sent to the next gateway if the present one ends.
 
-It follows the messages both ways, and keeps the requests that wait for an answer, the client's handshake and
-what it subscribed to. Lines pass as they are; of what the gateway writes only the beginning is looked at.
+It follows the messages both ways. It stores the requests that wait for an answer, the client's handshake and
+its subscriptions. Lines pass unchanged; of most lines from the gateway, only the beginning is parsed.
 """
 
 import json
@@ -51,7 +51,8 @@ _LISTS: Final = ("tools", "resources", "prompts")
 class PendingRequest(NamedTuple):
     """A request that waits for its answer.
 
-    `uri` is what it subscribes to, `tries` how often it was sent; `unsent` that no gateway has read it.
+    `uri` is the resource it subscribes to, and `tries` is how often it was sent. `unsent`: no gateway has
+    read it.
     """
 
     line: bytes
@@ -64,7 +65,7 @@ class PendingRequest(NamedTuple):
 
 
 class Replay:
-    """The state of one client's connection, to be brought to another gateway."""
+    """The state of one client's connection, to be sent to another gateway."""
 
     def __init__(self) -> None:
         self._waiting: dict[Id, PendingRequest] = {}
@@ -78,7 +79,7 @@ class Replay:
 
     @property
     def is_pressing(self) -> bool:
-        """Whether the client waits for something that another gateway can do now."""
+        """Whether the client waits for an answer that another gateway can give now."""
         return any(one.method != _LISTEN for one in self._waiting.values())
 
     @property
@@ -89,7 +90,7 @@ class Replay:
     # --- what the client says -----------------------------------------------------------------------------
 
     def sent(self, line: bytes) -> Id | None:
-        """Take note of a line of the client's; the id if it is a request that will be answered."""
+        """Record a line from the client; returns the id if it is a request that will be answered."""
         message = _parsed(line)
         method, number = message.get("method"), message.get("id")
         params = message.get("params")
@@ -132,14 +133,14 @@ class Replay:
             self._initialized = line
 
     def unsent(self, number: Id) -> None:
-        """A request has certainly not reached the gateway."""
+        """Record that a request has certainly not reached the gateway."""
         if (one := self._waiting.get(number)) is not None:
             self._waiting[number] = one._replace(unsent=True)
 
     # --- what the gateway says ----------------------------------------------------------------------------
 
     def received(self, line: bytes) -> bytes:
-        """Take note of a line of the gateway's; what the client is to get instead, mostly the same."""
+        """Record a line from the gateway; returns the bytes for the client, mostly the same line."""
         if (answer := _ANSWER.match(line)) is not None:
             return self._answered(json.loads(answer[1]), line, failed=answer[2] == b"error")
         if line.startswith(_NOTICE):
@@ -164,7 +165,7 @@ class Replay:
         return line
 
     def _news(self, line: bytes) -> bytes:
-        """For the acknowledgement of a stream that was opened again, what the client may have missed."""
+        """Replace the acknowledgement of a reopened stream with changes that the client may have missed."""
         message = _parsed(line)
         if message.get("method") != _ACKNOWLEDGED:
             return line
@@ -173,7 +174,7 @@ class Replay:
         if number not in self._reopened:
             return line
         self._reopened.discard(number)
-        if (one := self._waiting.get(number)) is not None:  # what gateways end of is not this
+        if (one := self._waiting.get(number)) is not None:  # this request does not end gateways
             self._waiting[number] = one._replace(tries=1)
         meta, honored = {_SUBSCRIPTION: number}, params.get("notifications", {})
         kinds = [kind for kind in _LISTS if honored.get(f"{kind}ListChanged")]
@@ -190,9 +191,10 @@ class Replay:
                 yield _refused(number, one, LOST)
 
     def failed(self, why: str, *, all_of_them: bool = False) -> Iterator[bytes]:
-        """Answers to the requests that cannot be carried out, since there is no other gateway now.
+        """Answers to the requests that cannot be carried out, because there is no other gateway now.
 
-        Streams of changes that a gateway knew are kept for a later one, unless there will be none.
+        Open streams of changes are kept for a later gateway, unless `all_of_them` says that there will be
+        none.
         """
         for number, one in list(self._waiting.items()):
             if all_of_them or one.unsent or one.method != _LISTEN:
@@ -200,9 +202,9 @@ class Replay:
                 yield _refused(number, one, why)
 
     def again(self) -> Iterator[tuple[Id | None, bytes]]:
-        """What the next gateway has to hear, in order, each with the id of the request if it is the client's.
+        """The lines for the next gateway in order, each with the request's id if it is the client's own.
 
-        What the client's handshake is answered is not for the client, if it has had an answer.
+        If the client's handshake already has an answer, the new answer is not passed on to the client.
         """
         waiting = {one.line for one in self._waiting.values()}
         if self._opening and self._opening not in waiting:
@@ -219,12 +221,12 @@ class Replay:
             yield number, one.line
 
     def news(self) -> Iterator[bytes]:
-        """What the client of a handshake has to hear, since it may have missed it or it may have changed."""
+        """Notices for a client of the handshake era about everything that may have changed meanwhile."""
         if self._initialized:
             yield from _changes(_LISTS, self._subscribed, {})
 
     def _renumbered(self, line: bytes) -> bytes:
-        """The same request under an id of ours, whose answer is swallowed."""
+        """The same request under an id of ours, whose answer is not passed on."""
         self._again += 1
         number = f"{_OURS}{self._again}"
         self._swallowed.add(number)
@@ -232,7 +234,7 @@ class Replay:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
-    """The message of a line; empty if it is none."""
+    """The message of a line; empty if it has none."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -244,7 +246,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _refused(number: Id, one: PendingRequest, why: str) -> bytes:
-    """The answer that says why there is no other; that of a call is for the model to read."""
+    """The answer with the reason for the failure; for a call it is a result, so that the model reads it."""
     if one.method != "tools/call":
         return _line({"id": number, "error": {"code": _CONNECTION_CLOSED, "message": why}})
     result: dict[str, Any] = {"content": [{"type": "text", "text": why}], "isError": True}

@@ -1,7 +1,8 @@
-"""Where gateways of this user are found: a folder of sockets, each with a lock that is held while it lives.
+"""Where gateways of this user are found: a folder of sockets, each with a lock that its gateway holds.
 
-Names tell the configuration and the installation, so that another version is never spoken with. A lock dies
-with its process, whatever ended it; so what is left behind is told from what lives without asking anybody.
+Names contain the configuration and the installation, so that a client never speaks with another version. The
+system releases a lock when its process ends for any reason. So a held lock shows that a gateway lives,
+without a request to it.
 """
 
 import hashlib
@@ -18,52 +19,52 @@ import maitred
 from maitred.config.paths import make_folder, state_folder
 from maitred.errors import DaemonError
 
-if sys.platform != "win32":  # where no gateway is shared, and none has a socket
+if sys.platform != "win32":  # no gateway is shared there, and none has a socket
     import fcntl
 
 Kind = Literal["daemon", "stdio", "http"]
 
 _LETTERS: Final[Mapping[Kind, str]] = {"daemon": "d", "stdio": "s", "http": "h"}
-_LONGEST_PATH: Final = 103  # what the smallest of the systems takes, without the NUL
+_LONGEST_PATH: Final = 103  # the limit of the smallest of the systems, without the NUL
 _LONGEST_NAME: Final = 40
 _LOCK, _SOCKET = ".lock", ".sock"
 
 
 class GatewayEndpoint(NamedTuple):
-    """The place of one gateway, which may be gone by now."""
+    """The endpoint of one gateway, which may be gone by now."""
 
     folder: Path
     name: str
 
     @classmethod
     def at(cls, path: Path) -> "GatewayEndpoint":
-        """The endpoint whose socket has a path."""
+        """The endpoint with this path of its socket."""
         return cls(path.parent, path.name.removesuffix(_SOCKET))
 
     @property
     def socket(self) -> Path:
-        """Where it listens."""
+        """The path of the socket where it listens."""
         return self.folder / f"{self.name}{_SOCKET}"
 
     @property
     def lock(self) -> Path:
-        """What it holds while it lives; the text is its process id."""
+        """The path of the lock that it holds while it lives; its text is the process id."""
         return self.folder / f"{self.name}{_LOCK}"
 
     @property
     def is_daemon(self) -> bool:
-        """Whether it takes clients that come to its socket."""
+        """Whether it accepts clients at its socket."""
         return self.name.split("-")[2].startswith(_LETTERS["daemon"])
 
     def pid(self) -> int:
-        """The process id that it wrote down; 0 where none stands."""
+        """The process id in its lock file; 0 if there is none."""
         try:
             return int(self.lock.read_text(encoding="ascii"))
         except (OSError, ValueError):
             return 0
 
     def lives(self) -> bool:
-        """Whether its process is there; what a dead one left is removed."""
+        """Whether its process lives; removes the files of a dead one."""
         try:
             held = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
@@ -79,7 +80,7 @@ class GatewayEndpoint(NamedTuple):
 
 
 def hold(lock: int, *, shared: bool = False, wait: bool = False) -> bool:
-    """Lock an open file, as long as it is open; false if somebody else holds it, and it is not waited for."""
+    """Lock an open file until it is closed; false if another process holds it and `wait` is false."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(lock, kind if wait else kind | fcntl.LOCK_NB)
@@ -89,7 +90,7 @@ def hold(lock: int, *, shared: bool = False, wait: bool = False) -> bool:
 
 
 class Address(NamedTuple):
-    """The gateways of one configuration. `build` tells installations of maitred apart."""
+    """The gateways of one configuration. `build` distinguishes installations of maitred."""
 
     folder: Path
     config: Path
@@ -97,23 +98,23 @@ class Address(NamedTuple):
     build: str
 
     def seats(self, *, of_build: bool = False) -> list[GatewayEndpoint]:
-        """The gateways that there are, or that left something; those of this installation alone if wanted."""
+        """The gateways of the configuration, live or dead; `of_build` selects those of this installation."""
         start = f"{self.key}-{self.build}-" if of_build else f"{self.key}-"
         return [seat for seat in every_seat(self.folder) if seat.name.startswith(start)]
 
     @property
     def door(self) -> Path:
-        """The lock that is held while a background gateway is looked for in vain, and started."""
+        """The lock of a start, held from a client's failed search until the background gateway listens."""
         return self.folder / f"{self.key}-{self.build}{_LOCK}"
 
 
 def can_share() -> bool:
-    """Whether this system has what gateways are found and shared by."""
+    """Whether this system has Unix sockets, by which gateways are found and shared."""
     return sys.platform != "win32" and hasattr(socket, "AF_UNIX")
 
 
 def address_of(config: Path, environ: Mapping[str, str] = os.environ) -> Address:
-    """The address of a configuration, whose file need not be there.
+    """The address of a configuration; its file need not exist.
 
     Raises:
         OSError: The folder cannot be made.
@@ -132,12 +133,12 @@ def address_of(config: Path, environ: Mapping[str, str] = os.environ) -> Address
 
 
 def run_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of sockets; a short one where the user's own has too long a path for a socket."""
+    """The folder of sockets; a shorter one if the user's own path is too long for a socket."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     own = Path(runtime) / "maitred" if runtime.startswith("/") else state_folder(environ) / "run"
     if len(os.fsencode(own)) + 1 + _LONGEST_NAME <= _LONGEST_PATH:
         return own
-    return Path("/tmp") / f"maitred-{os.getuid()}-{_digest(own)[:8]}"  # noqa: S108  # it is checked
+    return Path("/tmp") / f"maitred-{os.getuid()}-{_digest(own)[:8]}"  # noqa: S108  # its owner is checked
 
 
 def _made(folder: Path) -> Path:
@@ -154,7 +155,7 @@ def _made(folder: Path) -> Path:
 
 
 def every_seat(folder: Path) -> list[GatewayEndpoint]:
-    """All seats in a folder."""
+    """All endpoints in a folder, live or dead."""
     names = [name.removesuffix(_LOCK) for name in os.listdir(folder) if name.endswith(_LOCK)]  # noqa: PTH208
     return [GatewayEndpoint(folder, name) for name in sorted(names) if name.count("-") == 2]  # noqa: PLR2004
 
@@ -180,10 +181,10 @@ class EndpointLock:
             try:
                 if os.path.samestat(os.fstat(self._lock), self.seat.lock.stat()):
                     break
-            except FileNotFoundError:  # somebody found it unlocked, and so took it for left behind
+            except FileNotFoundError:  # a process found it unlocked and removed it as a dead one's
                 pass
             os.close(self._lock)
-        with suppress(OSError):  # no room: it is found and asked all the same
+        with suppress(OSError):  # no space: clients find and ask it all the same
             os.write(self._lock, str(os.getpid()).encode())
 
     def listen(self) -> socket.socket:
@@ -196,11 +197,11 @@ class EndpointLock:
         listening.bind(str(self.seat.socket))
         self.seat.socket.chmod(0o600)
         listening.listen(128)
-        listening.setblocking(False)  # noqa: FBT003  # it has no name
+        listening.setblocking(False)  # noqa: FBT003  # the parameter has no name
         return listening
 
     def hide(self) -> None:
-        """Be found no more; the endpoint is still locked."""
+        """Remove the socket, so that no client finds it; the endpoint remains locked."""
         self.seat.socket.unlink(missing_ok=True)
 
     def leave(self) -> None:
@@ -211,13 +212,13 @@ class EndpointLock:
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """Whether the process at the other end is of this user, where the system tells."""
+    """Whether the process at the other end belongs to this user, if the system reports that."""
     told = _credentials(connection)
-    return not told or peer_uid(told) == os.getuid()  # where it does not, the folder lets nobody else in
+    return not told or peer_uid(told) == os.getuid()  # else the folder's rights keep other users out
 
 
 def peer_pid(connection: socket.socket) -> int:
-    """The process that listens at the other end; 0 where the system does not tell."""
+    """The id of the process that listens at the other end; 0 if the system does not report it."""
     return int.from_bytes(_credentials(connection)[:4], sys.byteorder)
 
 
@@ -227,5 +228,5 @@ def _credentials(connection: socket.socket) -> bytes:
 
 
 def peer_uid(credentials: bytes) -> int:
-    """The user in what `SO_PEERCRED` gives: three numbers of the system's size for int."""
+    """The user id in the value of `SO_PEERCRED`: three numbers of the system's size for int."""
     return int.from_bytes(credentials[4:8], sys.byteorder)

@@ -1,7 +1,7 @@
-"""Routes of admission: register a server by its manifest, see what waits for a decision, decide, withdraw.
+"""Routes of admission: register a server by its manifest, list pending decisions, decide, withdraw.
 
-A manifest is read as text: the layers tell every fault with its line, which
-is lost in a body that was parsed before.
+A manifest is read as text, because the layers report each fault with its line. A body that was parsed before
+would lose the lines.
 """
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ Everything = Annotated[
 
 
 def _registrations(*errors: int) -> dict[int | str, dict[str, Any]]:
-    """The answers to a registration."""
+    """The `responses` of a registration."""
     said = {
         200: (
             "It is registered so already.",
@@ -176,7 +176,7 @@ def _add_decision(app: FastAPI, gateway: Gateway) -> None:
 
 
 def _refusal(decision: Decision) -> Refusal:
-    """The answer to a manifest that is refused."""
+    """The answer to a refused manifest."""
     faults = [str(finding) for finding in decision.findings if finding.severity == "refuse"]
     return Refusal(
         422,
@@ -188,15 +188,15 @@ def _refusal(decision: Decision) -> Refusal:
 
 
 def _decided(case: Case, verdict: Verdict) -> dict[str, Any]:
-    """The case after a decision; of what was withdrawn, as it was last."""
+    """The case after a decision; a withdrawn server is shown in its last state."""
     return case_json(replace(case, state="withdrawn", awaits=False) if verdict == "withdraw" else case)
 
 
 def _allowed(gateway: Gateway, request: Request, ability: Ability, *, server: str | None = None) -> Viewer:
-    """Who asks, once it is known that they may.
+    """The viewer of a request who has an ability.
 
     Raises:
-        MaitredError: They may not.
+        MaitredError: The viewer does not have it.
     """
     viewer = viewer_of(request)
     gateway.access.check(viewer, ability, server=server)
@@ -204,7 +204,7 @@ def _allowed(gateway: Gateway, request: Request, ability: Ability, *, server: st
 
 
 def _source(request: Request) -> str:
-    """Where a manifest came from; its ending tells the reader which language it is in."""
+    """The source of a manifest; its ending names the language, JSON or YAML."""
     return "http.json" if "json" in request.headers.get("content-type", "") else "http"
 
 
@@ -212,7 +212,7 @@ async def _text(request: Request) -> str:
     """The text of the body.
 
     Raises:
-        HTTPException: There is none, or it is no text.
+        HTTPException: The body is empty, or not UTF-8 text.
     """
     try:
         text = (await request.body()).decode("utf-8")

@@ -1,4 +1,4 @@
-"""What goes in and out of the routes of admission, as the description tells it, with an example of each."""
+"""The requests and answers of the routes of admission, as OpenAPI describes them, with an example of each."""
 
 from typing import Any, Final, Literal
 
@@ -68,7 +68,7 @@ class EventResponse(BaseModel):
 
 
 class BriefCase(BaseModel):
-    """How a server stands, and what of it waits for a decision."""
+    """The state of a server, and the parts of it that wait for a decision."""
 
     server: str
     source: str = Field(description="`configuration`, or where its manifest came from.")

@@ -1,7 +1,7 @@
-"""The HTTP API, and all that is served over HTTP put together: it, the MCP endpoint, counts and the guard.
+"""The HTTP application: the API, the MCP endpoint beside it, metrics, and the guard in front of all.
 
-Paths are routed as they came, still percent-encoded, since names of servers and tools may contain slashes;
-the routes decode what they take from them.
+Paths are routed in their percent-encoded form, because names of servers and tools may contain slashes; the
+routes decode the parts.
 """
 
 from typing import Final
@@ -31,21 +31,21 @@ summaries (T2), whole definitions (T3). Names in paths are percent-encoded.
 
 
 def application(gateway: Gateway, settings: Http, mcp: ASGIApp) -> ASGIApp:
-    """The API with an MCP endpoint beside it, whose lifespan is that of the whole."""
+    """The API with an MCP endpoint beside it; the endpoint's lifespan is that of the whole."""
     metrics = Metrics(gateway)
     both = _Beside(mcp, api(gateway, metrics, guarded=anonymous(settings) is None))
     return RequestCounter(Guard(both, settings, gateway.access.credentials.grant_of), metrics)
 
 
 def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:
-    """The API alone; `guarded` has its description say that a token is needed, and not only taken."""
+    """The API alone; with `guarded`, its description says that a token is required, not optional."""
     pages = Pages(gateway)
     app = FastAPI(
         title="maitred",
         version=__version__,
         description=_ABOUT,
         openapi_url="/api/openapi.json",
-        docs_url=None,  # their pages load scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -63,7 +63,7 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
 
 
 def _describe_token(app: FastAPI, *, needed: bool) -> None:
-    """Say in the description that all routes but the probes take a token, and refuse a wrong one."""
+    """Describe that all routes except the probes accept a token, and refuse a wrong one."""
     described = app.openapi()
     schemes = described["components"].setdefault("securitySchemes", {})
     schemes["token"] = {"type": "http", "scheme": "bearer", "description": "A token of the gateway."}
@@ -89,7 +89,7 @@ class _Beside:
 
 
 class _Encoded:
-    """Has an application route paths as they came, and read no body that is too large."""
+    """Makes an application route percent-encoded paths, and refuses a body that is too large."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,7 +1,6 @@
-"""Routes about the audit trail, and the ids by which it knows calls; for whoever has the ability `audit`.
+"""Routes about the audit trail and its request ids; callers need the ability `audit`.
 
-Everything is read from the file anew: what happened a moment ago may not be written yet, unless it changed
-something.
+Each request reads the file again. The last entries may not be in it yet, except those of changes.
 """
 
 from typing import Annotated, Any
@@ -75,7 +74,7 @@ class WithheldAnswer(BaseModel):
 
 
 def id_of(request: Request) -> str:
-    """The id of a call: as its sender gave it, if it can be written down, else a new one."""
+    """The request id of a call: the sender's own, if it is valid in the trail, else a new one."""
     return known_id(request.headers.get(REQUEST_HEADER, ""))
 
 

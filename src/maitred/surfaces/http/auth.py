@@ -1,15 +1,10 @@
-"""Who asks over HTTP: a bearer token in, the viewer that it stands for out, or the refusal.
+"""Authentication over HTTP, and a guard in front of everything that is served, MCP and API alike.
 
-Three kinds of tokens are taken: that of `http.token`, those that `maitred tokens` makes, and those of an
-authorization server (`http.jwt`), for which maitred is a resource server as RFC 9728 describes it. Without a
-token somebody on this machine gets what `http.anonymous` says; a wrong token gives nothing, even there.
-
-Who may talk to a gateway that listens: the names under which it may be reached, and who asks.
-
-A page in a browser can be made to ask for a foreign name that points at loopback (DNS rebinding), so Host and
-Origin are checked for everything that is served, MCP and API alike. Who asks is found out here too, for
-both, and travels in the scope of the request. That the process lives, whether it is ready and what the API
-looks like may be asked by anybody under any name: probes know no token and call by address.
+A bearer token gives a viewer or a refusal. There are three kinds: that of `http.token`, those of `maitred
+tokens`, and those of an authorization server (`http.jwt`; maitred is a resource server of RFC 9728). Without
+a token, a caller on this machine gets the role of `http.anonymous`; a wrong token gives nothing. The guard
+checks Host and Origin, because a page can point a foreign name at loopback (DNS rebinding). Paths in `OPEN`
+need no token and no allowed name: probes have no token and call by address.
 """
 
 import hmac
@@ -31,7 +26,7 @@ from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import Refusal, refusal_of
 
 HTTP: Final = "http"
-"""The principal who sends `http.token`."""
+"""The principal of a request with `http.token`."""
 
 _WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _MCP: Final = "/mcp"
@@ -42,18 +37,18 @@ GrantOf = Callable[[str], Awaitable[Grant | RefusedAccess]]
 
 
 def viewer_of(request: Request) -> Viewer:
-    """Who asks, as the guard found out; where none stands before the API, somebody without a token."""
+    """The viewer of a request, as the guard identified it; without a guard, the local operator."""
     return replace(viewer_in(request.scope), surface="http")
 
 
 def viewer_in(scope: Scope) -> Viewer:
-    """The same, of the scope of a request."""
+    """The viewer in the scope of a request; without a guard, the local operator."""
     viewer = scope.get(VIEWER, _UNGUARDED)
     return viewer if isinstance(viewer, Viewer) else _UNGUARDED
 
 
 def anonymous(settings: Http) -> Viewer | None:
-    """Who sends no token; `None` if that is not taken."""
+    """The viewer of requests without a token; `None` if they are refused."""
     if settings.anonymous == "none" or settings.token or not is_loopback(settings.host):
         return None
     return Viewer(grant=Grant(principal=LOCAL, role=settings.anonymous))
@@ -67,7 +62,7 @@ def _is_of_this_machine(headers: Headers) -> bool:
 
 
 class Authentication:
-    """Tells who sends a request; `grant_of` knows all tokens but that of the settings."""
+    """Identifies the sender of a request; `grant_of` knows all tokens except that of the settings."""
 
     def __init__(self, settings: Http, grant_of: GrantOf) -> None:
         self._token = settings.token.encode()
@@ -77,7 +72,7 @@ class Authentication:
         self._anonymous = anonymous(settings)
 
     async def viewer(self, headers: Headers) -> Viewer | Response:
-        """Who sends a request with these headers, or what to answer instead."""
+        """The viewer of a request with these headers, or the answer that refuses it."""
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         token = token.strip()
         if scheme.lower() != b"bearer":
@@ -96,7 +91,7 @@ class Authentication:
         return self._refusal(headers, grant.reason, error="invalid_token")
 
     def _refusal(self, headers: Headers, reason: str, *, error: str = "") -> Refusal:
-        """The answer 401, which says where tokens are to be had if that is known."""
+        """The answer 401, which names the place that issues tokens if it is known."""
         said = [f'error="{error}"'] if error else []
         if self._jwt:
             resource = urlsplit(_resource(self._jwt, headers))
@@ -109,7 +104,7 @@ class Authentication:
     # --- what clients of an authorization server have to know ---------------------------------------------
 
     def metadata(self, path: str, headers: Headers) -> Response | None:
-        """The metadata of the protected resource (RFC 9728); `None` if that is not what stands at a path."""
+        """The metadata of the protected resource (RFC 9728); `None` if the path is another."""
         if not self._jwt or path not in (_WELL_KNOWN, _WELL_KNOWN + _MCP):
             return None
         described = {
@@ -122,7 +117,7 @@ class Authentication:
 
 
 def _resource(jwt: Jwt, headers: Headers) -> str:
-    """What names the MCP endpoint: the first audience that is an address, else where it was asked."""
+    """The name of the MCP endpoint: the first audience that is a URL, else its URL at the request's Host."""
     for audience in jwt.audience:
         if audience.startswith(("https://", "http://")):
             return audience
@@ -139,9 +134,9 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Guard:
-    """Passes on what may pass, and answers the rest with 400, 401, 403, 415, 421 or 503.
+    """Passes allowed requests on, and answers the rest with 400, 401, 403, 415, 421 or 503.
 
-    `grant_of` is what a token gives, besides that of the settings.
+    `grant_of` returns the grant of a token, except that of the settings.
     """
 
     def __init__(self, app: ASGIApp, settings: Http, grant_of: GrantOf) -> None:
@@ -157,7 +152,7 @@ class Guard:
         self._origins = _HostNames([*origins, *settings.allowed_origins])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a refusal, or pass the request on; white space around a header is no part of its value."""
+        """Refuse the request or pass it on; white space around a header is not part of its value."""
         if scope["type"] == "http":
             scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if scope["type"] == "http" and scope["path"] not in OPEN:
@@ -188,7 +183,7 @@ class Guard:
 
 
 def _repeated(headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
-    """Refuse what another server on the way may have read otherwise than this one does."""
+    """Refuse a repeated header that another server on the way may read differently."""
     names = [name for name, _ in headers if name in _ONCE]
     for name in names:
         if names.count(name) > 1:
@@ -198,7 +193,7 @@ def _repeated(headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
 
 
 def _misled(method: str, headers: Headers) -> Response | None:
-    """Refuse a body of a type that any page may send without asking its browser whether it may."""
+    """Refuse a body of a type that any page may send without a CORS preflight."""
     has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
     if method in ("GET", "HEAD", "OPTIONS") or not (has_body or b"origin" in headers):
         return None
@@ -210,7 +205,7 @@ def _misled(method: str, headers: Headers) -> Response | None:
 
 
 class _HostNames:
-    """Names of hosts or origins; one that ends in `:*` holds with any port, and without one not at all."""
+    """Names of hosts or origins; a name that ends in `:*` matches with any port, but not without one."""
 
     def __init__(self, names: Iterable[str]) -> None:
         encoded = [name.lower().encode("utf-8", "replace") for name in names]

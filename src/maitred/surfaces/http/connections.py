@@ -1,8 +1,8 @@
-"""Connections that cannot use the service up: bounds on what is read before anybody knows who asks.
+"""Connections with bounds on the bytes and time before a request's sender is known.
 
-Names, tokens and bodies are looked at once a request is there; until then a stranger could send headers
-without end, or hold connections without sending anything. Answers may take as long as they like: streams of
-events live for days.
+Names, tokens and bodies are checked once a request is complete. Until then a stranger could send headers
+without end, or hold connections and send nothing. Answers have no time limit: streams of events live for
+days.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 log = structlog.get_logger(__name__)
 
 MOST_HEAD: Final = 64 * 1024
-"""Bytes of a request's first line and headers, with those behind a body."""
+"""Bytes of a request's first line and headers, with trailers."""
 MOST_HEADERS: Final = 100
 HEAD_S: Final = 10.0
 BODY_S: Final = 60.0
@@ -35,13 +35,13 @@ _REFUSALS: Final = {
 
 
 def most_connections() -> int:
-    """How many connections there may be: half of the descriptors, since servers and files need theirs."""
+    """The limit of connections: half of the file descriptors, since servers and files need the rest."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(_FEWEST, soft // 2)
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection, as uvicorn's own but for its bounds; what breaks them is answered, and it is closed."""
+    """A connection of uvicorn with bounds; a request beyond them gets an answer, and then it is closed."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -54,71 +54,71 @@ class BoundedProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, unless there are too many."""
+        """Begin, unless there are too many connections."""
         super().connection_made(transport)
         if len(self.connections) > self._most + _FEWEST:
-            transport.abort()  # so many are being told already; each holds a descriptor for that time
+            transport.abort()  # many refusals are being sent already, and each holds a descriptor
         elif len(self.connections) > self._most:
             self._refuse(503)
         else:
             self._wait(HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End, with all that was waited for."""
+        """End the connection and its deadline."""
         self._wait(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; those that come after a refusal are not looked at."""
+        """Parse bytes; ignore those after a refusal."""
         if self._refused:
             return
-        self._unseen += len(data)  # of a header without end, nothing else is seen
+        self._unseen += len(data)  # of a header without end, the parser reports nothing else
         super().data_received(data)
         if self._refused:
             return
         if self._unseen > MOST_HEAD:
             self._refuse(431)
         elif not self._in_message and self._deadline is None and not self._answers:
-            self._wait(HEAD_S)  # what came is no request, and ended the time of a connection that is kept
+            self._wait(HEAD_S)  # no request began, and uvicorn's keep-alive timer has stopped
 
     def on_message_begin(self) -> None:
-        """A request begins; on a connection that is kept it has its time anew."""
+        """Begin a request; on a kept connection its time starts again."""
         super().on_message_begin()
         self._size = self._count = 0
         self._in_message = True
         self._wait(HEAD_S)
 
     def on_url(self, url: bytes) -> None:
-        """A part of the first line came."""
+        """Count a part of the first line."""
         self._grow(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header came, or one behind the body."""
+        """Count a header or a trailer."""
         self._count += 1
         self._grow(len(name) + len(value) + _PER_HEADER)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """All is there but the body."""
+        """Begin the time of the body."""
         self._unseen = 0
         self._wait(BODY_S)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body came; how much there may be is the application's matter."""
+        """Take a part of the body; the application limits its size."""
         self._unseen = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is there; its answer may take its time."""
+        """End the deadline: the request is complete, and its answer has no time limit."""
         self._in_message = False
         self._unseen = 0
         self._wait(None)
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, or what was refused while it was read."""
+        """Answer bytes that are not HTTP, unless a refusal was sent already."""
         if not self._refused:
             self._wait(None)
             super().send_400_response(msg)
@@ -132,17 +132,17 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def _answers(self) -> bool:
-        """Whether an answer is under way."""
+        """Whether an answer is being sent."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self, seconds: float | None) -> None:
-        """Give what comes next so much time; `None` for any."""
+        """Set the deadline of the next event in seconds; `None` for no deadline."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = self.loop.call_later(seconds, self._refuse, 408) if seconds is not None else None
 
     def _refuse(self, status: int) -> None:
-        """Answer, read on for a moment lest the answer be lost, and close."""
+        """Answer, read on for a moment so that the answer is not lost, and close."""
         self._refused = status
         self._wait(None)
         if self.transport.is_closing():

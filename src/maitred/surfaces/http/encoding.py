@@ -1,6 +1,6 @@
-"""JSON as it is sent: compact, and valid whatever a server wrote.
+"""JSON as the API sends it: compact, and valid even if a server's data is not.
 
-Servers send halves of characters and numbers that JSON does not have; neither may make an answer unreadable.
+Servers send lone surrogates and numbers that JSON does not have; neither may make an answer unreadable.
 """
 
 import json
@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 
 def encode(value: Any) -> bytes:
-    """A JSON value as UTF-8 without spaces; NaN and infinities become null, halves of characters escapes."""
+    """A JSON value as UTF-8 without spaces; NaN and infinities become null, lone surrogates escapes."""
     try:
         return to_json(value, inf_nan_mode="null")
     except PydanticSerializationError:

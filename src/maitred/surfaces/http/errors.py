@@ -1,7 +1,7 @@
-"""Every error as the API answers it: a status, a stable code, a text, and what a program can use of it.
+"""The API's answer to every error: a status, a stable code, a text, and facts for a program.
 
-The table is the one place that knows which error is which status. A failing tool is no error: it is the
-tool's result, with status 200 and `isError`.
+Only the table here maps errors to statuses. A failing tool is not an error: the answer is the tool's result,
+with status 200 and `isError`.
 """
 
 import math
@@ -49,10 +49,10 @@ STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
     (StoreError, 503),
     (MaitredError, 500),
 )
-"""The first entry that fits an error is its status."""
+"""The first entry that matches an error gives its status."""
 
 REQUEST_HEADER: Final = "X-Request-Id"
-"""Where the id of a call stands in requests and answers."""
+"""The header with the id of a call, in requests and answers."""
 
 _FACTS: Final = ("nearest", "faults", "server", "reason", "retry_in_s", "rpc_code", "data")
 _CODES: Final = {
@@ -78,7 +78,7 @@ class Refusal(Response):
 
 
 def refusal_of(error: MaitredError) -> Refusal:
-    """The answer to an error that was raised on purpose."""
+    """The answer to an error that the gateway raised on purpose."""
     status = next(status for kind, status in STATUS if isinstance(error, kind))
     facts = {name: value for name in _FACTS if (value := getattr(error, name, None)) not in (None, (), "")}
     wait_s = facts.get("retry_in_s")
@@ -91,7 +91,7 @@ def refusal_of(error: MaitredError) -> Refusal:
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Have an application answer all errors in this form."""
+    """Make an application answer all errors in this form."""
 
     @app.exception_handler(MaitredError)
     async def expected(_: Request, error: MaitredError) -> Response:
@@ -118,7 +118,7 @@ def answer_errors(app: FastAPI) -> None:
 
 
 def _methods(request: Request) -> str:
-    """The methods that an address takes; each route knows its own only."""
+    """The methods that an address accepts; each route knows only its own."""
     path = request.scope["path"]
     routes = [r for r in request.app.routes if isinstance(r, Route) and r.path_regex.match(path)]
     literal = [route for route in routes if route.path == path]

@@ -1,4 +1,4 @@
-"""Find what a path names: a server, a tool of it by its raw or published name, a page of a category."""
+"""Find the subject of a path: a server, its tool by the raw or published name, or a page of a category."""
 
 from difflib import get_close_matches
 from typing import Any, Final
@@ -12,33 +12,33 @@ _NEAREST: Final = 3
 
 
 def server_of(gateway: Gateway, name: str, viewer: Viewer, ability: Ability = "see") -> ServerStatus:
-    """A configured server that is there for somebody, if they have an ability on it.
+    """A configured server that exists for a viewer who has an ability on it.
 
     Raises:
-        PathNotFoundError: There is none; the text names the nearest.
-        NotAllowedError: They do not have the ability.
+        PathNotFoundError: There is no such server; the text names the nearest.
+        NotAllowedError: The viewer does not have the ability.
     """
     there = gateway.access.portion(viewer).context
     found = next((status for status in there.servers() if status.name == name), None)
     if found is None:
         gateway.access.check(viewer, ability)
-        gateway.page(f"server/{name}", viewer=viewer)  # raises, and knows the nearest
+        gateway.page(f"server/{name}", viewer=viewer)  # raises an error that names the nearest
         raise PathNotFoundError(f"server/{name}")
     gateway.access.check(viewer, ability, server=name)
     return found
 
 
 async def tool_of(gateway: Gateway, server: str, name: str, viewer: Viewer, *, to_call: bool = False) -> Tool:
-    """A tool of a server that is there for somebody.
+    """A tool of a server that exists for a viewer.
 
-    If it is `to_call`, a server that is being discovered gets the time to become known, and a tool that they
-    may not call is told from one that does not exist.
+    `to_call` waits for a server that is being discovered. It also distinguishes a tool that the viewer may
+    not call from one that does not exist.
 
     Raises:
         PathNotFoundError: There is no such server.
-        ToolNotFoundError: It has no such tool; the text names the nearest.
-        ToolWithheldError: Its tools are not known yet.
-        NotAllowedError: They may not call it.
+        ToolNotFoundError: The server has no such tool; the text names the nearest.
+        ToolWithheldError: The server's tools are not known yet.
+        NotAllowedError: The viewer may not call it.
     """
     there = gateway.access.portion(viewer)
     if found := _known(there.context.snapshot, server, name):
@@ -66,7 +66,7 @@ def _known(snapshot: Snapshot, server: str, name: str) -> Tool | None:
 
 
 def _nearest(gateway: Gateway, server: str, name: str, viewer: Viewer) -> list[str]:
-    """Tools of the server that are spelled much the same, else those of other servers that are called so."""
+    """Tools of the server with a similar spelling, then tools of other servers with this name."""
     there = gateway.access.portion(viewer).context
     snapshot = there.snapshot
     own = {tool.key.name: tool.name for tool in snapshot.by_server.get(server, ())}
@@ -77,7 +77,7 @@ def _nearest(gateway: Gateway, server: str, name: str, viewer: Viewer) -> list[s
 
 
 def category_page(gateway: Gateway, name: str, page: int, size: int, viewer: Viewer) -> dict[str, Any]:
-    """A page of a category for somebody, and where it stands among the others.
+    """A page of a category for a viewer, with its position among the pages.
 
     Raises:
         PathNotFoundError: There is no such category.

@@ -77,9 +77,9 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.SERVERS, 403, unchanged=True),
     )
     async def servers(request: Request) -> Response:
-        """All configured servers with their state; values of their environment and headers are not told."""
+        """All configured servers with their state, without values of their environment and headers."""
         found = gateway.access.servers(viewer_of(request))
-        lasting = all(  # else the text counts seconds, or what was within a window of them
+        lasting = all(  # else the text counts seconds, or restarts within a window
             status.health.retry_in_s is None and not status.health.restarts for status in found
         )
         return pages.answer(
@@ -97,7 +97,7 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.SERVER, 403, 404, 422, unchanged=True),
     )
     async def server(request: Request, name: ServerName) -> Response:
-        """A server with what it says of itself, and how it is doing now."""
+        """A server with its own title and instructions, and its present state."""
         status = server_of(gateway, unquote(name), viewer_of(request), "watch")
         detail = {
             "title": status.facts.title,

@@ -1,7 +1,4 @@
-"""An example of every answer of the API, for its description.
-
-How routes are described: an example of each answer, and the errors that a route may give.
-"""
+"""How routes are described: an example of each answer of the API, and the errors that a route may give."""
 
 from typing import Annotated, Any, Final
 
@@ -267,7 +264,7 @@ ToolName = Annotated[
 def answers(
     example: Any, *errors: int, unchanged: bool = False, description: str = "The answer."
 ) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route: its answer with an example, and errors by status; 401 may always be."""
+    """The `responses` of a route: its answer with an example, and errors by status; `app` adds 401."""
     found: dict[int | str, dict[str, Any]] = {
         200: {"description": description, "content": {"application/json": {"example": example}}}
     }

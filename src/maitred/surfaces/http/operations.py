@@ -1,9 +1,7 @@
-"""What a Prometheus server reads at `/metrics`, in a registry of its own for each application.
+"""Metrics for Prometheus at `/metrics`, and routes for operators: liveness, readiness, health of servers.
 
-Labels have few values: servers as they are configured, and routes as they are declared; never tools or what
-a client wrote. What the gateway is now is asked when somebody reads.
-
-Routes for whoever watches the gateway: does it live, is it ready, are its servers well, its figures.
+Each application has a registry of its own. Labels have few values: configured servers and declared routes,
+never tools or texts of a client. Gauges are computed when Prometheus reads them.
 """
 
 from datetime import UTC, datetime
@@ -32,7 +30,7 @@ _MCP: Final = "/mcp"
 
 
 class Metrics:
-    """Counts calls and requests, and tells of the gateway."""
+    """Counts calls and requests, and reports gauges of the gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -75,7 +73,7 @@ class Metrics:
         child.inc()
 
     async def text(self) -> bytes:
-        """Everything, in the text format."""
+        """All metrics in the Prometheus text format."""
         gateway = self._gateway
         states = [status.health.state for status in gateway.servers()]
         self._tools.set(len(gateway.visible_tools()))

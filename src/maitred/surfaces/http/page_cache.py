@@ -1,9 +1,8 @@
 """Pages that are encoded once and sent many times, each with an ETag.
 
-`Pages` stands before the application: what it has is sent without routing. A route that answers by
-`Pages.answer` has its answer kept until the gateway's version changes, for whoever asked with the same grant
-and nobody else. The ETag is a hash of the bytes, so that a client need not fetch anew what a new generation
-has left as it was.
+`Pages` is in front of the application and sends a cached page without routing. `Pages.answer` caches a
+route's answer until the gateway's version changes, only for callers with the same grant. The ETag is a hash
+of the bytes, so that a client need not fetch a page that a new generation left unchanged.
 """
 
 import hashlib
@@ -32,7 +31,7 @@ _Header = tuple[bytes, bytes]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _EncodedPage:
-    """An answer ready to be sent. `at` is the state of the servers that it tells of, if it does."""
+    """An answer ready to be sent. `at` is the state number of the servers that it shows, else `None`."""
 
     body: bytes
     etag: bytes
@@ -42,7 +41,7 @@ class _EncodedPage:
     at: int | None
 
     async def send(self, scope: Scope, send: Send) -> None:
-        """Send the page, or that it is still what the client has."""
+        """Send the page, or status 304 if the client has it already."""
         for name, value in scope["headers"]:
             if name == b"if-none-match" and (self.etag in value or value.strip() == b"*"):
                 headers, status, body = self.headers_unchanged, 304, b""
@@ -69,9 +68,9 @@ class _PageResponse(Response):
 
 
 class Pages:
-    """An ASGI application that answers what it has kept and passes on the rest; bounded in number and bytes.
+    """An ASGI application that sends cached pages and passes on the rest; bounded in number and bytes.
 
-    `app` is set when the application is made, which needs the pages itself.
+    `app` is set after the application is made, because that needs the pages.
     """
 
     app: ASGIApp
@@ -93,7 +92,7 @@ class Pages:
             self._servers += 1
 
     def _on_visibility(self) -> None:
-        """Pages tell which tools make sense now, where rules say so."""
+        """Forget all pages if there are visibility rules: pages show which tools make sense now."""
         if self._gateway.visibility.tables:
             self._forget()
 
@@ -102,7 +101,7 @@ class Pages:
         self._bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a GET from what is kept."""
+        """Answer a GET from the cache, or pass the request on."""
         if scope["type"] == "http" and scope["method"] == "GET":
             self._follow()
             key = _key(scope)
@@ -117,9 +116,9 @@ class Pages:
     def answer(
         self, request: Request, make: Callable[[], Any], *, keep: bool = True, of_servers: bool = False
     ) -> Response:
-        """Encode what `make` answers, and keep it for this path and query unless told not to.
+        """Encode the value of `make`; with `keep`, cache it for this path and query.
 
-        An answer `of_servers` is kept only until one of them starts, stops, fails or is listed anew.
+        An answer `of_servers` is cached only until one of them starts, stops, fails or is listed again.
         """
         scope = request.scope
         self._follow()

@@ -1,7 +1,7 @@
-"""What goes in and out of the API, as its description tells it.
+"""The requests and answers of the API, as its OpenAPI description shows them.
 
-Only the body of a call is read through these models. Answers are values of the gateway, encoded as they are:
-the models describe them, and a test holds every answer against them.
+Only the body of a call is parsed by these models. Answers are values of the gateway, encoded directly: the
+models describe them, and a test compares every answer with them.
 """
 
 from typing import Annotated, Any, Literal
@@ -66,7 +66,7 @@ class HotListResponse(BaseModel):
 
 
 class CategoryResponse(BaseModel):
-    """A category with what stands in it and below it."""
+    """A category with the tools in it and below it."""
 
     name: str
     title: str
@@ -88,7 +88,7 @@ class CategoriesResponse(BaseModel):
 
 
 class Pagination(BaseModel):
-    """Where a page stands."""
+    """The position of a page."""
 
     page: Annotated[int, Field(ge=1)]
     page_size: Annotated[int, Field(ge=1, le=50)]

@@ -1,4 +1,4 @@
-"""Run an ASGI application under uvicorn until it is told to stop."""
+"""Run an ASGI application under uvicorn until `stop` is set."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ _GRACE_S: Final = 5
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready; leaves signals to whoever runs it, so that servers are ended in good order."""
+    """Reports when it is ready; leaves signals to its caller, so that servers end in good order."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -44,9 +44,9 @@ async def serve_http(
     ready: Callable[[str], None],
     ending: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until `stop` is set; `ready` is called with the address once requests are taken.
+    """Serve until `stop` is set; `ready` is called with the address once the server accepts requests.
 
-    `ending` is called before connections are closed, to end what would keep them open.
+    `ending` is called before connections are closed, to end streams that would keep them open.
 
     Raises:
         ConfigError: The address is refused, or cannot be bound.
@@ -74,7 +74,7 @@ async def serve_http(
         tasks.start_soon(end)
         try:
             await server.serve()
-        except SystemExit as error:  # uvicorn's way to say that it cannot bind
+        except SystemExit as error:  # uvicorn raises it when it cannot bind
             where = f"{settings.host}:{settings.port}"
             raise ConfigError("serve", [f"cannot listen on {where}; is something else there?"]) from error
         tasks.cancel_scope.cancel()

@@ -112,7 +112,7 @@ def _add_make(app: FastAPI, gateway: Gateway) -> None:
         responses={201: described.pop(200), **described},
     )
     async def make(request: Request, body: TokenBody) -> Response:
-        """Make an access token; what has to be sent is told once, here."""
+        """Make an access token; only this answer contains its secret."""
         viewer = viewer_of(request)
         gateway.access.check(viewer, "grant")
         scope = Scope(

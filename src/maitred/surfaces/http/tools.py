@@ -115,7 +115,7 @@ def _add_tool(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.TOOL, 404, 409, 422, unchanged=True),
     )
     async def tool(request: Request, server: ServerName, tool: ToolName) -> Response:
-        """The definition as its server wrote it, where it stands in the menu, and how it was used."""
+        """The definition as its server wrote it, its place in the menu, and how it was used."""
         viewer = viewer_of(request)
         found = await tool_of(gateway, unquote(server), unquote(tool), viewer)
         described = gateway.tool_json(found, viewer)

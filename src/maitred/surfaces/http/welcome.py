@@ -1,6 +1,6 @@
-"""What a person sees who opens the gateway's address in a browser: what it is, and what can be asked of it.
+"""The pages for a person who opens the gateway's address in a browser: what it is, and what the API offers.
 
-Both pages load nothing, run nothing and name no server, so anybody may see them.
+Both pages load nothing, run nothing and name no server, so any caller may see them.
 """
 
 import re
@@ -38,11 +38,11 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 
 
 def add_routes(app: FastAPI) -> None:
-    """Add both pages, which no description lists."""
+    """Add both pages, which the OpenAPI description does not list."""
 
     @app.get("/", include_in_schema=False)
     async def welcome(request: Request) -> Response:
-        """What there is; JSON for who does not ask for a page."""
+        """The addresses of the gateway; as JSON unless the client accepts HTML."""
         if "text/html" in request.headers.get("accept", ""):
             return _page("maitred", _listed())
         return Response(encode({"name": "maitred", "places": _PLACES}), media_type="application/json")

@@ -1,7 +1,8 @@
 """Complete the arguments of our own templates and prompts: names of tools, servers and categories, and tasks.
 
-A task (of prompt `find_tool`) is completed with use cases of tools and titles of categories; ids of results
-are not completed, since who has one was told it. What begins as typed comes first, then what contains it.
+A task (of prompt `find_tool`) is completed with use cases of tools and titles of categories. Ids of results
+are not completed: a caller already has the ids of its own results. Values that begin with the typed text come
+first, then values that contain it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,23 +17,23 @@ from maitred.surfaces.mcp.prompts import DEFINITIONS, FIND_TOOL, TASK
 from maitred.surfaces.mcp.resources import TEMPLATES
 
 MOST: Final = 100
-"""How many values the protocol allows in an answer."""
+"""How many values the protocol allows in one answer."""
 
 
 class OwnCompletions:
-    """Completes what is our own."""
+    """Completes the arguments of our own prompts and templates."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     def for_prompt(self, name: str, argument: str, typed: str, viewer: Viewer) -> dict[str, Any] | None:
-        """The result of `completion/complete` for a prompt; `None` if it is not ours."""
+        """The result of `completion/complete` for a prompt; `None` if the prompt is not ours."""
         if all(name != definition["name"] for definition in DEFINITIONS):
             return None
         return completed(self._use_cases(viewer) if (name, argument) == (FIND_TOOL, TASK) else (), typed)
 
     def for_template(self, template: str, argument: str, typed: str, viewer: Viewer) -> dict[str, Any] | None:
-        """The result of `completion/complete` for a template; `None` if it is not ours."""
+        """The result of `completion/complete` for a template; `None` if the template is not ours."""
         kind = TEMPLATES.get(template)
         if kind is None:
             return None
@@ -62,7 +63,7 @@ class OwnCompletions:
 
 
 def completed(values: Sequence[str], typed: str) -> dict[str, Any]:
-    """The values that begin with what was typed, then those that contain it, in any case of letters."""
+    """The values that begin with the typed text, then those that contain it, in upper or lower case."""
     wanted = typed.casefold()
     begin: list[str] = []
     hold: list[str] = []
@@ -77,7 +78,7 @@ def completed(values: Sequence[str], typed: str) -> dict[str, Any]:
 
 
 def bounded(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A server's answer with no more values than the protocol allows, and none that is no text."""
+    """A server's answer without values that are no texts, cut to the number that the protocol allows."""
     given = result.get("completion")
     completion = given if isinstance(given, Mapping) else {}
     listed = completion.get("values")

@@ -1,8 +1,8 @@
-"""MCP over streamable HTTP as an application of its own, at `/mcp`.
+"""MCP over streamable HTTP as an ASGI application of its own, at `/mcp`.
 
-It checks neither Host nor Origin nor a token: whoever serves it puts a guard in front, which then holds for
-all that is served beside it too, and leaves in the scope who asks. The SDK is told, so that a connection of
-the handshake era answers to nobody but the principal who opened it.
+It checks neither Host nor Origin nor a token. The module that serves it puts a guard in front, which also
+protects the other applications beside it and writes the viewer into the scope. The SDK gets the principal, so
+that a connection of the handshake era answers only the principal who opened it.
 """
 
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ def mcp_app(surface: McpSurface) -> Starlette:
 
 
 class _Owned:
-    """Tells the SDK whose a request is, in its own terms; it compares them with who opened the connection."""
+    """Gives the SDK the principal of each request; the SDK compares it with the connection's owner."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,9 +1,9 @@
-"""Who is behind a request: a principal with what it may do, and in the handshake era one of its connections.
+"""Identify the viewer of a request: a principal with its grant, and in the handshake era its connection.
 
-Over HTTP the guard in front of the endpoint found out who asks, and left it in the scope of the request. Over
-standard streams it is the one for whom the gateway serves, and where clients share a gateway, whoever they
-showed to be when they came. A connection is known by the SDK's object of it, which has no public name (see
-`maitred.surfaces.mcp.server`).
+Over HTTP, the guard in front of the endpoint identifies the caller and writes the viewer into the request's
+scope. Over standard streams, the viewer is the one for whom the gateway serves. Where clients share a
+gateway, it is the grant that a client proved when it connected. A connection is identified by the SDK's
+object of it, which has no public name (see `maitred.surfaces.mcp.server`).
 """
 
 from collections.abc import Callable
@@ -27,9 +27,10 @@ _CLIENT_CHARACTERS = 100
 
 
 class Viewers:
-    """Tells viewers apart; `ended` is called with those whose connection has ended.
+    """Distinguishes viewers; calls `ended` with each viewer whose connection has ended.
 
-    `stateless` is who asks where no request says so: all clients of the stateless era then share one state.
+    `stateless` is the viewer of requests that name none: all clients of the stateless era then share one
+    state.
     """
 
     def __init__(self, viewer: Viewer, ended: Callable[[Viewer], None]) -> None:
@@ -40,19 +41,19 @@ class Viewers:
         self._admitted: WeakKeyDictionary[Connection, Viewer] = WeakKeyDictionary()
 
     def guest(self, grant: Grant) -> Viewer:
-        """A client that has a wire of its own, and so in either era a state of its own; see `left`."""
+        """A viewer for a client with its own wire, and so with its own state in either era; see `left`."""
         return Viewer(grant=grant, connection=f"wire {next(self._numbers)}", surface="mcp")
 
     def left(self, guest: Viewer) -> None:
-        """A guest has closed its wire."""
+        """Release the state of a guest that has closed its wire."""
         self._ended(guest)
 
     def admit(self, connection: Connection, guest: Viewer) -> None:
-        """Have a connection's requests be of a guest; none of its requests says so by itself."""
+        """Count the requests of a connection as a guest's; the requests themselves do not name the guest."""
         self._admitted[connection] = guest
 
     def of(self, ctx: Context) -> Viewer:
-        """Who asks.
+        """The viewer of a request.
 
         Raises:
             MCPError: The connection belongs to another principal.
@@ -64,18 +65,18 @@ class Viewers:
         return self.behind(connection, guest.grant if guest else None)
 
     def asking(self, ctx: Context) -> Viewer:
-        """Who introduces itself; its connection is not known yet."""
+        """The viewer of an introduction, whose connection is not known yet."""
         connection = ctx.session._connection  # noqa: SLF001  # as above
         return self._guest(ctx, connection) or self.stateless
 
     def _guest(self, ctx: Context, connection: Connection) -> Viewer | None:
-        """Who is known to be behind a request, or behind its connection."""
+        """The viewer in the request's scope, or the guest of its connection; `None` without either."""
         scope = getattr(ctx.request, "scope", None) or {}
         found = scope.get(VIEWER)
         return found if isinstance(found, Viewer) else self._admitted.get(connection)
 
     def named(self, client: str, guest: Viewer | None = None) -> Viewer:
-        """A client of the stateless era, by the name that it gives itself, and who it is known to be."""
+        """A client of the stateless era by its own name, with the grant of `guest` if there is one."""
         known = guest or self.stateless
         return Viewer(
             grant=known.grant,
@@ -85,7 +86,7 @@ class Viewers:
         )
 
     def behind(self, connection: Connection, grant: Grant | None = None) -> Viewer:
-        """The client of a connection of the handshake era, with what it may do by its present request.
+        """The viewer of a connection of the handshake era, with the grant of its present request.
 
         Raises:
             MCPError: The connection belongs to another principal.
@@ -105,5 +106,5 @@ class Viewers:
 
 
 def _client(connection: Connection) -> str:
-    """The name that a client gave itself when it introduced itself; empty if it did not."""
+    """The name that a client gave itself in its introduction; empty if it gave none."""
     return connection.client_params.client_info.name if connection.client_params else ""

@@ -1,6 +1,7 @@
-"""Serve one client whose messages are lines, over any wire, in the era that it opens.
+"""Serve one client whose messages are lines, over any wire, in the protocol era that it opens.
 
-`tools/call`, on which the gateway's speed hangs, goes straight to the surface; all else is the SDK's.
+`tools/call`, which decides the gateway's speed, goes straight to the surface; the SDK handles all other
+requests.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 async def serve_wire(surface: McpSurface, wire: Wire, *, admitted: Grant | None = None) -> None:
     """Serve until the client closes the wire; `surface.announce` must run beside it.
 
-    `admitted` is what the client may do; without it, it is the one for whom the surface serves.
+    `admitted` is the client's grant; without it, the client has the grant of the surface's own viewer.
     """
     async with surface.server.lifespan(surface.server) as state:
         channel = LineChannel(
@@ -46,7 +47,7 @@ async def serve_wire(surface: McpSurface, wire: Wire, *, admitted: Grant | None 
 
 
 class _Era:
-    """Answers in the protocol era that the client's first request opens; the other is refused from there."""
+    """Answers in the protocol era that the client's first request opens; refuses the other era."""
 
     def __init__(self, surface: McpSurface, channel: LineChannel, state: Any, guest: Viewer | None) -> None:
         self._surface = surface
@@ -126,7 +127,7 @@ def _has_envelope(params: Mapping[str, Any] | None) -> bool:
 
 
 def _name(client_info: Any) -> str:
-    """What a client of the stateless era calls itself, if it says so."""
+    """The name that a client of the stateless era gives itself; empty if it gives none."""
     name = client_info.get("name") if isinstance(client_info, Mapping) else None
     return name if isinstance(name, str) else ""
 

@@ -1,7 +1,7 @@
 """Read the arguments of a meta-tool as a model sends them.
 
-What can mean one thing only is taken: a key under another usual name, a number or a list as a text, the
-tool's own parameters beside `arguments`. Everything else is named in an error. No key is dropped.
+Input with only one possible meaning is accepted: a key under another usual name, a number or a list as a
+text, the tool's own parameters beside `arguments`. An error names all other input. No key is dropped.
 """
 
 import json
@@ -31,17 +31,17 @@ class WrongArgumentError(MaitredError):
 def check_keys(
     tool: str, given: Json, known: Collection[str], *same: Sequence[str], hidden: Collection[str] = ()
 ) -> None:
-    """Refuse keys that a meta-tool does not know, and two keys for one argument.
+    """Refuse keys that a meta-tool does not know, and two different values for one argument.
 
     Args:
-        tool: The meta-tool.
+        tool: The name of the meta-tool.
         given: Its arguments.
         known: The keys of its schema.
-        same: Keys that mean the same, the one of the schema first.
-        hidden: Further keys that it takes.
+        same: Groups of keys with one meaning, the key of the schema first.
+        hidden: Further keys that it accepts.
 
     Raises:
-        WrongArgumentError: It names the key, and what was meant or what there is.
+        WrongArgumentError: It names the key, and the nearest known key or all of them.
     """
     taken = {*known, *hidden, *(key for keys in same for key in keys)}
     for key in given:
@@ -54,7 +54,7 @@ def check_keys(
 
 
 def _one_of(given: Json, keys: Sequence[str]) -> tuple[str, Any]:
-    """The only one of some keys that has a value, with it; the first key if none has."""
+    """Among keys of one meaning, the key with a value, and its value; else the first key and `None`."""
     found = [(key, given[key]) for key in keys if given.get(key) is not None]
     for key, value in found[1:]:
         if value != found[0][1]:
@@ -66,7 +66,7 @@ def _one_of(given: Json, keys: Sequence[str]) -> tuple[str, Any]:
 
 
 def text(given: Json, *keys: str) -> str:
-    """A text under one of some keys, empty if there is none."""
+    """A text under one of some keys; empty if there is none."""
     key, value = _one_of(given, keys)
     if value is None:
         return ""
@@ -88,7 +88,7 @@ def texts(given: Json, keys: Sequence[str]) -> Sequence[str]:
 
 
 def boolean(given: Json, key: str) -> bool:
-    """True or false, false if it is not given."""
+    """True or false; false if the argument is missing."""
     value = given.get(key)
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.strip().lower(), value)
@@ -98,7 +98,7 @@ def boolean(given: Json, key: str) -> bool:
 
 
 def integer(given: Json, key: str, default: int, *, most: int) -> int:
-    """A whole number from 1; what is above `most` counts as `most`."""
+    """A whole number from 1; a number above `most` counts as `most`."""
     value = given.get(key)
     if value is None:
         return default
@@ -113,7 +113,7 @@ def integer(given: Json, key: str, default: int, *, most: int) -> int:
 
 
 def detail(given: Json) -> Detail:
-    """How much of a tool is told."""
+    """How much of each tool the answer shows."""
     value = text(given, "detail") or "brief"
     if value == "full":
         return "full"
@@ -123,7 +123,7 @@ def detail(given: Json) -> Detail:
 
 
 def path(given: Json) -> str:
-    """A path of the menu; `server` or `category` alone names one, too."""
+    """A path of the menu; `server` or `category` alone also names one."""
     found = {key: text(given, key) for key in PATH_KEYS if text(given, key)}
     if len(found) > 1:
         raise WrongArgumentError(f"{' and '.join(map(as_code, found))} say where to look; send one of them")
@@ -133,7 +133,7 @@ def path(given: Json) -> str:
 
 
 def code(given: Json) -> str:
-    """A program; calls may come as JSON values instead of as their text."""
+    """A program; the calls of a chain may come as JSON values instead of JSON text."""
     value = given.get("code")
     found = json.dumps(value) if isinstance(value, dict | list) else text(given, "code")
     if not found.strip():
@@ -153,7 +153,7 @@ def _parsed(written: str, otherwise: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedCall:
-    """A call as it was asked for: the tool, its arguments, and all that was sent beside them."""
+    """A call as the model sent it: the tool, its arguments, and all other keys beside them."""
 
     name: str
     arguments: Json
@@ -161,7 +161,7 @@ class RequestedCall:
 
 
 def asked_call(given: Json) -> RequestedCall:
-    """What `call_tool` was asked for; models sometimes send the arguments as a JSON text.
+    """The call that the arguments of `call_tool` ask for; models sometimes send `arguments` as a JSON text.
 
     Raises:
         WrongArgumentError: The name is missing, or a value is of the wrong kind.
@@ -190,16 +190,16 @@ def _object(value: Any) -> Json:
 
 
 def merged(asked: RequestedCall, *, tool: str, schema: Any, parameters: str) -> Json:
-    """The arguments of a call with what was sent beside them, as far as the tool's schema makes that clear.
+    """The arguments of a call, joined with keys beside them where the tool's schema makes the meaning clear.
 
     Args:
         asked: The call.
         tool: The tool's full name.
         schema: Its input schema.
-        parameters: What it takes, in short, for the error.
+        parameters: Its parameters in short, for the error.
 
     Raises:
-        ArgumentsError: It names what was sent beside, and shows the parameters.
+        ArgumentsError: It names the keys that were sent beside `arguments`, and shows the parameters.
     """
     beside = {k: v for k, v in asked.beside.items() if k not in asked.arguments or asked.arguments[k] != v}
     if not beside:

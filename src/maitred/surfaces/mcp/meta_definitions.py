@@ -1,10 +1,9 @@
 """The meta-tools as clients see them: name, description, arguments, hints.
 
-Their definitions change with the catalog alone, so the menu has the same bytes for everybody; every word of
-them is paid for in every conversation. The client process of a background gateway reads this module as well,
-so it imports nothing of the gateway.
-
-To add a meta-tool: an entry here, and its handler in `maitred.surfaces.mcp.metatools`.
+Their definitions change with the catalog alone, so all clients get the same bytes. Every word of them costs
+tokens in every conversation. The client process of a background gateway also reads this module, so it imports
+nothing of the gateway.
+To add a meta-tool, write an entry here and its handler in `maitred.surfaces.mcp.metatools`.
 """
 
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ _TEXTS: Final = {"type": "array", "items": _TEXT}
 _CALL: Final = {"name": _TEXT, "arguments": {"type": "object"}}
 
 
-class MetaTool(NamedTuple):  # no dataclass: importing those takes time that a client waits for
-    """One meta-tool. `with_categories`: a list of categories has it too, to find and call what it hides."""
+class MetaTool(NamedTuple):  # no dataclass: that import takes time for which a client waits
+    """One meta-tool. `with_categories`: lists of categories have it too, to find and call hidden tools."""
 
     name: str
     description: str
@@ -30,9 +29,9 @@ class MetaTool(NamedTuple):  # no dataclass: importing those takes time that a c
     with_categories: bool = False
 
     def definition(self, index: str = "") -> dict[str, Any]:
-        """The definition for `tools/list`; `index` goes on from the description.
+        """The definition for `tools/list`; `index` is appended to the description.
 
-        A client that defers tools has to keep it loaded: all other tools are found by the menu.
+        A client that defers tools must keep the meta-tools loaded: it finds all other tools through them.
         """
         required = {"required": list(self.required)} if self.required else {}
         hint = {"readOnlyHint": True} if self.reads_only else {"destructiveHint": True}
@@ -46,7 +45,7 @@ class MetaTool(NamedTuple):  # no dataclass: importing those takes time that a c
 
 
 SEARCH: Final = "search_tools"
-"""The meta-tool whose description ends with what there is to be found."""
+"""The meta-tool whose description ends with an index of the catalog."""
 
 _ALL: Final = (
     MetaTool(
@@ -110,15 +109,15 @@ META_TOOLS: Final[dict[str, MetaTool]] = {tool.name: tool for tool in _ALL}
 
 
 def definitions(index: str = "") -> list[dict[str, Any]]:
-    """The menu, with what there is to be found in the description of the search."""
+    """The definitions of the menu; the search's description ends with `index`."""
     return [tool.definition(index if tool.name == SEARCH else "") for tool in META_TOOLS.values()]
 
 
 def calling() -> list[dict[str, Any]]:
-    """What a list of categories needs beside it, to find and call what it does not show."""
+    """The meta-tools that a list of categories needs, to find and call the tools that it does not show."""
     return [tool.definition() for tool in META_TOOLS.values() if tool.with_categories]
 
 
 def is_safe(name: str) -> bool:
-    """Whether a meta-tool changes nothing, whatever it is given."""
+    """Whether a meta-tool changes nothing, whatever its arguments are."""
     return name in META_TOOLS and META_TOOLS[name].reads_only

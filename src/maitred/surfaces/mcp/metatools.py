@@ -1,6 +1,6 @@
-"""The menu: the few tools of our own by which an agent finds and calls all others.
+"""The menu: the few tools of our own with which an agent finds and calls all other tools.
 
-What clients see of them is in `meta_definitions`. Each handler is a thin call on the gateway.
+`meta_definitions` has their definitions for clients. Each handler is a thin call of the gateway.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class MetaToolRequest:
-    """One call of a meta-tool: its arguments, who asks, and what is relayed if it is a call of a tool."""
+    """One call of a meta-tool: its arguments, its viewer, and the call to relay if it calls a tool."""
 
     arguments: Mapping[str, Any]
     viewer: Viewer
@@ -73,7 +73,7 @@ async def _info(gateway: Gateway, request: MetaToolRequest) -> Result:
     _check(request, "tool_info", read.NAMES_KEYS)
     detail = read.detail(request.arguments)
     names = read.texts(request.arguments, read.NAMES_KEYS)
-    await gateway.warm()  # unknown names are answered with the nearest, by the index
+    await gateway.warm()  # for unknown names, the index supplies the nearest ones
     with _own_names_explained("tool_info"):
         return text_result(gateway.info(names, detail, request.viewer).text)
 
@@ -100,11 +100,11 @@ async def _relayed(gateway: Gateway, request: MetaToolRequest, *, read_only: boo
 
 
 async def _inner(gateway: Gateway, request: MetaToolRequest) -> ToolCall:
-    """The call that a call of `call_tool` stands for.
+    """The tool call that a call of `call_tool` contains.
 
     Raises:
         WrongArgumentError: It names no tool, or a value is of the wrong kind.
-        ArgumentsError: What was sent beside `arguments` cannot be told from a mistake.
+        ArgumentsError: Keys beside `arguments` may be parameters or a mistake.
     """
     asked = read.asked_call(request.arguments)
     if asked.beside:
@@ -113,7 +113,7 @@ async def _inner(gateway: Gateway, request: MetaToolRequest) -> ToolCall:
 
 
 async def _with_beside(gateway: Gateway, asked: read.RequestedCall, viewer: Viewer) -> read.RequestedCall:
-    """A call with what was sent beside its arguments; if there is no such tool, the call itself says so."""
+    """A call with the keys beside its arguments merged in; for an unknown tool, the call itself fails."""
     server = asked.beside.get("server")
     if isinstance(server, str):
         with suppress(MaitredError):
@@ -154,7 +154,7 @@ def _check(request: MetaToolRequest, tool: str, *same: Sequence[str], hidden: Se
 
 @contextmanager
 def _own_names_explained(tool: str) -> Iterator[None]:
-    """Tell a caller that looks for a meta-tool among the tools where it is."""
+    """Explain to a caller that looks up or calls a meta-tool like an ordinary tool how to call it."""
     try:
         yield
     except ToolNotFoundError as error:
@@ -174,11 +174,11 @@ HANDLERS: Final[dict[str, Handler]] = {
     "call_read_only_tool": _call_read_only_tool,
     "call_tool_chain": _chain,
 }
-"""What answers each meta-tool of `META_TOOLS`."""
+"""The handler of each meta-tool of `META_TOOLS`."""
 
 
 async def answer(gateway: Gateway, name: str, request: MetaToolRequest) -> Result:
-    """The answer of a meta-tool, an error of ours included; the ledger's entry stands in its `_meta`.
+    """The answer of a meta-tool, also for our own errors; its `_meta` has the ledger's entry.
 
     Raises:
         ProtocolError: A server answered a call with an error.
@@ -193,13 +193,13 @@ async def answer(gateway: Gateway, name: str, request: MetaToolRequest) -> Resul
 
 
 def failed(gateway: Gateway, principal: str, error: MaitredError) -> Result:
-    """An error as an answer, with the id of the call that it ended."""
+    """An error as an answer, with the request id of the failed call."""
     result = with_ledger(gateway, principal, text_result(str(error), error=True))
     marks = {REQUEST_KEY: error.request_id} if error.request_id else {}
     return Answer(wire=result).with_meta(marks).wire
 
 
 def with_ledger(gateway: Gateway, principal: str, result: Result) -> Result:
-    """An answer of our own, with what finding tools has cost so far."""
+    """An answer of our own, with the tokens that finding tools has cost so far."""
     entry = gateway.ledger.answered(principal, result["content"][0]["text"])
     return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire

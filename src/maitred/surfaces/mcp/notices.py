@@ -1,9 +1,9 @@
-"""Tell clients of both eras what changed: which lists, and which resources they want to hear of.
+"""Notify clients of both eras which lists changed, and which resources that they subscribe to.
 
-Changes come in from the gateway; what comes within `visibility.debounce_ms` is one notice of each kind.
-A list is announced only if it differs from what any client can have seen. Handshake-era clients are told on
-their connection; stateless ones on the streams that they opened, which are the SDK's. For a resource of a
-server somebody must be subscribed there: that lasts as long as the connection or stream of who asked.
+The gateway reports changes; the changes within `visibility.debounce_ms` become one notice of each kind. A
+list is announced only if it differs from every version that a client can have seen. Clients of the handshake
+era get notices on their connection, stateless clients on the SDK's streams that they opened. For a resource
+of a server, the gateway subscribes at that server as long as the client's connection or stream lasts.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ _RESULTS: Final = "maitred://result/"
 
 
 class ListTracker:
-    """Knows which lists differ from what viewers may have seen: told by the last notice, or listed since."""
+    """Knows which lists differ from those that viewers may have seen, by a notice or by listing them."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -66,20 +66,20 @@ class ListTracker:
         self._seen: dict[Scope, dict[ListKind, set[str]]] = {}
 
     def begin(self, viewer: Viewer) -> None:
-        """A viewer may list from now on."""
+        """Track a viewer, who may list from now on."""
         self._seen[viewer.scope] = {kind: {self._now(kind, viewer)} for kind in _EVENTS}
 
     def forget(self, viewer: Viewer) -> None:
-        """A viewer has gone."""
+        """Stop tracking a viewer who has gone."""
         self._seen.pop(viewer.scope, None)
 
     def shown(self, kind: ListKind, viewer: Viewer) -> None:
-        """A viewer was given a list, as it is now."""
+        """Record that a viewer received a list in its present version."""
         if viewer.scope in self._seen:
             self._seen[viewer.scope][kind].add(self._now(kind, viewer))
 
     def changed(self, viewer: Viewer) -> list[ListKind]:
-        """The lists to announce to a viewer; from here on they count as announced."""
+        """The lists to announce to a viewer; they count as announced from now on."""
         if (seen := self._seen.get(viewer.scope)) is None:
             return []
         now = {kind: self._now(kind, viewer) for kind in _EVENTS}
@@ -88,7 +88,7 @@ class ListTracker:
         return changed
 
     def _now(self, kind: ListKind, viewer: Viewer) -> str:
-        """A fingerprint of a list as it is; worked out once for all that see the same."""
+        """A fingerprint of a list in its present version; computed once for all viewers of that list."""
         gateway = self._gateway
         mode = gateway.mode()
         if (of := (gateway.version, mode)) != self._of or len(self._kept) > _MOST_KEPT:
@@ -125,13 +125,13 @@ class ListTracker:
 
 
 class Notices:
-    """Takes what changed and tells clients; `run` must run beside the server.
+    """Collects changes and notifies clients; `run` must run beside the server.
 
     Args:
-        gateway: Whose changes are told, and who subscribes at servers.
-        lists: Which lists differ.
-        viewers: Tells who asks.
-        check: Raises if a resource of ours is not there for somebody.
+        gateway: Reports the changes, and subscribes at servers.
+        lists: Knows which lists differ.
+        viewers: Identifies the viewer of a request.
+        check: Raises if a resource of ours does not exist for a viewer.
     """
 
     def __init__(
@@ -157,11 +157,11 @@ class Notices:
         gateway.listen(lists=self._on_lists, resource=self._on_resource, visibility=self._on_visibility)
 
     def close(self) -> None:
-        """Let open change streams end in good order."""
+        """End open change streams in good order."""
         self._streams.close()
 
     def connected(self, connection: Connection, viewer: Viewer) -> None:
-        """A handshake-era client may be told of changes from now on."""
+        """Notify a client of the handshake era of changes from now on."""
         self._lists.begin(viewer)
         self._connections[connection] = viewer
 
@@ -182,7 +182,7 @@ class Notices:
             self._news.set()
 
     async def run(self) -> None:
-        """Tell clients of changes as they come; runs until cancelled."""
+        """Notify clients of changes as they come; runs until cancelled."""
         while True:
             await self._news.wait()
             await anyio.sleep(self._gateway.settings.visibility.debounce_ms / 1_000)
@@ -213,11 +213,11 @@ class Notices:
     # --- who wants to hear: handshake era -----------------------------------------------------------------
 
     async def subscribe(self, connection: Connection, uri: str, viewer: Viewer) -> None:
-        """Tell a connection of changes of a resource until it unsubscribes or ends; again does nothing.
+        """Notify a connection of changes of a resource until it unsubscribes or ends; idempotent.
 
         Raises:
-            MaitredError: There is no such resource, or its server does not tell of changes.
-            MCPError: The connection has too many.
+            MaitredError: The resource does not exist, or its server sends no notices of changes.
+            MCPError: The connection has too many subscriptions.
         """
         held = self._subscribed.get(connection)
         if held is None:
@@ -229,23 +229,23 @@ class Notices:
             raise MCPError(
                 INVALID_PARAMS, f"only {_MOST_RESOURCES} subscriptions are possible; end some first"
             )
-        with self._watching([uri]):  # what comes while the server agrees is not lost
+        with self._watching([uri]):  # changes while the server agrees are not lost
             release = await self._hold(uri, viewer)
-            if uri in held:  # it was asked for twice at once
+            if uri in held:  # two requests for it ran at once
                 release()
             else:
                 held[uri] = release
                 self._watched[uri] += 1
 
     def unsubscribe(self, connection: Connection, uri: str) -> None:
-        """Undo `subscribe`; what was not subscribed is ignored."""
+        """Undo `subscribe`; a resource without a subscription is ignored."""
         held = self._subscribed.get(connection, {})
         if (release := held.pop(uri, None)) is not None:
             self._forget(uri)
             release()
 
     def _end(self, held: dict[str, Release]) -> None:
-        """A connection has ended."""
+        """Release all subscriptions of a connection that has ended."""
         while held:
             uri, release = held.popitem()
             self._forget(uri)
@@ -260,7 +260,7 @@ class Notices:
 
     @contextmanager
     def _watching(self, uris: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Note changes of resources, as long as it lasts."""
+        """Note changes of resources while the context is open."""
         self._watched.update(uris)
         try:
             yield uris
@@ -278,7 +278,7 @@ class Notices:
     async def listen(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Serve a change stream; it promises no resource that is not there, nor one that is not told of."""
+        """Serve a change stream; it promises only resources that exist and whose changes a server reports."""
         wanted = params.notifications.resource_subscriptions or ()
         with self._watching(list(dict.fromkeys(wanted))[:_MOST_RESOURCES]) as uris:
             outcome = await self._stream(ctx, params, uris)
@@ -289,7 +289,7 @@ class Notices:
     async def _stream(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams, uris: Sequence[str]
     ) -> types.SubscriptionsListenResult | MCPError:
-        """The result of a stream, or its error, which a task group would wrap."""
+        """The result of a stream, or its error as a value, because a task group would wrap a raised one."""
         viewer = self._viewers.of(ctx)
         answered = [anyio.Event() for _ in uris]
         refused: set[str] = set()
@@ -310,7 +310,7 @@ class Notices:
         return outcome
 
     async def _follow(self, uri: str, viewer: Viewer, answered: anyio.Event, refused: set[str]) -> None:
-        """Be subscribed to a resource until cancelled; changes come through the gateway."""
+        """Keep a subscription to a resource until cancelled; its changes come through the gateway."""
         started = anyio.current_time()
         while True:
             try:
@@ -323,10 +323,10 @@ class Notices:
                     return
             finally:
                 answered.set()
-            await anyio.sleep(_RETRY_S)  # it was promised already: the answer came too late
+            await anyio.sleep(_RETRY_S)  # the stream has promised it: the server's answer came too late
         try:
             if anyio.current_time() - started > _AGREE_S:
-                self._on_resource(uri)  # it may have changed before anybody was told
+                self._on_resource(uri)  # it may have changed before the server accepted the subscription
             await anyio.sleep_forever()
         finally:
             release()

@@ -1,12 +1,9 @@
 """Requests about resources, prompts and completions: our own are answered, those of servers are relayed.
 
-What a server answers goes through the SDK, which drops what the client's revision does not know. Errors are
-told in the client's revision, whichever the server speaks.
-
-Lists as the protocol wants them: in pages with cursors, of definitions that each revision allows.
-
-A list mixes what several servers wrote, and one malformed definition would make the whole of it invalid; so
-each is checked alone, and loses what its revision forbids.
+A server's answer goes through the SDK, which drops fields that the client's revision does not know. Errors
+follow the client's revision, also where the server speaks another. Lists come in pages with cursors. One
+malformed definition of one server would make a whole list invalid. So each definition is checked alone and
+loses the parts that the client's revision forbids.
 """
 
 import base64
@@ -49,10 +46,10 @@ _ENVELOPE: Mapping[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScop
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ListKind:
-    """A list of the protocol: its method, where its entries stand, and the key that names one.
+    """A list of the protocol: its method, the field with its entries, and the key that names an entry.
 
-    `doubtful` parts are left out one after the other until a definition is allowed; `bare` is what it must
-    have besides `keys`.
+    `doubtful` parts are left out one after the other until the revision allows the definition. `bare` are the
+    fields that a definition must have besides `keys`.
     """
 
     method: str
@@ -118,7 +115,7 @@ def page_of(
     """A page of a list: our own entries first, then those of the servers by published name.
 
     Raises:
-        MCPError: The cursor is none of ours.
+        MCPError: The cursor is not ours.
     """
     after = unquote(read_cursor(cursor))
     rest = [offer for offer in offers if offer.name > after]
@@ -138,7 +135,7 @@ def read_cursor(cursor: str | None) -> str:
     """The name after which a page starts.
 
     Raises:
-        MCPError: It is not a cursor of ours.
+        MCPError: The cursor is not ours.
     """
     if cursor is None:
         return ""
@@ -151,7 +148,7 @@ def read_cursor(cursor: str | None) -> str:
 
 
 def write_cursor(name: str) -> str:
-    """The cursor of a page that starts after a name, which is ASCII."""
+    """The cursor of a page that starts after a name; the name must be ASCII."""
     return base64.urlsafe_b64encode(name.encode("ascii")).decode("ascii")
 
 
@@ -162,7 +159,7 @@ _RELAYED: Final = ("inputResponses", "requestState", "_meta")
 
 
 class OfferHandler:
-    """Handles the requests of clients for a gateway; `lists` is told what was shown to whom."""
+    """Handles the requests of clients for a gateway; `lists` records which viewer received which list."""
 
     def __init__(self, gateway: Gateway, lists: ListTracker, viewers: Viewers) -> None:
         self._gateway = gateway
@@ -173,7 +170,7 @@ class OfferHandler:
         self._completions = OwnCompletions(gateway)
 
     def register(self, server: Server[Any]) -> None:
-        """Make a server answer these requests."""
+        """Register the handlers of these requests at a server."""
         paginated = types.PaginatedRequestParams
         server.add_request_handler(RESOURCES.method, paginated, self._list_resources)
         server.add_request_handler(TEMPLATES.method, paginated, self._list_templates)
@@ -204,7 +201,7 @@ class OfferHandler:
         return page_of(PROMPTS, self._prompts.listed(viewer), offers, params.cursor, ctx.protocol_version)
 
     async def _offers(self, kind: OfferKind, viewer: Viewer) -> list[Offer]:
-        """What the servers offer; as `tools/list` does, it waits a while for those that are not known yet."""
+        """The offers of the servers; waits for a limited time for unknown ones, like `tools/list`."""
         disclosure = self._gateway.settings.disclosure
         if disclosure.mode != "menu":
             await self._gateway.settled(disclosure.first_list_wait_s)
@@ -226,12 +223,12 @@ class OfferHandler:
         return offered("resources/read", ctx.protocol_version, result, fresh)
 
     async def check(self, uri: str, viewer: Viewer) -> None:
-        """Whether a resource of ours is there for somebody.
+        """Check that a resource of ours exists for a viewer.
 
         Raises:
-            NotFoundError: It is not.
-            NotAllowedError: They may not read it.
-            CursorError: It is a page that is not there.
+            NotFoundError: It does not exist.
+            NotAllowedError: The viewer may not read it.
+            CursorError: The resource has no such page.
         """
         await self._resources.read(uri, viewer)
 
@@ -275,7 +272,7 @@ class OfferHandler:
 
 
 def resource_error(error: MaitredError | MCPError, uri: str, version: str) -> MCPError:
-    """What a client is told when a resource cannot be had; that there is none has a code in each era."""
+    """The error for a client that cannot have a resource; each era has its own code for a missing one."""
     if isinstance(error, MCPError):
         return error
     missing = INVALID_PARAMS if version in MODERN_PROTOCOL_VERSIONS else _NOT_FOUND_BEFORE
@@ -300,5 +297,5 @@ def _prompt_error(error: MaitredError) -> MCPError:
 
 
 def _relayed(ctx: Context) -> dict[str, Any]:
-    """What of a request goes on to the server besides what it asks for."""
+    """The fields of a request that go on to the server besides its subject."""
     return {key: value for key, value in (ctx.params or {}).items() if key in _RELAYED}

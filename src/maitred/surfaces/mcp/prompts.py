@@ -1,6 +1,6 @@
-"""The prompts of maitred itself: how to find one's way, a search for a task, and how the servers are doing.
+"""The prompts of maitred itself: an introduction, a search for a task, and the state of the servers.
 
-They are for users, who pick them from a menu of their client; each gives a conversation what it starts from.
+They are for users, who pick them from a menu of their client. Each prompt begins a conversation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,15 +54,15 @@ class OwnPrompts:
         self._resources = resources
 
     def listed(self, viewer: Viewer) -> Sequence[Mapping[str, Any]]:
-        """Definitions of our prompts for somebody."""
+        """Definitions of our prompts for a viewer."""
         watches = self._gateway.access.watches(viewer)
         return [one for one in DEFINITIONS if watches or one["name"] != SERVER_STATUS]
 
     async def get(self, name: str, arguments: Mapping[str, Any], viewer: Viewer) -> dict[str, Any] | None:
-        """The result of `prompts/get` for somebody; `None` if the prompt is not one of ours.
+        """The result of `prompts/get` for a viewer; `None` if the prompt is not one of ours.
 
         Raises:
-            NotAllowedError: Its reader may not watch servers, of which it tells.
+            NotAllowedError: The prompt shows the state of servers, and the viewer may not watch them.
             MCPError: A required argument is missing.
         """
         if name == DISCOVER:

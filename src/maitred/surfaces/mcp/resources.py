@@ -1,7 +1,7 @@
-"""The resources of maitred itself: what stands behind it, its tools and servers, and answers kept to be read.
+"""The resources of maitred itself: an overview, its tools and servers, and stored results of calls.
 
-They say what the menu says, for clients that show resources to their users or attach them to a conversation.
-The name in a URI is percent-encoded. A long text comes in pages, each of which names the URI of the next.
+They repeat the menu for clients that show resources to their users or attach them to a conversation. The name
+in a URI is percent-encoded. A long text comes in pages, each of which names the URI of the next.
 """
 
 import json
@@ -26,10 +26,10 @@ TEMPLATES: Final = {
     "maitred://category/{name}": "category",
     "maitred://result/{id}": "result",
 }
-"""Our URI templates, with what their only variable names."""
+"""Our URI templates, each with the kind of thing that its only variable names."""
 
 ANNOTATIONS_KEY: Final = "maitred/annotations"
-"""Where the annotations of contents stand in their `_meta`: the protocol gives contents no field for them."""
+"""The key in `_meta` for the annotations of contents: the protocol gives contents no field for them."""
 
 
 _MARKDOWN, _JSON, _PLAIN = "text/markdown", "application/json", "text/plain"
@@ -43,7 +43,10 @@ _SENTENCE_CHARACTERS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What a resource of ours holds now. `next_uri` is its next page; `ttl_ms` how long it may be kept."""
+    """The present content of a resource of ours.
+
+    `next_uri` is the URI of its next page; `ttl_ms` is how long a client may cache it, in milliseconds.
+    """
 
     uri: str
     mime_type: str
@@ -55,7 +58,7 @@ class Content:
 
     @property
     def annotations(self) -> dict[str, Any]:
-        """For whom it is, how much it matters (less if it is long), and when it last changed."""
+        """Its audience, its priority (lower for a long text), and when it last changed."""
         priority = 0.3 if len(self.text) > _LONG_CHARACTERS else 0.7
         return _annotations(self.audience, priority, self.modified)
 
@@ -65,7 +68,7 @@ class Content:
         return {"uri": self.uri, "mimeType": self.mime_type, "text": self.text}
 
     def to_result(self) -> dict[str, Any]:
-        """The result of `resources/read`; that there is a next page is said in a text of its own."""
+        """The result of `resources/read`; a second text names the next page, if there is one."""
         contents = [{**self.block, "_meta": {ANNOTATIONS_KEY: self.annotations}}]
         if self.next_uri:
             more = f"There is more: read {self.next_uri}"
@@ -84,7 +87,7 @@ def _annotations(audience: tuple[str, ...], priority: float, modified: str) -> d
 
 
 class OwnResources:
-    """Lists and reads what is maitred's own."""
+    """Lists and reads maitred's own resources."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -92,7 +95,7 @@ class OwnResources:
     # --- lists --------------------------------------------------------------------------------------------
 
     def listed(self, viewer: Viewer) -> list[dict[str, Any]]:
-        """Definitions of the resources that are always there for somebody."""
+        """Definitions of the resources that always exist for a viewer."""
         tools = _annotations(_AGENT, 0.3, self._newest())
         watches = self._gateway.access.watches(viewer)
         servers = {
@@ -131,7 +134,7 @@ class OwnResources:
         ]
 
     def templates(self, viewer: Viewer) -> list[dict[str, Any]]:
-        """Definitions of our templates for somebody."""
+        """Definitions of our templates for a viewer."""
         watches = self._gateway.access.watches(viewer)
         made = (
             ("maitred://tool/{name}", "tool", "A tool with its whole definition, as JSON.", _JSON, 0.7),
@@ -167,12 +170,12 @@ class OwnResources:
     # --- reading ------------------------------------------------------------------------------------------
 
     async def read(self, uri: str, viewer: Viewer) -> Content | None:
-        """What a resource holds now, for somebody; `None` if the URI is not one of ours.
+        """The present content of a resource for a viewer; `None` if the URI is not one of ours.
 
         Raises:
             NotFoundError: There is no such resource, tool, server, category or result.
-            NotAllowedError: It tells how servers are doing, and its reader may not watch them.
-            CursorError: The cursor is none of ours.
+            NotAllowedError: It shows the state of servers, and the viewer may not watch them.
+            CursorError: The cursor is not ours.
         """
         if not is_ours(uri):
             return None
@@ -195,7 +198,7 @@ class OwnResources:
         return await self._whole(uri, kind, rest, viewer)
 
     async def _whole(self, uri: str, kind: str, rest: list[str], viewer: Viewer) -> Content:
-        """A resource that has one page only."""
+        """A resource that always has one page."""
         match kind, rest:
             case "overview", []:
                 return self._overview(viewer)
@@ -235,7 +238,7 @@ class OwnResources:
         try:
             return self._gateway.find(name, viewer)
         except ToolNotFoundError:
-            await self._gateway.warm()  # the answer to a mistake names the nearest tools, by the index
+            await self._gateway.warm()  # the error for an unknown name lists the nearest, by the index
             return self._gateway.find(name, viewer)
 
     def tool(self, tool: Tool, viewer: Viewer) -> Content:
@@ -293,19 +296,19 @@ class OwnResources:
         )
 
     def _newest(self, server: str = "") -> str:
-        """When a server, or any, was last looked at, or the order of tools was last computed; ISO 8601."""
+        """When the gateway last synchronised a server (or any), or last ordered the tools; ISO 8601."""
         snapshot = self._gateway.snapshot
         records = [record for name, record in snapshot.servers.items() if server in ("", name)]
         return max([record.synced_at for record in records] + [snapshot.tiers_at], default="")
 
 
 def compact(value: Mapping[str, Any] | list[Any]) -> str:
-    """JSON in one line, as short as it can be."""
+    """JSON in one line, without optional spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text, cut where it is long."""
+    """The first sentence of a text, cut to 200 characters."""
     line = " ".join(text.split()).lstrip("# ")
     found = _SENTENCE.match(line)
     sentence = found[1] if found else line
@@ -314,6 +317,6 @@ def first_sentence(text: str) -> str:
 
 
 def _leading_on(text: str, cursor: str, uri: str) -> str:
-    """A page whose last line says the URI of the next instead of its cursor."""
+    """A page whose last line names the URI of the next page instead of its cursor."""
     head, _, last = text.rpartition("\n")
     return f"{head}\n{last.replace(f'same path with cursor {cursor!r}', f'read {uri}')}"

@@ -1,7 +1,7 @@
-"""Shape what passes between client and server: results for the client's era, `_meta` without what is ours.
+"""Shape the messages between client and server: results for the client's era, `_meta` without our own keys.
 
-A result goes through whole. Only what belongs to one connection is taken out, and what a client of an older
-revision could not read is said in a way that it can.
+A result goes through whole. Only the keys of one connection are taken out. Parts that an older revision
+cannot express are replaced by parts that its clients can read.
 """
 
 import json
@@ -42,7 +42,7 @@ def without_owned(meta: Any) -> dict[str, Any]:
 
 
 def read_call(name: str, params: Mapping[str, Any]) -> ToolCall:
-    """The call that the parameters of a `tools/call` request stand for."""
+    """The tool call in the parameters of a `tools/call` request."""
     meta = params.get("_meta")
     capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY) if isinstance(meta, Mapping) else None
     responses, state = params.get("inputResponses"), params.get("requestState")
@@ -57,7 +57,7 @@ def read_call(name: str, params: Mapping[str, Any]) -> ToolCall:
 
 
 def for_stateless(result: Mapping[str, Any], server_info: Mapping[str, Any]) -> dict[str, Any]:
-    """A result as a client of 2026-07-28 expects it, with our own name on the envelope."""
+    """A result in the form of revision 2026-07-28, with our own name on the envelope."""
     out = _checked(result)
     out.setdefault("resultType", "complete")
     out["_meta"] = without_owned(out.get("_meta")) | {SERVER_INFO_META_KEY: dict(server_info)}
@@ -65,7 +65,7 @@ def for_stateless(result: Mapping[str, Any], server_info: Mapping[str, Any]) -> 
 
 
 def for_handshake(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A result as a client up to 2025-11-25 can read it."""
+    """A result that clients of revisions up to 2025-11-25 can read."""
     out = _checked(result)
     if out.pop("resultType", "complete") == "input_required":
         text = (
@@ -93,7 +93,7 @@ def offered(
     """A result of `resources/read` or `prompts/get` for a client of a revision; `always` are fields of ours.
 
     Raises:
-        MCPError: The server asks for what such a client cannot give, or its answer is none.
+        MCPError: The server asks for input that such a client cannot give, or its answer is malformed.
     """
     asks = result.get("resultType") == "input_required"
     stateless = version in MODERN_PROTOCOL_VERSIONS
@@ -106,7 +106,7 @@ def offered(
     out.pop("_meta", None)
     if meta := without_owned(result.get("_meta")):
         out["_meta"] = meta
-    # The SDK takes anything for a question of 2026-07-28; what is no question has the shape it had before.
+    # For 2026-07-28 the SDK accepts any value as a question; an answer is checked by the older shape.
     shape = LATEST_HANDSHAKE_VERSION if stateless and not asks else version
     try:
         validate_server_result(method, shape, out)
@@ -118,7 +118,7 @@ def offered(
 
 
 def _checked(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result with a list of content, which clients insist on; anything else is shown as JSON text."""
+    """The result with a list of content, which clients require; other content becomes JSON text."""
     out = dict(result)
     content = out.get("content")
     if content is None:

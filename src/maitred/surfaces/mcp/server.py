@@ -1,9 +1,9 @@
 """The gateway as one low-level SDK server for both protocol eras.
 
-`tools/call` is answered in a middleware: its result is relayed as the server wrote it, so validating it
-again against the SDK's models would cost time and lose what the models do not know. Two provisional or
-private parts of the SDK are used, here only and pinned by `tests/surfaces/mcp/test_server.py`: its
-middleware, and a session's connection (the SDK keeps no list of the handshake-era clients to notify).
+A middleware answers `tools/call` and relays the server's result unchanged. A second validation by the SDK's
+models would cost time, and lose the fields that the models do not know. Only this module uses two provisional
+or private parts of the SDK, which `tests/surfaces/mcp/test_server.py` pins: its middleware, and a session's
+connection. The SDK keeps no list of the clients of the handshake era to notify.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ _FOR_THE_CLIENT = frozenset({_URL_ELICITATION_REQUIRED, _MISSING_CLIENT_CAPABILI
 
 
 class _DualEraServer(Server[Any]):
-    """Announces list changes to handshake-era clients too, also where the SDK asks without options."""
+    """Announces list changes to clients of the handshake era too, also where the SDK asks without options."""
 
     def create_initialization_options(
         self,
@@ -73,7 +73,7 @@ class _DualEraServer(Server[Any]):
 class McpSurface:
     """Serves a gateway over MCP. `server` is what transports run; `announce` must run beside it.
 
-    `viewer` is who asks where requests do not say it. `viewers` tells who asks, for transports that answer
+    `viewer` is the viewer of requests that name none. `viewers` identifies viewers for transports that answer
     calls by `call_tool`.
     """
 
@@ -99,11 +99,11 @@ class McpSurface:
         self.server.middleware.append(self._middleware)
 
     def close(self) -> None:
-        """Let open change streams end in good order."""
+        """End open change streams in good order."""
         self._notices.close()
 
     async def announce(self) -> None:
-        """Tell clients of both eras about changes; runs until cancelled."""
+        """Notify clients of both eras of changes; runs until cancelled."""
         await self._notices.run()
 
     # --- requests -----------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class McpSurface:
         return types.EmptyResult()
 
     async def _never_called(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        """Registered so that the server announces tools; the middleware answers every call before."""
+        """Registered so that the server announces tools; the middleware intercepts every call."""
         raise MCPError(INTERNAL_ERROR, f"the call of {params.name!r} on {ctx.method} was not intercepted")
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class McpSurface:
     async def _answer(
         self, name: str, call: ToolCall, progress: Progress | None, viewer: Viewer
     ) -> dict[str, Any]:
-        """The answer of a meta-tool, or of a tool that is called by its published name, whole."""
+        """The whole answer of a meta-tool, or of a tool that the client calls by its published name."""
         if name not in metatools.HANDLERS:
             return await self._gateway.call(call, viewer=viewer, progress=progress)
         request = metatools.MetaToolRequest(
@@ -210,5 +210,5 @@ class McpSurface:
 
 
 def _is_open(ctx: Context) -> bool:
-    """Whether the connection may make calls; before its handshake the SDK has to refuse them."""
+    """Whether the connection may make calls; before its handshake the SDK must refuse them."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.client_params is not None

@@ -1,8 +1,8 @@
 """Serve one client over this process's standard streams.
 
-The SDK reads and writes them through threads and relays each message through four tasks. Here they are pipes
-of the event loop. Where standard streams are not pipes (a terminal, a file) the SDK's own way is used. While
-serving, file descriptor 1 points at standard error, so that nothing that prints can break the protocol.
+The SDK reads and writes them through threads and relays each message through four tasks. This module makes
+them pipes of the event loop; where they are not pipes (a terminal, a file), it uses the SDK's way. While it
+serves, file descriptor 1 points at standard error, so that no printed text can break the protocol.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def _are_pipes() -> bool:
 
 @asynccontextmanager
 async def _pipes() -> AsyncIterator[Wire]:
-    """Take over the standard streams, leaving harmless ones in their place."""
+    """Take over the standard streams and leave harmless ones in their place."""
     wire_in, wire_out = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

@@ -1,6 +1,6 @@
-"""The two directions of one client's stream as the event loop sees them: a socket, or a pair of pipes.
+"""The two directions of one client's stream, as the event loop sees them: a socket, or a pair of pipes.
 
-What arrives is kept until somebody takes it, first by lines and then all of it. Nothing here knows messages.
+A wire stores bytes until a reader takes them, first by lines and then all of them. It knows no messages.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ import anyio
 
 
 class Wire(asyncio.Protocol):
-    """Hands what arrives to whoever is attached; what came before that is kept.
+    """Hands arriving bytes to the attached reader, and stores them until one is attached.
 
-    `opened` is called once the stream is there. A pair of pipes has the same wire as protocol of both.
+    `opened` is called once the stream is open. For a pair of pipes, one wire is the protocol of both.
     """
 
     def __init__(self, opened: Callable[["Wire"], None] | None = None) -> None:
@@ -26,19 +26,19 @@ class Wire(asyncio.Protocol):
         self._writable.set()
         self.ended = False
         self.check: Callable[[], None] | None = None
-        """Called before what arrives is handed on; it may close the wire, and then nothing is."""
+        """Called before arriving bytes are handed on; if it closes the wire, they are dropped."""
 
     # --- what asyncio calls -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A direction, or both, can be used."""
+        """Note that one direction, or both, can be used."""
         if isinstance(transport, asyncio.WriteTransport):
             self._sink = transport
             if self._opened is not None:
                 self._opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Something arrived."""
+        """Hand on or store bytes from the other side."""
         if self.check is not None:
             self.check()
             if self._sink is not None and self._sink.is_closing():
@@ -50,7 +50,7 @@ class Wire(asyncio.Protocol):
             self._feed(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The other side is gone, or we have closed."""
+        """End the wire: the other side is gone, or we have closed it."""
         self.ended = True
         self._news.set()
         self._writable.set()
@@ -58,12 +58,12 @@ class Wire(asyncio.Protocol):
             self._end()
 
     def pause_writing(self) -> None:
-        """The other side does not read as fast as we write."""
+        """Make writers wait: the other side reads more slowly than we write."""
         if not self.ended:
             self._writable = anyio.Event()
 
     def resume_writing(self) -> None:
-        """It caught up."""
+        """Let writers go on: the other side has caught up."""
         self._writable.set()
 
     # --- what we call -------------------------------------------------------------------------------------
@@ -74,10 +74,10 @@ class Wire(asyncio.Protocol):
         return found
 
     async def line(self, most: int) -> bytes:
-        """The next line of at most `most` bytes, without its end; only before anybody is attached.
+        """The next line of at most `most` bytes, without its end; only before a reader is attached.
 
         Raises:
-            EOFError: The other side ended before, or sent a longer one.
+            EOFError: The other side ended before the line did, or sent a longer line.
         """
         while b"\n" not in self._early:
             if self.ended or len(self._early) > most:
@@ -88,7 +88,7 @@ class Wire(asyncio.Protocol):
         return line
 
     def attach(self, feed: Callable[[bytes], None], end: Callable[[], None]) -> None:
-        """From here on `feed` gets what arrives, and `end` is called when no more will."""
+        """Give `feed` all bytes that arrive from now on; call `end` when the wire ends."""
         self._feed, self._end = feed, end
         early, self._early = self._early, b""
         if early:
@@ -97,10 +97,10 @@ class Wire(asyncio.Protocol):
             end()
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, waiting while the other side is behind.
+        """Send bytes; wait while the other side is behind.
 
         Raises:
-            BrokenPipeError: It takes nothing any more.
+            BrokenPipeError: The other side takes no more bytes.
         """
         sink = self._get_sink()
         if self.ended or sink.is_closing():
@@ -110,7 +110,7 @@ class Wire(asyncio.Protocol):
             await self._writable.wait()
 
     def close(self, last: bytes = b"") -> None:
-        """Close, after what was written is sent, and `last` after it."""
+        """Close the wire after all written bytes, and `last` after them, are sent."""
         if self._sink is not None and not self._sink.is_closing():
             if last:
                 self._sink.write(last)
