@@ -84,11 +84,11 @@ class _Waiting:
 
 
 class AuditLog:
-    """The audit trail in a database whose tables are made.
+    """The audit trail in a database, whose tables exist already.
 
-    With `key`, hashes of lines and arguments are HMACs: then nobody can forge a line, or guess arguments,
-    with the database alone. `flush_every_s` is how long a note may wait. For one event loop; several
-    processes may write to the same trail.
+    With `key`, hashes of lines and arguments are HMACs: access to the database alone is then not enough to
+    forge a line, or to guess arguments. `flush_every_s` is how long a note may wait. For one event loop;
+    several processes may write to the same trail.
     """
 
     def __init__(
