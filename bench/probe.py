@@ -27,6 +27,7 @@ from bench.values import PeerError
 from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import stocked
 from maitred.evaluation.metrics import percentile
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import RawTool
 from maitred.search.results import Mode
 
@@ -66,10 +67,10 @@ async def probe_maitred(tools: Sequence[RawTool], queries: Sequence[str], mode: 
     async with stocked(tools[CHANGED:], Search(mode=mode), {_LIVE: server.server}) as gateway:
         before = _resident()
         build = await timed(gateway.warm(wholly=True))
-        taken = [await timed(gateway.search([query], limit=_RESULTS)) for query in queries]
+        taken = [await timed(gateway.search([query], limit=_RESULTS, viewer=LOCAL_USER)) for query in queries]
         mib = _resident() - before
         server.change()
-        [report] = await gateway.sync([_LIVE])
+        [report] = await gateway.sync([_LIVE], viewer=LOCAL_USER)
         if report.changed != CHANGED:
             raise PeerError(f"{report.changed} tools changed, not {CHANGED}: {report.error}")
         update = await timed(gateway.warm(wholly=True))

@@ -29,6 +29,7 @@ from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import stocked
 from maitred.evaluation.metrics import percentile
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 
 API: Final = "/api/v1"
 CLIENTS: Final = 100
@@ -146,7 +147,7 @@ def _configure(gateway: Gateway, path: Path) -> Path:
 
 def _routes(ours: Program, gateway: Gateway) -> list[_Route]:
     """The tiers: of T2 a page of the largest category, of T3 a few tools again and again, and many once."""
-    largest = max(gateway.categories().lines, key=lambda line: line.tools).category.name
+    largest = max(gateway.categories(LOCAL_USER).lines, key=lambda line: line.tools).category.name
     tools = random.Random(_SEED).sample(gateway.snapshot.tools, len(gateway.snapshot.tools))
     details = [f"{API}/tools/{quote(t.server, safe='')}/{quote(t.key.name, safe='')}" for t in tools]
     few, many = details[:_DETAILS], details[_DETAILS:]

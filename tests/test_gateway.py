@@ -110,25 +110,25 @@ def text_of(result: Mapping[str, Any]) -> str:
 
 async def test_search_finds_a_tool_by_what_it_does(gateway: Gateway) -> None:
     """The best result first, as a line to call from."""
-    answer = await gateway.search(["read a file"])
+    answer = await gateway.search(["read a file"], viewer=LOCAL_USER)
 
     assert answer.results[0].line == "files__read_file(path: str) - Read a file from disk."
 
 
 async def test_search_for_several_capabilities_finds_each(gateway: Gateway) -> None:
     """The best of every phrase comes before any second best."""
-    answer = await gateway.search(["write file", "record changes"])
+    answer = await gateway.search(["write file", "record changes"], viewer=LOCAL_USER)
 
     assert [found.tool.name for found in answer.results[:2]] == ["files__write_file", "git__commit"]
 
 
 async def test_search_can_be_kept_to_one_server(gateway: Gateway) -> None:
     """A server of another name is not searched; one that does not exist is answered with the nearest."""
-    answer = await gateway.search(["show the history"], server="svn")
+    answer = await gateway.search(["show the history"], server="svn", viewer=LOCAL_USER)
     assert [found.tool.name for found in answer.results] == ["svn__log"]
 
     with pytest.raises(PathNotFoundError, match="Did you mean 'files'"):
-        await gateway.search(["anything"], server="file")
+        await gateway.search(["anything"], server="file", viewer=LOCAL_USER)
 
 
 @pytest.mark.parametrize("phrases", [[], [""], ["  ", ""]], ids=str)
@@ -136,7 +136,7 @@ async def test_search_for_nothing_finds_nothing_and_says_what_to_do(
     gateway: Gateway, phrases: list[str]
 ) -> None:
     """No error: other words may help, or the list of servers."""
-    answer = await gateway.search(phrases)
+    answer = await gateway.search(phrases, viewer=LOCAL_USER)
 
     assert answer.results == []
     assert "list_tools_meta" in answer.text
@@ -144,7 +144,7 @@ async def test_search_for_nothing_finds_nothing_and_says_what_to_do(
 
 async def test_search_for_what_nothing_serves_says_so_and_shows_the_nearest_as_weak(gateway: Gateway) -> None:
     """Silence would hide what is near; five confident lines would be a lie."""
-    answer = await gateway.search(["zzz qqq"])
+    answer = await gateway.search(["zzz qqq"], viewer=LOCAL_USER)
 
     assert answer.band in ("weak", "none")
     assert answer.text.startswith("Nothing relevant for 'zzz qqq'")
@@ -155,16 +155,16 @@ async def test_search_for_what_nothing_serves_says_so_and_shows_the_nearest_as_w
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (0, 1), (-5, 1), (2, 2), (10**9, MAX_LIMIT)])
 async def test_a_limit_out_of_range_is_brought_into_range(gateway: Gateway, limit: int, count: int) -> None:
     """At least one result, and never more than there is room for."""
-    answer = await gateway.search(["history changes"], limit=limit)
+    answer = await gateway.search(["history changes"], limit=limit, viewer=LOCAL_USER)
 
     assert len(answer.results) == min(
-        count, len((await gateway.search(["history changes"], limit=20)).results)
+        count, len((await gateway.search(["history changes"], limit=20, viewer=LOCAL_USER)).results)
     )
 
 
 async def test_browsing_the_servers_lists_them(gateway: Gateway) -> None:
     """Each with its number of tools and what it says of itself, in the order of the configuration."""
-    page = gateway.browse("servers")
+    page = gateway.browse("servers", viewer=LOCAL_USER)
 
     assert page.text.splitlines() == [
         "server/files: 2 tools - About files.",
@@ -172,74 +172,78 @@ async def test_browsing_the_servers_lists_them(gateway: Gateway) -> None:
         "server/svn: 1 tool - About svn.",
     ]
     assert page.cursor == ""
-    assert gateway.browse("/servers/").text == page.text
+    assert gateway.browse("/servers/", viewer=LOCAL_USER).text == page.text
 
 
 async def test_browsing_without_a_path_gives_the_hot_list_and_the_categories(gateway: Gateway) -> None:
     """T0 and T1 in one answer: lines to call from, then where to look further."""
-    text = gateway.browse().text
+    text = gateway.browse(viewer=LOCAL_USER).text
 
     assert text.startswith("For example:\n")
     assert "\ngit__commit(path: str) - Record changes in the repository.\n" in text
     assert "\nCategories:\ncategory/code_analysis: Code analysis & refactoring - 2 tools on 1 server" in text
     assert text.endswith("or search_tools.")
-    assert gateway.browse("/").text == text
+    assert gateway.browse("/", viewer=LOCAL_USER).text == text
 
 
 async def test_a_category_can_be_browsed_and_searched(gateway: Gateway) -> None:
     """The path of an overview's line opens it; search keeps to it; a slip in its name is corrected."""
-    lines = gateway.browse("category/code_analysis").text.splitlines()
+    lines = gateway.browse("category/code_analysis", viewer=LOCAL_USER).text.splitlines()
     assert [line.partition("(")[0] for line in lines] == ["git__commit", "git__log"]
-    answer = await gateway.search(["file history"], category="code_analysis")
+    answer = await gateway.search(["file history"], category="code_analysis", viewer=LOCAL_USER)
     assert {found.tool.server for found in answer.results} == {"git"}
     with pytest.raises(PathNotFoundError, match="Did you mean 'code_analysis'"):
-        gateway.browse("category/code")
+        gateway.browse("category/code", viewer=LOCAL_USER)
 
 
 async def test_browsing_goes_on_behind_a_cursor(gateway: Gateway) -> None:
     """It tells the place and the last name before it, so that it holds when the order changes a little."""
-    first = gateway.browse("server/git", size=1)
+    first = gateway.browse("server/git", size=1, viewer=LOCAL_USER)
 
     assert first.text.splitlines()[1] == "(1 more: same path with cursor '1:git__commit')"
-    assert gateway.browse("server/git", first.cursor).text.startswith("git__log(")
-    assert gateway.browse("servers", "2:git").text == "server/svn: 1 tool - About svn."
-    assert gateway.browse("server/git", "7:gone").text == "No tools here."
+    assert gateway.browse("server/git", first.cursor, viewer=LOCAL_USER).text.startswith("git__log(")
+    assert gateway.browse("servers", "2:git", viewer=LOCAL_USER).text == "server/svn: 1 tool - About svn."
+    assert gateway.browse("server/git", "7:gone", viewer=LOCAL_USER).text == "No tools here."
     for path in ("server/git", "servers", "categories", ""):
         with pytest.raises(CursorError, match="start again without one"):
-            gateway.browse(path, "zzz")
+            gateway.browse(path, "zzz", viewer=LOCAL_USER)
 
 
 @pytest.mark.parametrize("path", ["server/gi", "gi", "tools/git", "server/", "server/git/log"])
 async def test_a_path_that_does_not_exist_is_answered_with_the_way_back(gateway: Gateway, path: str) -> None:
     """The text says how to list all categories."""
     with pytest.raises(PathNotFoundError, match="lists all categories"):
-        gateway.browse(path)
+        gateway.browse(path, viewer=LOCAL_USER)
 
 
 async def test_a_tool_can_be_found_by_a_raw_name_that_only_one_server_has(gateway: Gateway) -> None:
     """`commit` is clear; `log` is not, and is answered with both."""
-    assert gateway.find("commit").name == gateway.find("git__commit").name == "git__commit"
+    assert (
+        gateway.find("commit", LOCAL_USER).name
+        == gateway.find("git__commit", LOCAL_USER).name
+        == "git__commit"
+    )
 
     with pytest.raises(ToolNotFoundError) as caught:
-        gateway.find("log")
+        gateway.find("log", LOCAL_USER)
     assert caught.value.nearest == ("git__log", "svn__log")
 
 
 async def test_info_describes_known_tools_and_corrects_unknown_names(gateway: Gateway) -> None:
     """One wrong name does not cost the others; when all are wrong it is an error."""
-    answer = gateway.info(["git__log", "git__log", "git__comit_changes", "commit"])
+    answer = gateway.info(["git__log", "git__log", "git__comit_changes", "commit"], viewer=LOCAL_USER)
 
     assert [tool.name for tool in answer.tools] == ["git__log", "git__commit"]
     assert len(answer.problems) == 1
     assert "git__comit_changes" in answer.text
-    assert '"inputSchema":' in gateway.info(["git__log"], "full").text
+    assert '"inputSchema":' in gateway.info(["git__log"], "full", viewer=LOCAL_USER).text
     with pytest.raises(ToolNotFoundError, match="git__"):
-        gateway.info(["git_log"])
+        gateway.info(["git_log"], viewer=LOCAL_USER)
 
 
 async def test_info_on_too_many_tools_says_which_were_left_out(gateway: Gateway) -> None:
     """They can be asked for again."""
-    answer = gateway.info(["git__log", *(f"unknown{n}" for n in range(9)), "svn__log"])
+    answer = gateway.info(["git__log", *(f"unknown{n}" for n in range(9)), "svn__log"], viewer=LOCAL_USER)
 
     assert answer.left_out == ["svn__log"]
     assert answer.text.endswith("svn__log")
@@ -285,8 +289,8 @@ async def test_few_tools_are_shown_and_too_many_become_the_menu(tmp_path: Path) 
         cost = sum(tool.cost_tokens for tool in gateway.snapshot.tools)
         for mode, even in (("auto", cost), ("auto", cost + 1), ("menu", cost + 1), ("all", 0)):
             wanted = Disclosure(mode=mode, break_even_tokens=even)  # type: ignore[arg-type]
-            await gateway.configure(replace(settings, disclosure=wanted))
-            told, definitions, _ = await gateway.listing()
+            await gateway.configure(replace(settings, disclosure=wanted), viewer=LOCAL_USER)
+            told, definitions, _ = await gateway.listing(LOCAL_USER)
             assert told == gateway.mode()
             shown[mode, even - cost] = told, len(definitions)
 
@@ -302,15 +306,17 @@ async def test_a_disabled_server_is_withheld_with_the_reason(tmp_path: Path) -> 
     """Search says what matched and why it is not shown; a call says the same; a list leaves it out."""
     settings = settings_of(tmp_path, "git", "svn")
     async with opened(settings) as gateway:
-        await gateway.configure(without(settings, "git"))
-        answer = await gateway.search(["show the history"])
-        mode, definitions, _ = await gateway.listing()
+        await gateway.configure(without(settings, "git"), viewer=LOCAL_USER)
+        answer = await gateway.search(["show the history"], viewer=LOCAL_USER)
+        mode, definitions, _ = await gateway.listing(LOCAL_USER)
 
         assert [found.tool.name for found in answer.results] == ["svn__log"]
         assert answer.withheld == {"git": (1, "disabled in the configuration")}
         assert "Withheld: 1 on git (disabled in the configuration)" in answer.text
         assert (mode, [tool.name for tool in definitions]) == ("all", ["svn__log"])
-        assert gateway.browse("server/git").text.startswith("(disabled in the configuration)\n")
+        assert gateway.browse("server/git", viewer=LOCAL_USER).text.startswith(
+            "(disabled in the configuration)\n"
+        )
         with pytest.raises(ToolWithheldError, match="'git' is disabled"):
             await gateway.call(LOG, viewer=LOCAL_USER)
 
@@ -321,11 +327,11 @@ async def test_listeners_hear_that_a_server_was_disabled(tmp_path: Path) -> None
     async with opened(settings) as gateway:
         heard: list[str] = []
         gateway.listen(lists=lambda: heard.append("changed"), resource=lambda _: None)
-        await gateway.configure(settings)
+        await gateway.configure(settings, viewer=LOCAL_USER)
         assert heard == []
-        await gateway.configure(without(settings, "git"))
+        await gateway.configure(without(settings, "git"), viewer=LOCAL_USER)
         assert heard == ["changed"]
-        await gateway.configure(settings)
+        await gateway.configure(settings, viewer=LOCAL_USER)
         assert heard == ["changed"] * 2
 
 
@@ -337,15 +343,15 @@ async def test_a_tool_of_a_server_that_is_not_known_yet_is_never_unknown(tmp_pat
     async with opened(settings, {"git": gate}) as gateway:
         with pytest.raises(ToolWithheldError, match="'git' is still starting"):
             await gateway.call(call, viewer=LOCAL_USER)
-        answer = await gateway.search(["history"])
+        answer = await gateway.search(["history"], viewer=LOCAL_USER)
         assert answer.unread == {"git": "still starting"}
-        assert gateway.browse("server/git").text.startswith("(still starting)")
-        assert (await gateway.listing())[0] == "menu"
+        assert gateway.browse("server/git", viewer=LOCAL_USER).text.startswith("(still starting)")
+        assert (await gateway.listing(LOCAL_USER))[0] == "menu"
 
         gate.set()
         assert await gateway.settled(SOON_S)
         assert text_of(await gateway.call(call, viewer=LOCAL_USER)) == "git/log {'path': '/'}"
-        assert (await gateway.listing())[0] == "all"
+        assert (await gateway.listing(LOCAL_USER))[0] == "all"
 
 
 async def test_a_call_waits_for_a_server_that_is_just_starting(tmp_path: Path) -> None:
@@ -376,7 +382,7 @@ async def test_a_list_is_cut_into_pages_that_follow_each_other(tmp_path: Path) -
         names: list[str] = []
         cursor = ""
         while not sizes or cursor:
-            _, definitions, cursor = await gateway.listing(after=cursor)
+            _, definitions, cursor = await gateway.listing(LOCAL_USER, after=cursor)
             sizes.append(len(definitions))
             names += [tool.name for tool in definitions]
 
@@ -388,9 +394,11 @@ async def test_a_server_that_is_configured_no_more_is_forgotten(tmp_path: Path) 
     """Nothing of it can be found, and its tools are unknown."""
     settings = settings_of(tmp_path, "git", "svn")
     async with opened(settings) as gateway:
-        await gateway.configure(replace(settings, servers={"svn": settings.servers["svn"]}))
+        await gateway.configure(
+            replace(settings, servers={"svn": settings.servers["svn"]}), viewer=LOCAL_USER
+        )
 
-        assert [status.name for status in gateway.servers()] == ["svn"]
+        assert [status.name for status in gateway.servers(LOCAL_USER)] == ["svn"]
         assert list(gateway.snapshot.by_name) == ["svn__log"]
         with pytest.raises(ToolNotFoundError):
             await gateway.call(ToolCall(name="git__commit", arguments={}), viewer=LOCAL_USER)

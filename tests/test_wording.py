@@ -13,7 +13,7 @@ OTHERS = {
     "search/index.py": "ranks names of tools by what the index finds",
     "gateway/admission.py": "names of registered servers, by the library's own measure",
     "chains/hints.py": "names of a program, in its own words",
-    "surfaces/http/lookup.py": "raw names, answered with published ones",
+    "gateway/lookup.py": "raw names, answered with published ones",
 }
 
 

@@ -14,6 +14,7 @@ from tests.support.arguments import smallest
 
 from maitred.catalog.token_count import count_tokens
 from maitred.gateway import LEDGER_KEY, Gateway
+from maitred.model.access import LOCAL_USER
 
 PHRASES = (
     "read a text file",
@@ -37,7 +38,7 @@ async def play(client: Client, gateway: Gateway, phrase: str) -> Costs:
     assert match, found
     name = match[1]
     _, costs["info"] = await _call(client, "tool_info", {"names": [name]})
-    schema = gateway.snapshot.schema(gateway.find(name).input_hash)
+    schema = gateway.snapshot.schema(gateway.find(name, LOCAL_USER).input_hash)
     arguments = {"name": name, "arguments": smallest(schema)}
     _, costs["call"] = await _call(client, "call_tool", arguments)
     return costs

@@ -19,6 +19,7 @@ from maitred.disclosure.answers import SearchAnswer
 from maitred.disclosure.signature import parameters, shown
 from maitred.evaluation.fixture_gateway import stocked
 from maitred.evaluation.metrics import percentile
+from maitred.model.access import LOCAL_USER
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +60,7 @@ async def test_answers_are_small_and_can_be_called_from(kind: str, tmp_path: Pat
     async with stocked(tools, Search()) as gateway:
         await gateway.warm(wholly=True)
         for query in make_queries(known, QUERIES):
-            answer = await gateway.search([query], limit=5)
+            answer = await gateway.search([query], limit=5, viewer=LOCAL_USER)
             texts.append(answer.text)
             ready += call_ready(gateway.snapshot, answer)
     counts = count_tokens(texts)

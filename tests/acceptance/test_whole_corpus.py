@@ -79,7 +79,7 @@ async def test_all_servers_at_once_are_found_named_and_callable(
     settings = _settings(path, servers, tmp_path)
     async with open_gateway(settings) as gateway:
         assert await gateway.settled(1200), "some servers were not discovered in time"
-        assert [s.name for s in gateway.servers() if s.error] == []
+        assert [s.name for s in gateway.servers(LOCAL_USER) if s.error] == []
         _check_names(gateway, servers)
         async with Client(McpSurface(gateway).server) as client:
             await _check_menu(client)

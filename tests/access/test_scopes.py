@@ -301,7 +301,7 @@ async def test_what_one_principal_did_opens_nothing_for_another(tmp_path: Path) 
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             for name in ("ann", "bob"):
                 wanted = TokenRequest(name=name, role="agent", scope=Scope())
-                made = await gateway.access.tokens.make(wanted, LOCAL_USER)
+                made = await gateway.tokens.make(wanted, LOCAL_USER)
                 sent = {"Authorization": f"Bearer {made.token}"}
                 if name == "ann":
                     await http.post(f"{API}/tools/files/read_note/call", json={}, headers=sent)

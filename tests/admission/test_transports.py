@@ -14,6 +14,7 @@ from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.wiring import open_gateway
 
@@ -45,7 +46,7 @@ async def test_a_gateway_opens_nothing_by_it_and_says_so(tmp_path: Path) -> None
 
 
 def _error(gateway: Gateway) -> str:
-    [status] = gateway.servers()
+    [status] = gateway.servers(LOCAL_USER)
     return status.error
 
 

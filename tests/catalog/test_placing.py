@@ -19,6 +19,7 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.stages import replacement, with_placements
 from maitred.catalog.sync import plan
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 from maitred.model.categories import Category, Placement, ToolChoice
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import Tool, ToolKey
@@ -122,7 +123,7 @@ async def test_other_rules_move_what_they_place_otherwise_and_are_remembered() -
 
 
 def category(gateway: Gateway) -> str:
-    return gateway.find("read_file").placement.category
+    return gateway.find("read_file", LOCAL_USER).placement.category
 
 
 async def test_a_persons_choice_wins_survives_a_sync_and_is_undone_when_taken_out(tmp_path: Path) -> None:
@@ -131,15 +132,15 @@ async def test_a_persons_choice_wins_survives_a_sync_and_is_undone_when_taken_ou
     chosen = replace(settings, tools={KEY: CHOICE})
     upstream = Upstream("files", READ)
     async with opened(settings, upstream) as gateway:
-        before = gateway.find("read_file")
+        before = gateway.find("read_file", LOCAL_USER)
         assert before.placement.category == "files_text"
 
-        await gateway.configure(chosen)
+        await gateway.configure(chosen, viewer=LOCAL_USER)
         await until(gateway, lambda: category(gateway) == "security")
-        assert "files__read_file(" in gateway.browse("category/security").text
+        assert "files__read_file(" in gateway.browse("category/security", viewer=LOCAL_USER).text
         upstream.tools["read_file"] = "Read a text file of a folder."
-        await gateway.sync()
-        tool = gateway.find("read_file")
+        await gateway.sync(viewer=LOCAL_USER)
+        tool = gateway.find("read_file", LOCAL_USER)
         assert tool.description == "Read a text file of a folder."
         assert (tool.placement.category, tool.placement.by, tool.placement.confidence) == (
             "security",
@@ -150,10 +151,10 @@ async def test_a_persons_choice_wins_survives_a_sync_and_is_undone_when_taken_ou
         assert tool.use_cases == CHOICE.use_cases
 
         upstream.tools["read_file"] = READ["read_file"]
-        await gateway.sync()
-        await gateway.configure(settings)
+        await gateway.sync(viewer=LOCAL_USER)
+        await gateway.configure(settings, viewer=LOCAL_USER)
         await until(gateway, lambda: category(gateway) != "security")
-        assert gateway.find("read_file") == before
+        assert gateway.find("read_file", LOCAL_USER) == before
 
 
 async def test_a_choice_is_there_when_the_gateway_is_opened_again(tmp_path: Path) -> None:
@@ -174,10 +175,10 @@ async def test_a_category_of_ones_own_takes_the_tools_that_its_words_name(tmp_pa
     tools = {"dig_mole": "Dig the mole out of the tulip bed.", "plant_tulip": "Plant a tulip."}
     async with opened(replace(settings, categories=own), Upstream("garden", tools)) as gateway:
         assert {tool.placement.category for tool in gateway.snapshot.tools} == {"gardening"}
-        assert "category/gardening: Gardening - 2 tools" in gateway.browse().text
-        await gateway.configure(settings)
+        assert "category/gardening: Gardening - 2 tools" in gateway.browse(viewer=LOCAL_USER).text
+        await gateway.configure(settings, viewer=LOCAL_USER)
         await until(gateway, lambda: "gardening" not in gateway.snapshot.by_category)
-        assert "gardening" not in gateway.browse().text
+        assert "gardening" not in gateway.browse(viewer=LOCAL_USER).text
 
 
 # --- a catalog of the revision before ---------------------------------------------------------------------
@@ -215,14 +216,14 @@ async def test_a_catalog_of_a_former_maitred_keeps_its_tools_and_has_them_placed
     at_revision(tmp_path / "c.db", revision, settings.servers["files"])
     upstream = Upstream("files", READ)
     async with opened(settings, upstream) as gateway:
-        tool = gateway.find("files__read_file")
+        tool = gateway.find("files__read_file", LOCAL_USER)
         assert (tool.placement.category, tool.placement.by) == ("files_text", "rules")
         assert tool.description == READ["read_file"]
         assert gateway.snapshot.offers == ()
-        assert (await gateway.search(["read a file"])).results[0].tool == tool
+        assert (await gateway.search(["read a file"], viewer=LOCAL_USER)).results[0].tool == tool
         generation = gateway.snapshot.generation
     assert upstream.starts == 1
     async with opened(settings, upstream) as gateway:
         assert gateway.snapshot.generation == generation > 7
-        assert gateway.find("files__read_file") == tool
+        assert gateway.find("files__read_file", LOCAL_USER) == tool
     assert upstream.starts == 1

@@ -38,7 +38,7 @@ async def place(
 
 async def token_of(place: Place, role: Role, servers: frozenset[str] | None = None) -> str:
     wanted = TokenRequest(name=f"{role}-{len(servers or ())}", role=role, scope=Scope(servers=servers))
-    return (await place.gateway.access.tokens.make(wanted, LOCAL_USER)).token
+    return (await place.gateway.tokens.make(wanted, LOCAL_USER)).token
 
 
 async def test_clients_of_both_eras_are_served_at_one_socket(place: Place) -> None:
@@ -104,14 +104,14 @@ async def test_a_client_whose_token_is_revoked_is_sent_away_and_told_so_if_it_co
     place: Place,
 ) -> None:
     """Nothing that it sends is answered any more; who came without a token, or with another, stays."""
-    made = await place.gateway.access.tokens.make(
+    made = await place.gateway.tokens.make(
         TokenRequest(name="leaver", role="agent", scope=Scope()), LOCAL_USER
     )
     other = await token_of(place, "agent")
     async with place.client(token=made.token) as leaver, place.client(token=other) as client:
         await leaver.shake_hands()
         await client.shake_hands()
-        await place.gateway.access.tokens.revoke(made.record.id, LOCAL_USER)
+        await place.gateway.tokens.revoke(made.record.id, LOCAL_USER)
         while "maitred" not in (last := await leaver.hear()):
             pass
         assert last == {"maitred": "moved"}
@@ -150,7 +150,7 @@ async def test_a_client_is_sent_elsewhere_when_the_configuration_comes_to_refer_
         await one.shake_hands()
         await same.shake_hands()
         debugger = replace(settings.servers["debugger"], env={"A": "${KEY:-none}"})
-        await gateway.configure(replace(settings, servers={"debugger": debugger}))
+        await gateway.configure(replace(settings, servers={"debugger": debugger}), viewer=LOCAL_USER)
         await one.say({"id": 99, "method": "ping"})
         while "maitred" not in (last := await one.hear()):
             pass

@@ -22,6 +22,7 @@ from maitred.disclosure.budget import estimate
 from maitred.disclosure.chain_guide import GUIDE_TOKENS, chain_guide
 from maitred.gateway import Gateway
 from maitred.gateway.chains import DEFAULT_MS, LONGEST_MS
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp.resources import OwnResources
@@ -230,7 +231,7 @@ async def test_the_guide_is_listed_and_read_as_markdown_with_the_present_modules
 
 
 async def test_the_program_of_the_guide_runs(gateway: Gateway) -> None:
-    (program,) = [text for kind, text in _BLOCK.findall(gateway.chains.guide()) if kind == "python"]
+    (program,) = [text for kind, text in _BLOCK.findall(gateway.chains.guide(LOCAL_USER)) if kind == "python"]
 
     with anyio.fail_after(SOON_S):
         answer = await gateway.chains.run(program, viewer=agent("reader"))

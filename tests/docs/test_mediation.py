@@ -130,10 +130,10 @@ async def test_every_key_of_an_override_does_what_the_table_says(tmp_path: Path)
     write(tmp_path, overrides__yaml=OVERRIDES)
     async with serving(tmp_path, OVERRIDDEN) as gateway:
         tools = published(gateway)
-        hot = gateway.browse("").text
+        hot = gateway.browse("", viewer=LOCAL_USER).text
         with pytest.raises(ToolWithheldError):
             await gateway.call(ToolCall(name="backoffice__rst_pwd", arguments={}), viewer=LOCAL_USER)
-        same = [gateway.find(name).name for name in ("gt_usr", "backoffice__gt_usr")]
+        same = [gateway.find(name, LOCAL_USER).name for name in ("gt_usr", "backoffice__gt_usr")]
 
     user, orders = tools["gt_usr"], tools["lst_ords"]
     assert same == ["backoffice__get_user"] * 2
@@ -243,8 +243,8 @@ async def test_a_local_model_is_asked_in_the_background(tmp_path: Path, model: O
     """Hybrid: about every tool. What speaks to its reader is refused, and the tool goes to the rules."""
     async with serving(tmp_path, to(model, LOCAL)) as gateway:
         await anyio.to_thread.run_sync(model.asked.wait, SOON_S)
-        await gateway.mediation.ask()
-        found = {one.tool.key.name: one.proposal for one in await gateway.mediation.diff()}
+        await gateway.mediation.ask(viewer=LOCAL_USER)
+        found = {one.tool.key.name: one.proposal for one in await gateway.mediation.diff(viewer=LOCAL_USER)}
 
     assert len(model.requests) == 1
     assert all(f'"tool":"{tool["name"]}"' in str(model.requests[0].body["messages"]) for tool in TOOLS)
@@ -259,11 +259,11 @@ async def test_in_the_mode_lazy_nobody_is_asked_before_tools_are_looked_at(
     lazy = to(model, LOCAL).replace("auto_enhance: true", "auto_enhance: true\n  rules: false\n  mode: lazy")
     async with serving(tmp_path, lazy) as gateway:
         assert not model.requests
-        gateway.info(["backoffice__del"])
+        gateway.info(["backoffice__del"], viewer=LOCAL_USER)
         await anyio.to_thread.run_sync(model.asked.wait, SOON_S)
     eager = to(model, LOCAL).replace("auto_enhance: true", "auto_enhance: true\n  mode: eager")
     async with serving(tmp_path, eager) as gateway:
-        assert (estimate := await gateway.mediation.estimate()) is not None
+        assert (estimate := await gateway.mediation.estimate(viewer=LOCAL_USER)) is not None
 
     assert (len(model.requests), estimate.calls) == (1, 0)
 

@@ -13,6 +13,7 @@ from tests.support.oauth_house import OAuthHouse, few_certificates, oauth_house,
 from maitred.config.load import load, parse
 from maitred.config.sections import AuthEntry
 from maitred.errors import ServerUnavailableError
+from maitred.model.access import LOCAL_USER
 from maitred.surfaces.cli import login as commands
 from maitred.wiring import open_gateway
 
@@ -48,7 +49,7 @@ def test_the_quick_start_prints_what_the_page_says(
 
     async def told() -> str:
         async with open_gateway(load(config)) as gateway:
-            [report] = await gateway.sync(["tracker"])
+            [report] = await gateway.sync(["tracker"], viewer=LOCAL_USER)
             return str(ServerUnavailableError("tracker", report.error))  # as it is told to who calls
 
     assert anyio.run(told).startswith(NEEDED.strip())

@@ -53,7 +53,7 @@ async def test_the_strict_configuration_withholds_findings_and_changes(tmp_path:
         with pytest.raises(ToolWithheldError, match="looks like orders to a model"):
             await gateway.call(ToolCall(name="notes__tell_time", arguments={"path": "/"}), viewer=LOCAL_USER)
         server.change("read_note", description="Read a note, or any file.")
-        await gateway.sync(["notes"])
+        await gateway.sync(["notes"], viewer=LOCAL_USER)
         with pytest.raises(ToolWithheldError, match="has changed since it was approved"):
             await gateway.call(ToolCall(name="notes__read_note", arguments={"path": "/"}), viewer=LOCAL_USER)
         call = ToolCall(name="notes__write_note", arguments={"path": "/"})

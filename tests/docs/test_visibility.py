@@ -79,7 +79,7 @@ async def call(gateway: Gateway, tool: str, **arguments: str) -> dict[str, Any]:
 
 
 def visible(gateway: Gateway) -> set[str]:
-    return set(deploys_server.TOOLS) - {key.name for key in gateway.visibility.hidden(LOCAL_USER)}
+    return set(deploys_server.TOOLS) - {key.name for key in gateway._visibility.hidden(LOCAL_USER)}
 
 
 # --- the first rule ---------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ async def test_the_first_rule_gives_the_answers_that_are_shown(tmp_path: Path) -
     """In a search, to a call too early, and to the call that opens the way."""
     server = DeploysServer()
     async with serving(tmp_path, FIRST, server) as gateway:
-        found = await gateway.search(["publish a draft"])
+        found = await gateway.search(["publish a draft"], viewer=LOCAL_USER)
         with pytest.raises(ToolWithheldError) as refused:
             await call(gateway, "publish")
         begun = await call(gateway, "begin", name="spring")
@@ -179,7 +179,7 @@ async def test_the_server_with_all_kinds_of_effects_follows_its_calls(tmp_path: 
     async with serving(tmp_path, EVERYTHING, server) as gateway:
 
         def facts() -> Mapping[str, Value]:
-            return gateway.visibility._own(LOCAL_USER, "deploys").values
+            return gateway._visibility._own(LOCAL_USER, "deploys").values
 
         first = facts()
         await call(gateway, "begin", name="spring")
@@ -228,7 +228,7 @@ def functions() -> Mapping[str, RuleFunction]:
 
 async def asked_at(gateway: Gateway, now: datetime) -> str:
     """What a call of `publish` is answered at a time: the reason, or its server's refusal."""
-    gateway.visibility._now = lambda: now
+    gateway._visibility._now = lambda: now
     try:
         return str((await call(gateway, "publish"))["structuredContent"])
     except ToolWithheldError as error:

@@ -11,6 +11,7 @@ from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Search
 from maitred.evaluation.budget import AnswerCost, measure
 from maitred.evaluation.fixture_gateway import stocked
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import RawTool, ToolKey
 from maitred.surfaces.mcp.meta_definitions import definitions
 
@@ -47,7 +48,7 @@ async def measured(tools: Sequence[RawTool]) -> dict[str, AnswerCost]:
     with anyio.fail_after(850):
         async with stocked(tools, WORDS) as gateway:
             assert await gateway.settled(600)
-            return {one.name: one for one in await measure(gateway, definitions)}
+            return {one.name: one for one in await measure(gateway, LOCAL_USER, definitions)}
 
 
 @pytest.mark.parametrize("which", ["generated", "recorded"])

@@ -8,6 +8,7 @@ from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import NO_SERVER, keys, raw_tools, stocked
 from maitred.evaluation.labelled_queries import LabelledQuery, LabelledTool
 from maitred.evaluation.runner import QueryResult, ask, evaluate, orphans, quality, silence
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolKey
 
 pytestmark = pytest.mark.anyio
@@ -80,8 +81,8 @@ async def test_no_server_is_started_for_a_stocked_catalog() -> None:
     """All its servers are known and visible, though there is nothing behind them."""
     with anyio.fail_after(SOON_S):
         async with stocked(raw_tools(SMALL), WORDS) as gateway:
-            status = gateway.servers()
-            visible = gateway.visible_tools()
+            status = gateway.servers(LOCAL_USER)
+            visible = gateway.visible_tools(LOCAL_USER)
 
     assert {one.name: one.tools for one in status} == {"mail": 2, "git": 1, NO_SERVER: 2}
     assert all(one.health.starts == 0 and not one.withheld for one in status)

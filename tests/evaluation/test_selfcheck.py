@@ -10,6 +10,7 @@ from maitred.config.settings import Search
 from maitred.evaluation.fixture_gateway import raw_tools, stocked
 from maitred.evaluation.labelled_queries import LabelledTool
 from maitred.evaluation.selfcheck import SelfCheck, check
+from maitred.model.access import LOCAL_USER
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ GOOD = [
 async def checked(tools: Sequence[LabelledTool], server: str = "") -> SelfCheck:
     with anyio.fail_after(SOON_S):
         async with stocked(raw_tools(tools), Search(mode="lexical")) as gateway:
-            return await check(gateway, server)
+            return await check(gateway, LOCAL_USER, server)
 
 
 async def test_tools_that_are_described_well_are_found() -> None:

@@ -82,7 +82,7 @@ class Decider:
         """Tell all that is there after opening."""
         logs, registered = await self._registry.everything()
         snapshot = self._gateway.snapshot
-        visible = {one.name for one in self._gateway.visible_tools()}
+        visible = {one.name for one in self._gateway.visible_tools(LOCAL_USER)}
         tools = [[t.server, t.key.name, t.description, t.name in visible] for t in snapshot.tools]
         tell(
             "opened",
@@ -138,7 +138,7 @@ class Decider:
         said, admission = str(self._number), self._gateway.admission
         if doing == "sync":
             self.change()
-            await self._gateway.sync([server])
+            await self._gateway.sync([server], viewer=LOCAL_USER)
         elif doing == "register":
             await admission.register(manifest(server, self._number), source=said, viewer=LOCAL_USER)
         else:

@@ -50,7 +50,7 @@ class House:
         return text_of(await self.call(name, **arguments))
 
     def status(self, server: str = "s") -> ServerStatus:
-        return next(status for status in self.gateway.servers() if status.name == server)
+        return next(status for status in self.gateway.servers(LOCAL_USER) if status.name == server)
 
     def tools(self, server: str = "s") -> list[str]:
         """The raw names of a server's tools."""

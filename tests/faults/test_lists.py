@@ -8,6 +8,7 @@ from tests.backends.rig import SOON_S, eventually
 from tests.faults.house import faulty, open_house
 
 from maitred.errors import ArgumentsError
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import State
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +80,7 @@ async def test_tools_that_come_and_go_are_noticed_without_a_restart(tmp_path: Pa
         with anyio.fail_after(SOON_S):
             await house.changed(lambda: "pear" in house.tools())
         assert await house.text("s__pear") == "called pear"
-        found = await house.gateway.search(["pear"])
+        found = await house.gateway.search(["pear"], viewer=LOCAL_USER)
         assert "s__pear" in [result.tool.name for result in found.results]
         await house.call("s__remove_tool", name="pear")
         with anyio.fail_after(SOON_S):

@@ -15,6 +15,7 @@ from tests.backends.rig import SOON_S, eventually, is_gone, read_pid
 from tests.faults.house import faulty, open_house, settings_for
 
 from maitred.errors import ServerError, ServerUnavailableError
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import State
 
 pytestmark = pytest.mark.anyio
@@ -42,8 +43,8 @@ async def test_a_known_server_is_started_by_the_first_call_and_not_before(tmp_pa
     log.unlink()
     async with open_house(tmp_path, {"s": spied(log, "count")}) as house:
         assert sorted(house.tools()) == ["add", "echo", "pid"]
-        assert (await house.gateway.search(["add"])).results[0].tool.name == "s__add"
-        assert "s__add" in house.gateway.info(["s__add"]).text
+        assert (await house.gateway.search(["add"], viewer=LOCAL_USER)).results[0].tool.name == "s__add"
+        assert "s__add" in house.gateway.info(["s__add"], viewer=LOCAL_USER).text
         assert not log.exists()
         assert house.status().health.state == State.IDLE
         assert await house.text("s__add", a=1, b=2) == "3"
@@ -119,7 +120,7 @@ async def test_after_several_failures_calls_fail_at_once_and_the_server_is_tried
         assert "does not exist or is not executable" in str(caught.value)
         assert "tried again in 1 s" in str(caught.value)
         assert "failed 3 times" in house.status().withheld
-        answer = await house.gateway.search(["echo"])
+        answer = await house.gateway.search(["echo"], viewer=LOCAL_USER)
         assert answer.results == []
         assert "failed 3 times" in answer.text
         program.symlink_to(sys.executable)
@@ -166,14 +167,15 @@ async def test_a_removed_server_is_stopped_and_a_changed_one_is_started_anew(tmp
         old = int(await house.text("s__pid"))
         kept = await house.text("t__pid")
         await house.gateway.configure(
-            settings_for(tmp_path, {"s": faulty("count", env={"NEW": "1"}), "t": faulty("count")})
+            settings_for(tmp_path, {"s": faulty("count", env={"NEW": "1"}), "t": faulty("count")}),
+            viewer=LOCAL_USER,
         )
         assert is_gone(old)
         await house.known()
         assert await house.text("s__pid") != str(old)
         assert await house.text("t__pid") == kept
         new = int(await house.text("s__pid"))
-        await house.gateway.configure(settings_for(tmp_path, {"t": faulty("count")}))
+        await house.gateway.configure(settings_for(tmp_path, {"t": faulty("count")}), viewer=LOCAL_USER)
         assert is_gone(new)
         assert house.tools("s") == []
         assert await house.text("t__pid") == kept
@@ -205,4 +207,6 @@ async def test_the_last_lines_of_standard_error_are_kept_also_after_the_end(tmp_
             await house.call("s__fault")
         with anyio.fail_after(SOON_S):
             await eventually(lambda: house.status().health.state == State.FAILED)
-        assert list(house.gateway.last_output("s")) == ["fatal: the back end closed the connection"]
+        assert list(house.gateway.last_output("s", LOCAL_USER)) == [
+            "fatal: the back end closed the connection"
+        ]

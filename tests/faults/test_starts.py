@@ -12,6 +12,7 @@ from tests.backends.rig import eventually, is_gone, read_pid
 from tests.faults.house import faulty, open_house, settings_for
 
 from maitred.errors import ServerError, ServerUnavailableError
+from maitred.model.access import LOCAL_USER
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ async def test_a_server_that_exits_at_start_is_reported_with_its_last_words(tmp_
         told = house.status().error
         assert "exited with code 1" in told
         assert "RuntimeError: API_KEY is not set" in told
-        assert list(house.gateway.last_output("s")) == [
+        assert list(house.gateway.last_output("s", LOCAL_USER)) == [
             "Traceback (most recent call last):",
             "RuntimeError: API_KEY is not set",
         ]
@@ -127,7 +128,7 @@ async def test_a_server_that_speaks_before_it_is_asked_is_understood(tmp_path: P
 
 async def test_a_server_that_fills_its_standard_error_at_start_is_read(tmp_path: Path) -> None:
     async with open_house(tmp_path, {"s": faulty("stderr-flood")}) as house:
-        lines = house.gateway.last_output("s")
+        lines = house.gateway.last_output("s", LOCAL_USER)
         assert len(lines) == 200
         assert lines[-1].startswith("line 10000 of")
         assert await house.text("s__echo", text="hello") == "hello"
@@ -145,7 +146,7 @@ async def test_at_most_the_configured_number_of_servers_start_at_once(tmp_path: 
     entry = {"command": sys.executable, "args": ["-I", "-S", "-c", code, str(running)], "era": "handshake"}
     servers = {f"s{number}": entry for number in range(8)}
     async with open_house(tmp_path, servers, limits={"max_starting": 2}) as house:
-        at_once = [int(house.gateway.last_output(name)[0]) for name in servers]
+        at_once = [int(house.gateway.last_output(name, LOCAL_USER)[0]) for name in servers]
     assert max(at_once) <= 2
 
 
@@ -158,9 +159,9 @@ async def test_a_gateway_that_closes_while_servers_start_leaves_none_of_them(tmp
         "d": faulty("ignore-eof"),
     }
     async with open_gateway(settings_for(tmp_path, servers)) as gateway:
-        await eventually(lambda: all(health.pid for health in gateway._parts.pool.health().values()))
+        await eventually(lambda: all(health.pid for health in gateway._pool.health().values()))
         await eventually(pid_file.exists)
-        pids = [health.pid or 0 for health in gateway._parts.pool.health().values()]
+        pids = [health.pid or 0 for health in gateway._pool.health().values()]
         started = time.monotonic()
     assert time.monotonic() - started < 30  # one of them would take 60 s to start
     assert all(is_gone(pid) for pid in [*pids, read_pid(pid_file)])

@@ -72,4 +72,4 @@ def sensible(server: DebuggerServer) -> frozenset[str]:
 
 
 def hidden(gateway: Gateway, viewer: Viewer = LOCAL_USER) -> set[str]:
-    return {key.name for key in gateway.visibility.hidden(viewer)}
+    return {key.name for key in gateway._visibility.hidden(viewer)}

@@ -14,6 +14,7 @@ from tests.support.openai_server import OpenAiServer, Request
 
 from maitred.config.settings import MediationSettings, Settings
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 
 POOR = {"gt_usr": "gets user", "del_ord": "", "weather": "Tell the weather of a place."}
 
@@ -31,7 +32,7 @@ def asking(model: OpenAiServer, **mediation: Any) -> dict[str, Any]:
 
 def described(gateway: Gateway) -> dict[str, str]:
     """What tools are said to do, by published name."""
-    return {tool.name: tool.description for tool in gateway.visible_tools()}
+    return {tool.name: tool.description for tool in gateway.visible_tools(LOCAL_USER)}
 
 
 def by(gateway: Gateway) -> dict[str, str]:

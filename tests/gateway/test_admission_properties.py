@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -65,7 +66,7 @@ class Deciding(RuleBasedStateMachine):
         hints = types.ToolAnnotations(read_only_hint=True) if reads else None
         first = tool("read_note", f"Version {said}.", input_schema=schema, annotations=hints)
         self._server.tools = [first, tool("write_note"), *([tool("send_note")] if extra else [])]
-        self._portal.call(self._gateway.sync, ["notes"])
+        self._portal.call(partial(self._gateway.sync, ["notes"], viewer=LOCAL_USER))
 
     @rule(verdict=st.sampled_from(DECISIONS))
     def somebody_decides(self, *, verdict: Verdict) -> None:
@@ -73,13 +74,15 @@ class Deciding(RuleBasedStateMachine):
         decide = self._gateway.admission.decide
         with suppress(AdmissionError):
             self._portal.call(lambda: decide("notes", verdict, viewer=LOCAL_USER))
-        self._portal.call(self._gateway.sync, ["notes"])  # it may have changed while it was suspended
+        self._portal.call(
+            partial(self._gateway.sync, ["notes"], viewer=LOCAL_USER)
+        )  # it may have changed while it was suspended
 
     @rule(pinning=st.sampled_from(("warn", "quarantine")))
     def the_policy_changes(self, *, pinning: str) -> None:
         """In the configuration, while the gateway runs."""
         self._pinning = pinning
-        self._portal.call(self._gateway.configure, self._settings())
+        self._portal.call(partial(self._gateway.configure, self._settings(), viewer=LOCAL_USER))
 
     @precondition(lambda self: self._starts < MOST_STARTS)
     @rule()
@@ -94,7 +97,7 @@ class Deciding(RuleBasedStateMachine):
     def what_is_shown_and_called_is_what_the_log_allows(self) -> None:
         """No more and no less; what was called reached the server."""
         expected = self._allowed()
-        assert {one.key.name for one in self._gateway.visible_tools()} == expected
+        assert {one.key.name for one in self._gateway.visible_tools(LOCAL_USER)} == expected
         self._server.calls.clear()
         reached = {one.name for one in self._server.tools if self._can_be_called(one.name)}
         assert reached == set(self._server.calls) == expected

@@ -30,7 +30,7 @@ from maitred.errors import (
     ToolWithheldError,
 )
 from maitred.gateway import Gateway
-from maitred.model.access import Grant, Viewer
+from maitred.model.access import LOCAL_USER, Grant, Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import metatools
 
@@ -87,7 +87,7 @@ async def call(gateway: Gateway, tool: str, viewer: Viewer = ANN, **more: Any) -
 async def lines(gateway: Gateway) -> list[dict[str, Any]]:
     """All lines, oldest first, without what differs from run to run; what waits is written first."""
     await gateway.auditing.trail.record(AuditEntry(who="test", action="now"))
-    read = [json.loads(line) async for line in gateway.auditing.lines()]
+    read = [json.loads(line) async for line in gateway.auditing.lines(LOCAL_USER)]
     varying = ("prev", "digest", "at", "ms", "arguments_hash", "arguments_bytes")
     return [{k: v for k, v in line.items() if k not in varying} for line in read[:-1]]
 
@@ -131,7 +131,10 @@ async def test_what_only_reads_has_one_line_soon_after(tmp_path: Path) -> None:
     """A kept answer is told as such."""
     async with desk(tmp_path) as (gateway, server):
         await gateway.configure(
-            replace(gateway.settings, servers={"desk": replace(gateway.settings.servers["desk"], cache_s=60)})
+            replace(
+                gateway.settings, servers={"desk": replace(gateway.settings.servers["desk"], cache_s=60)}
+            ),
+            viewer=LOCAL_USER,
         )
         await call(gateway, "read")
         await call(gateway, "read")
@@ -216,10 +219,10 @@ async def test_an_answer_says_that_its_outcome_could_not_be_written(tmp_path: Pa
 async def test_nothing_is_written_down_where_that_is_turned_off(tmp_path: Path) -> None:
     """But that it was turned off, and on again."""
     async with desk(tmp_path) as (gateway, _):
-        await gateway.configure(replace(gateway.settings, audit=Audit(enabled=False)))
+        await gateway.configure(replace(gateway.settings, audit=Audit(enabled=False)), viewer=LOCAL_USER)
         await call(gateway, "write")
         await gateway.auditing.record(ANN, "approve", server="desk")
-        await gateway.configure(replace(gateway.settings, audit=Audit()))
+        await gateway.configure(replace(gateway.settings, audit=Audit()), viewer=LOCAL_USER)
         found = await lines(gateway)
 
     assert [(line["who"], line["action"], line["detail"]) for line in found] == [
@@ -233,7 +236,9 @@ async def test_arguments_are_kept_as_the_settings_say(tmp_path: Path) -> None:
     kept = []
     async with desk(tmp_path) as (gateway, _):
         for choice in ("hash", "full", "none"):
-            await gateway.configure(replace(gateway.settings, audit=Audit(arguments=choice)))
+            await gateway.configure(
+                replace(gateway.settings, audit=Audit(arguments=choice)), viewer=LOCAL_USER
+            )
             arguments = {"path": "/x", "api_key": "hunter2"}
             await gateway.call(ToolCall(name="desk__write", arguments=arguments), viewer=ANN)
             line = on_disk(tmp_path)[-1]
@@ -300,10 +305,12 @@ async def test_resources_and_prompts_are_written_down_by_the_names_of_their_serv
     """Those that are not there as well."""
     async with desk(tmp_path) as (gateway, _):
         offers = gateway.offers(ANN)
-        await offers.read("maitred://resource/desk/desk://a", {"_meta": {"maitred/request": "r7"}}, ANN)
-        await offers.get_prompt("desk__greet", {"name": "x"}, None, ANN)
+        await offers.read(
+            "maitred://resource/desk/desk://a", {"_meta": {"maitred/request": "r7"}}, viewer=ANN
+        )
+        await offers.get_prompt("desk__greet", {"name": "x"}, None, viewer=ANN)
         with pytest.raises(MaitredError):
-            await offers.read("desk://b", None, ANN)
+            await offers.read("desk://b", None, viewer=ANN)
         found = await lines(gateway)
 
     assert [(line["action"], line.get("tool"), line["outcome"]) for line in found] == [
@@ -322,7 +329,7 @@ async def test_acts_of_persons_and_what_they_may_not_do_are_written_down(tmp_pat
         assert on_disk(tmp_path)[-1]["action"] == "token.create"
         gateway.auditing.note(bob, "login")
         with pytest.raises(NotAllowedError):
-            gateway.access.check(bob, "approve", server="desk")
+            await gateway.admission.decide("desk", "approve", viewer=bob)
         found = await lines(gateway)
 
     who = {"who": "bob", "token": "t1", "surface": "http"}
@@ -378,11 +385,12 @@ async def test_lines_that_are_too_old_are_dropped_as_the_settings_say(tmp_path: 
     async with desk(tmp_path) as (gateway, _):
         await call(gateway, "write")
         execute(tmp_path / "c.db", "UPDATE audit SET at = '2000' WHERE seq = 1")
-        await gateway.configure(replace(gateway.settings, audit=Audit(keep_days=0)))
-        assert await gateway.auditing.prune() == 0
-        await gateway.configure(replace(gateway.settings, audit=Audit(keep_days=1)))
-        assert await gateway.auditing.prune(ANN) == 1
+        await gateway.configure(replace(gateway.settings, audit=Audit(keep_days=0)), viewer=LOCAL_USER)
+        assert await gateway.auditing.prune(LOCAL_USER) == 0
+        await gateway.configure(replace(gateway.settings, audit=Audit(keep_days=1)), viewer=LOCAL_USER)
+        ann = replace(ANN, grant=replace(ANN.grant, role="admin"))
+        assert await gateway.auditing.prune(ann) == 1
         found = await lines(gateway)
-        assert (await gateway.auditing.verify()).faults == ()
+        assert (await gateway.auditing.verify(LOCAL_USER)).faults == ()
 
     assert [(line["who"], line["action"]) for line in found] == [("ann", "call"), ("ann", "prune")]

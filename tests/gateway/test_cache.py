@@ -136,7 +136,9 @@ async def test_a_server_that_is_configured_otherwise_is_asked_again_at_once(tmp_
         await told(gateway, "read")
         settings = gateway.settings
         changed = replace(settings.servers["desk"], args=("--other",))
-        await gateway.configure(replace(settings, servers={**settings.servers, "desk": changed}))
+        await gateway.configure(
+            replace(settings, servers={**settings.servers, "desk": changed}), viewer=LOCAL_USER
+        )
 
         assert await told(gateway, "read") == ["read / 2"]
 
@@ -159,7 +161,7 @@ async def test_an_answer_that_is_older_than_the_operator_wants_now_is_not_given(
     """Also where it was kept for longer."""
     async with at_desk(keeping(tmp_path, read=KEPT_S)) as (gateway, _):
         await told(gateway, "read")
-        await gateway.configure(keeping(tmp_path, read=1e-9))
+        await gateway.configure(keeping(tmp_path, read=1e-9), viewer=LOCAL_USER)
 
         assert await told(gateway, "read") == ["read / 2"]
 
@@ -214,7 +216,7 @@ async def test_a_kept_answer_is_use_of_its_tool_but_no_call_of_its_server(tmp_pa
         gateway.watch(lambda server, ok, seconds: heard.append(server))
         for _ in range(3):
             await told(gateway, "read")
-        stats = await gateway.stats(7)
+        stats = await gateway.stats(7, viewer=LOCAL_USER)
 
     assert {name: use.calls for name, use in stats.used.items()} == {"desk__read": 3}
     assert heard == ["desk"]

@@ -14,6 +14,7 @@ from maitred.chains.answer import ChainAnswer
 from maitred.config.settings import Chain
 from maitred.errors import ResultNotFoundError
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +74,7 @@ async def test_calls_of_a_chain_are_counted_as_use_like_all_others(gateway: Gate
     """What chains use most belongs to the hot list too."""
     await run(gateway, f"for n in range(3):\n    {READ}")
     await told(gateway, "read")
-    stats = await gateway.stats(7)
+    stats = await gateway.stats(7, viewer=LOCAL_USER)
 
     assert {name: use.calls for name, use in stats.used.items()} == {"desk__read": 4}
 
@@ -196,7 +197,9 @@ async def test_a_disabled_server_is_refused_inside_with_the_reason(tmp_path: Pat
     settings = keeping(tmp_path)
     closed = replace(settings.servers["desk"], enabled=False)
     async with at_desk(settings) as (gateway, desk):
-        await gateway.configure(replace(settings, servers={**settings.servers, "desk": closed}))
+        await gateway.configure(
+            replace(settings, servers={**settings.servers, "desk": closed}), viewer=LOCAL_USER
+        )
         called = await run(gateway, f"x = {READ}return x")
         imported = await run(gateway, "import desk\nreturn await desk.read(path='/')")
 
@@ -213,9 +216,9 @@ async def test_a_result_that_is_too_long_is_kept_for_its_caller_only(gateway: Ga
     result_id = answer.full_uri.rpartition("/")[2]
 
     assert answer.truncated
-    assert gateway.result("ann", result_id).text.startswith("[\n0,\n1,\n2,")
+    assert gateway.result(result_id, viewer=agent("ann")).text.startswith("[\n0,\n1,\n2,")
     with pytest.raises(ResultNotFoundError):
-        gateway.result("bob", result_id)
+        gateway.result(result_id, viewer=agent("bob"))
 
 
 async def test_a_chain_that_is_cancelled_leaves_no_call_and_the_next_one_runs(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ async def test_an_image_is_registered_approved_and_called(tmp_path: Path, podman
 
         await approved(it, manifest(), "probe")
         assert (await call(it, "probe__hello"))["uid"] == 65534
-        (status,) = it.servers()
-        log = (await it.admission.case("probe")).log
+        (status,) = it.servers(LOCAL_USER)
+        log = (await it.admission.case("probe", viewer=LOCAL_USER)).log
 
     assert (status.health.state, status.health.cage) == (State.READY, "container")
     assert [event.kind for event in log] == ["registered", "approved", "image_changed", "definition_changed"]
@@ -131,7 +131,7 @@ async def test_a_tag_that_means_another_image_waits_for_a_person(
         await it.admission.register(manifest(MOVING), source="probe.yml", viewer=LOCAL_USER)
         await until(it, lambda: it.settings.servers["probe"].withheld == "")
         await refused(it, "probe__hello")
-        case = await it.admission.case("probe")
+        case = await it.admission.case("probe", viewer=LOCAL_USER)
         assert (case.state, case.awaits) == ("pending", True)
         assert name_and_identity(case.binding.image)[1].endswith(moved.removeprefix("sha256:"))
         await it.admission.decide("probe", "approve", viewer=LOCAL_USER, seen=case.digest)

@@ -13,6 +13,7 @@ from tests.support.openai_server import OpenAiServer, free_port, openai_server
 
 from maitred.config.settings import MediationSettings
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
 from maitred.wiring import open_gateway
@@ -72,7 +73,7 @@ async def test_what_was_answered_is_not_asked_for_again(model: OpenAiServer, tmp
     async with opened(settings, server) as gateway:
         assert by(gateway) == ALL
         server.tools["new_tl"] = "News."
-        await gateway.sync()
+        await gateway.sync(viewer=LOCAL_USER)
         await until(gateway, lambda: by(gateway).get("new_tl") == "llm")
     assert [asked_about(request) for request in model.requests[1:]] == [["new_tl"]]
 
@@ -104,11 +105,11 @@ async def test_without_rules_the_model_is_asked_about_everything(model: OpenAiSe
 
 async def looked_at(gateway: Gateway, how: str) -> None:
     if how == "search":
-        await gateway.search(["weather"])
+        await gateway.search(["weather"], viewer=LOCAL_USER)
     elif how == "info":
-        gateway.info(["poor__weather"])
+        gateway.info(["poor__weather"], viewer=LOCAL_USER)
     elif how == "page":
-        gateway.browse("server/poor")
+        gateway.browse("server/poor", viewer=LOCAL_USER)
     else:
         await call(gateway, "poor__weather")
 
@@ -118,8 +119,8 @@ async def test_lazy_asks_when_tools_are_first_needed(model: OpenAiServer, tmp_pa
     """The menu is no need; who needs the tools is not kept waiting; once is enough."""
     model.behaviour = "slow"
     async with opened(poor(tmp_path, **asking(model, mode="lazy")), Upstream("poor", POOR)) as gateway:
-        gateway.browse()
-        await gateway.sync()
+        gateway.browse(viewer=LOCAL_USER)
+        await gateway.sync(viewer=LOCAL_USER)
         assert model.requests == []
         await looked_at(gateway, how)
         await was_asked(model)
@@ -131,7 +132,7 @@ async def test_lazy_asks_when_tools_are_first_needed(model: OpenAiServer, tmp_pa
 async def test_lazy_shows_the_answer_when_it_has_come(model: OpenAiServer, tmp_path: Path) -> None:
     """And clients are told of the change."""
     async with opened(poor(tmp_path, **asking(model, mode="lazy")), Upstream("poor", POOR)) as gateway:
-        gateway.info(["poor__weather"])
+        gateway.info(["poor__weather"], viewer=LOCAL_USER)
         await until(gateway, lambda: by(gateway) == WITH_RULES)
 
 
@@ -143,17 +144,19 @@ async def test_a_model_that_fails_is_asked_again_after_growing_pauses(
     async with opened(poor(tmp_path, **asking(model, mode="lazy")), Upstream("poor", POOR)) as gateway:
         enhancing = gateway.mediation.enhancing
         enhancing.pauses_s = (0.01, 0.02)
-        gateway.info(["poor__weather"])
+        gateway.info(["poor__weather"], viewer=LOCAL_USER)
         await was_asked(model, 3)
         assert by(gateway) == {**WITH_RULES, "weather": ""}
         enhancing.pauses_s = (600.0, 600.0)
         with hearing(in_s=600) as put_off, anyio.fail_after(SOON_S):
             await put_off.wait()
         count = len(model.requests)
-        gateway.info(["poor__weather"])
+        gateway.info(["poor__weather"], viewer=LOCAL_USER)
         assert enhancing.paused == ["poor"]
         model.behaviour = "good"
-        await gateway.configure(poor(tmp_path, **asking(model)))  # an operator does not wait for a pause
+        await gateway.configure(
+            poor(tmp_path, **asking(model)), viewer=LOCAL_USER
+        )  # an operator does not wait for a pause
         await until(gateway, lambda: by(gateway) == ALL)
     assert len(model.requests) == count + 1
 
@@ -180,9 +183,9 @@ async def test_groups_of_the_model_become_tags_and_its_categories_places(
     model.reply = saying(reply)
     async with opened(poor(tmp_path, **asking(model)), Upstream("poor", POOR)) as gateway:
         await until(gateway, lambda: by(gateway) == ALL)
-        place = gateway.find("poor__gt_usr").placement
+        place = gateway.find("poor__gt_usr", LOCAL_USER).placement
         assert (place.category, place.confidence, place.by) == ("data", 0.7, "mediation")
-        assert (await gateway.search(["umbrella"])).results[0].tool.key.name == "weather"
+        assert (await gateway.search(["umbrella"], viewer=LOCAL_USER)).results[0].tool.key.name == "weather"
 
         def grouped(request: object) -> str:
             del request
@@ -192,10 +195,12 @@ async def test_groups_of_the_model_become_tags_and_its_categories_places(
             )
 
         model.reply = grouped
-        await gateway.configure(poor(tmp_path, **asking(model, grouping_threshold=2)))
-        await until(gateway, lambda: "group:shop_floor" in gateway.find("poor__gt_usr").placement.tags)
-        assert gateway.find("poor__weather").use_cases == ()
-        found = await gateway.search(["user"], tags=["group:shop_floor"])
+        await gateway.configure(poor(tmp_path, **asking(model, grouping_threshold=2)), viewer=LOCAL_USER)
+        await until(
+            gateway, lambda: "group:shop_floor" in gateway.find("poor__gt_usr", LOCAL_USER).placement.tags
+        )
+        assert gateway.find("poor__weather", LOCAL_USER).use_cases == ()
+        found = await gateway.search(["user"], tags=["group:shop_floor"], viewer=LOCAL_USER)
         assert {one.tool.key.name for one in found.results} <= {"gt_usr", "del_ord"}
 
 
@@ -216,15 +221,15 @@ async def test_a_new_answer_replaces_an_old_one(model: OpenAiServer, tmp_path: P
     model.reply = saying(lambda _: {"description": "Same.", "category": "data"})
     settings = poor(tmp_path, **asking(model, cache_ttl=1e-9, mode="lazy", rules=False))
     async with opened(settings, Upstream("poor", POOR)) as gateway:
-        gateway.info(["poor__weather"])
-        await until(gateway, lambda: gateway.find("weather").placement.category == "data")
+        gateway.info(["poor__weather"], viewer=LOCAL_USER)
+        await until(gateway, lambda: gateway.find("weather", LOCAL_USER).placement.category == "data")
         model.reply = saying(lambda _: {"description": "Same.", "category": "security"})
-        await gateway.mediation.ask()
-        await until(gateway, lambda: gateway.find("weather").placement.category == "security")
+        await gateway.mediation.ask(viewer=LOCAL_USER)
+        await until(gateway, lambda: gateway.find("weather", LOCAL_USER).placement.category == "security")
         model.reply = saying(lambda _: {"description": "Same.", "category": "ai"})
         gateway.mediation.enhancing.noticed("poor")
-        gateway.info(["poor__weather"])
-        await until(gateway, lambda: gateway.find("weather").placement.category == "ai")
+        gateway.info(["poor__weather"], viewer=LOCAL_USER)
+        await until(gateway, lambda: gateway.find("weather", LOCAL_USER).placement.category == "ai")
 
 
 async def test_a_gateway_that_ends_at_once_asks_nobody(model: OpenAiServer, tmp_path: Path) -> None:
@@ -233,7 +238,7 @@ async def test_a_gateway_that_ends_at_once_asks_nobody(model: OpenAiServer, tmp_
     servers = {"poor": Upstream("poor", POOR).sdk()}
     async with open_gateway(settings, in_process=servers, asks_models=False) as gateway:
         assert await gateway.settled(SOON_S)
-        await gateway.search(["weather"])
+        await gateway.search(["weather"], viewer=LOCAL_USER)
     assert model.requests == []
 
 
@@ -243,9 +248,9 @@ async def test_without_auto_enhance_nobody_is_asked(model: OpenAiServer, tmp_pat
     off = replace(settings, mediation=MediationSettings(**asking(model, auto_enhance=False)))
     async with opened(settings, Upstream("poor", POOR)) as gateway:
         await until(gateway, lambda: by(gateway) == ALL)
-        await gateway.configure(off)
+        await gateway.configure(off, viewer=LOCAL_USER)
         await until(gateway, lambda: set(by(gateway).values()) == {""})
-        await gateway.configure(settings)
+        await gateway.configure(settings, viewer=LOCAL_USER)
         await until(gateway, lambda: by(gateway) == ALL)
     assert len(model.requests) == 1
 

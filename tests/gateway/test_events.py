@@ -12,6 +12,7 @@ from maitred.catalog.discovery import Discoverer
 from maitred.catalog.live import LiveCatalog
 from maitred.errors import ServerUnavailableError
 from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, Events
+from maitred.model.access import LOCAL_USER
 from maitred.model.servers import State
 
 pytestmark = pytest.mark.anyio
@@ -97,10 +98,10 @@ async def test_a_catalog_that_changed_is_told_and_one_that_did_not_is_not(tmp_pa
     async with opened(settings_of(tmp_path, "s"), upstream) as gateway:
         ear = Ear()
         gateway.listen(lists=ear.lists, resource=ear.resource)
-        await gateway.sync()
+        await gateway.sync(viewer=LOCAL_USER)
         assert ear.taken() == []
         upstream.tools["b"] = "Do."
-        await gateway.sync()
+        await gateway.sync(viewer=LOCAL_USER)
         assert ear.taken() == ["lists", *WHOLE]
 
 
@@ -118,7 +119,9 @@ async def test_listeners_hear_when_a_server_is_given_up_and_when_it_is_tried_aga
         ear = Ear()
         gateway.listen(lists=ear.lists, resource=ear.resource)
         seen: list[int] = []
-        gateway.listen(lists=lambda: seen.append(len(gateway.visible_tools())), resource=lambda _: None)
+        gateway.listen(
+            lists=lambda: seen.append(len(gateway.visible_tools(LOCAL_USER))), resource=lambda _: None
+        )
         for _ in range(3):
             with pytest.raises(ServerUnavailableError):
                 await call(gateway, "s__a")
@@ -129,5 +132,5 @@ async def test_listeners_hear_when_a_server_is_given_up_and_when_it_is_tried_aga
         assert {"maitred://server/s", SERVERS} <= set(told)
         moody.well = True
         await call(gateway, "s__a")
-        [status] = gateway.servers()
+        [status] = gateway.servers(LOCAL_USER)
         assert status.health.state is State.READY

@@ -62,8 +62,8 @@ async def _shapes(folder: Path) -> dict[str, Found]:
         await goes_on(gateway)
         for threat, (server, *_) in SHAPES.items():
             found[threat] = await _found(gateway, server.name)
-        await gateway.search(["does something"])
-        gateway.browse("")
+        await gateway.search(["does something"], viewer=LOCAL_USER)
+        gateway.browse("", viewer=LOCAL_USER)
         await goes_on(gateway)
     return found
 
@@ -71,7 +71,7 @@ async def _shapes(folder: Path) -> dict[str, Found]:
 async def _found(gateway: Gateway, name: str) -> Found:
     status = gateway.snapshot.servers[name]
     tools = gateway.snapshot.by_server[name]
-    gateway.browse(f"server/{name}")
+    gateway.browse(f"server/{name}", viewer=LOCAL_USER)
     for one in [known for known in tools if not known.withheld][:1]:
         assert one.name.isprintable()
         await call(gateway, one.name)
@@ -115,9 +115,9 @@ async def _cases(folder: Path) -> dict[str, Case]:
         (folder / scan).mkdir()
         settings = settings_of(folder / scan, "evil", "honest", admission=Admission(scan=scan))
         async with opened(settings, *poisoned()) as gateway:  # type: ignore[arg-type]
-            await gateway.sync(["evil"])  # when the names of the others' tools are known
-            found[scan] = await gateway.admission.case("evil")
-            shown = {f"tool {t.key.name!r}" for t in gateway.visible_tools() if t.server == "evil"}
+            await gateway.sync(["evil"], viewer=LOCAL_USER)  # when the names of the others' tools are known
+            found[scan] = await gateway.admission.case("evil", viewer=LOCAL_USER)
+            shown = {f"tool {t.key.name!r}" for t in gateway.visible_tools(LOCAL_USER) if t.server == "evil"}
             withheld = {str(part) for part in found[scan].parts}
             assert shown == {f"tool 't{n}'" for n in range(len(POISON))} - withheld | {"tool 'steady'"}
             assert bool(gateway.snapshot.servers["evil"].facts.instructions) == (scan == "warn")
@@ -149,10 +149,14 @@ async def test_a_poisoned_tool_that_a_result_brings_stays_away(tmp_path: Path) -
         answer = await call(gateway, "evil__open")
         assert [one["name"] for one in answer["tools"]] == ["evil__good"]
         evil.tools = [raw("open", "Opens it."), raw("more")]
-        await gateway.sync(["evil"])
+        await gateway.sync(["evil"], viewer=LOCAL_USER)
         await gateway.admission.decide("evil", "approve", viewer=LOCAL_USER)
 
-        assert {t.key.name for t in gateway.visible_tools() if t.server == "evil"} == {"open", "good", "more"}
+        assert {t.key.name for t in gateway.visible_tools(LOCAL_USER) if t.server == "evil"} == {
+            "open",
+            "good",
+            "more",
+        }
         with pytest.raises(ToolWithheldError, match="looks like orders to a model"):
             await call(gateway, "evil__bad")
 
@@ -189,11 +193,11 @@ async def _shadowing(folder: Path) -> Case:
     settings = settings_of(folder, "evil", "honest", admission=Admission(scan="off"))
     async with opened(settings, evil, honest) as gateway:  # type: ignore[arg-type]
         evil.tools += [raw("other"), *map(raw, SHADOWS.values())]
-        await gateway.sync(["evil"])
-        shown = {t.key.name for t in gateway.visible_tools() if t.server == "evil"}
+        await gateway.sync(["evil"], viewer=LOCAL_USER)
+        shown = {t.key.name for t in gateway.visible_tools(LOCAL_USER) if t.server == "evil"}
         assert shown == {"steady", "other"}
         await goes_on(gateway)
-        return await gateway.admission.case("evil")
+        return await gateway.admission.case("evil", viewer=LOCAL_USER)
 
 
 @pytest.mark.parametrize("threat", SHADOWS)
@@ -210,12 +214,14 @@ async def test_a_server_named_like_another_one_is_told(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, *(one.name for one in servers))
     async with opened(settings, *servers) as gateway:  # type: ignore[arg-type]
         for name, said in NAMESAKES.items():
-            found = [f for f in (await gateway.admission.case(name)).findings if f.key == "name"]
+            found = [
+                f for f in (await gateway.admission.case(name, viewer=LOCAL_USER)).findings if f.key == "name"
+            ]
             assert [f for f in found if said in f.reason and "'honest'" in f.reason], found
-        assert len({t.name for t in gateway.visible_tools()}) == len(servers)
+        assert len({t.name for t in gateway.visible_tools(LOCAL_USER)}) == len(servers)
         await goes_on(gateway)
         for one in servers:
-            [name] = [t.name for t in gateway.visible_tools() if t.server == one.name]
+            [name] = [t.name for t in gateway.visible_tools(LOCAL_USER) if t.server == one.name]
             answer = await call(gateway, name)
             assert answer["content"][0]["text"] == f"{one.name}/read_note"
 
@@ -236,7 +242,7 @@ async def _registered(folder: Path) -> dict[str, Sequence[str]]:
         register = partial(gateway.admission.register, source="evil.yml", viewer=LOCAL_USER)
         for threat in REFUSED:
             made = await register(MANIFESTS[threat][0])
-            left = [case.server for case in await gateway.admission.cases()]
+            left = [case.server for case in await gateway.admission.cases(LOCAL_USER)]
             found[threat] = [made.happened, *left]
         for threat in ASKED:
             made = await register(MANIFESTS[threat][0])

@@ -65,13 +65,13 @@ async def _pull(folder: Path) -> Pulled:
         await evil.announce()
         await until(gateway, lambda: withheld(gateway) != set())
         found.told = withheld(gateway)
-        found.listed = {("tool", t.key.name) for t in gateway.visible_tools() if t.server == "evil"}
-        case = await gateway.admission.case("evil")
+        found.listed = {("tool", t.key.name) for t in gateway.visible_tools(LOCAL_USER) if t.server == "evil"}
+        case = await gateway.admission.case("evil", viewer=LOCAL_USER)
         found.shown = {(c.part.kind, c.part.name) for c in case.changes}
         await call(gateway, "evil__steady")
         await call(gateway, "honest__read_note")
         put_on(evil, changed=False)
-        await gateway.sync(["evil"])
+        await gateway.sync(["evil"], viewer=LOCAL_USER)
         found.back = withheld(gateway)
     put_on(evil, changed=True)
     async with opened(settings(folder), evil, honest) as gateway:  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ async def _pull(folder: Path) -> Pulled:
     put_on(evil, changed=False)
     async with opened(settings(other, "warn", scan="off"), evil, honest) as gateway:  # type: ignore[arg-type]
         put_on(evil, changed=True)
-        await gateway.sync(["evil"])
+        await gateway.sync(["evil"], viewer=LOCAL_USER)
         found.warned = withheld(gateway)
     return found
 
@@ -122,9 +122,9 @@ async def test_changed_instructions_are_withheld(tmp_path: Path, threat: str) ->
         assert gateway.snapshot.servers["evil"].facts.instructions == before
     evil.instructions = after
     async with opened(settings(tmp_path), evil, honest) as gateway:  # type: ignore[arg-type]
-        await gateway.sync(["evil"])
+        await gateway.sync(["evil"], viewer=LOCAL_USER)
         assert gateway.snapshot.servers["evil"].facts.instructions == ""
-        assert [t.key.name for t in gateway.visible_tools() if t.server == "evil"] == ["steady"]
+        assert [t.key.name for t in gateway.visible_tools(LOCAL_USER) if t.server == "evil"] == ["steady"]
 
 
 async def test_a_server_that_is_another_one_at_each_look_fills_no_log(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ async def test_a_server_that_is_another_one_at_each_look_fills_no_log(tmp_path: 
     seen = []
     async with opened(settings(tmp_path), evil, honest) as gateway:  # type: ignore[arg-type]
         for _ in range(9):
-            await gateway.sync(["evil"])
+            await gateway.sync(["evil"], viewer=LOCAL_USER)
             seen.append(withheld(gateway) == set())
-        case = await gateway.admission.case("evil")
+        case = await gateway.admission.case("evil", viewer=LOCAL_USER)
         await call(gateway, "evil__steady")
     assert seen == [False, False, True] * 3
     assert len(case.log) < 6

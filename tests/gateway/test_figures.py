@@ -11,6 +11,7 @@ from tests.gateway.rig import Upstream, call, opened, settings_of
 
 from maitred.config.settings import Settings
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
 
@@ -21,7 +22,7 @@ PINNED = {ToolKey(server="files", name="tool_20"): ToolChoice(pinned=True)}
 
 
 def hot(gateway: Gateway) -> list[str]:
-    return [summary.tool.key.name for summary in gateway.hot().tools]
+    return [summary.tool.key.name for summary in gateway.hot(LOCAL_USER).tools]
 
 
 def computed(settings: Settings, ago: timedelta) -> str:
@@ -40,14 +41,14 @@ async def test_the_hot_list_is_ordered_by_use_once_the_tiers_are_computed(tmp_pa
         assert len(hot(gateway)) == 10
         await call(gateway, "files__tool_29", 9)
         await call(gateway, "files__tool_28", 2)
-        standings = await gateway.figures.update_tiers()
+        standings = await gateway.update_tiers(LOCAL_USER)
 
         assert hot(gateway)[:3] == ["tool_20", "tool_29", "tool_28"]
         assert (
             "files__tool_29(path: str) - Read a file from the disk. [9 calls, 100% ok]"
-            in gateway.browse().text
+            in gateway.browse(viewer=LOCAL_USER).text
         )
-        assert gateway.browse("server/files").text.startswith("files__tool_29(")
+        assert gateway.browse("server/files", viewer=LOCAL_USER).text.startswith("files__tool_29(")
         assert sorted(key.name for key in standings) == ["tool_28", "tool_29"]
 
 
@@ -55,14 +56,22 @@ async def test_the_menu_does_not_change_by_calls_alone(tmp_path: Path) -> None:
     """A model's prompt cache holds as long as nobody computes the tiers."""
     async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
         pages = ("", "server/files", "categories", "servers")
-        before = [gateway.browse(page).text for page in pages], gateway.overview(), gateway.index()
+        before = (
+            [gateway.browse(page, viewer=LOCAL_USER).text for page in pages],
+            gateway.overview(LOCAL_USER),
+            gateway.index(LOCAL_USER),
+        )
         version = gateway.version
         await call(gateway, "files__tool_29", 50)
-        assert ([gateway.browse(page).text for page in pages], gateway.overview(), gateway.index()) == before
+        assert (
+            [gateway.browse(page, viewer=LOCAL_USER).text for page in pages],
+            gateway.overview(LOCAL_USER),
+            gateway.index(LOCAL_USER),
+        ) == before
         assert gateway.version == version
 
-        await gateway.figures.update_tiers()
-        assert gateway.browse().text != before[0][0]
+        await gateway.update_tiers(LOCAL_USER)
+        assert gateway.browse(viewer=LOCAL_USER).text != before[0][0]
         assert gateway.version != version
 
 
@@ -70,11 +79,11 @@ async def test_tiers_that_come_out_the_same_are_no_news(tmp_path: Path) -> None:
     """Computing them twice announces nothing, so no client lists again."""
     async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
         await call(gateway, "files__tool_29")
-        await gateway.figures.update_tiers()
+        await gateway.update_tiers(LOCAL_USER)
         generation = gateway.snapshot.generation
         heard: list[str] = []
         gateway.listen(lists=lambda: heard.append("changed"), resource=lambda _: None)
-        await gateway.figures.update_tiers()
+        await gateway.update_tiers(LOCAL_USER)
 
     assert heard == []
     assert gateway.snapshot.generation == generation
@@ -84,15 +93,15 @@ async def test_tiers_are_computed_once_a_day(tmp_path: Path) -> None:
     """When the gateway is opened and they are older than that; not without any use to compute them from."""
     settings = settings_of(tmp_path, "files")
     async with opened(settings, Upstream("files", TOOLS)) as gateway:
-        await gateway.figures.update_if_due()
-        assert (gateway.snapshot.tiers_at, gateway.figures.due) == ("", True)
+        await gateway._figures.update_if_due()
+        assert (gateway.snapshot.tiers_at, gateway._figures.due) == ("", True)
         await call(gateway, "files__tool_29")
-        await gateway.figures.update_if_due()
+        await gateway._figures.update_if_due()
         first = gateway.snapshot
         assert first.tiers_at
-        assert not gateway.figures.due
+        assert not gateway._figures.due
         await call(gateway, "files__tool_28")
-        await gateway.figures.update_if_due()
+        await gateway._figures.update_if_due()
         assert gateway.snapshot is first
 
     recent = computed(settings, timedelta(hours=23))
@@ -124,8 +133,8 @@ async def test_figures_name_tools_servers_and_what_was_spent(tmp_path: Path) -> 
         await call(gateway, "files__tool_01", 2)
         gateway.ledger.answered("ada", "some text")
         del upstream.tools["tool_02"]
-        await gateway.sync()
-        stats = await gateway.stats(7)
+        await gateway.sync(viewer=LOCAL_USER)
+        stats = await gateway.stats(7, viewer=LOCAL_USER)
 
     assert {name: usage.calls for name, usage in stats.used.items()} == {
         "files__tool_01": 2,
@@ -141,8 +150,8 @@ async def test_figures_can_be_given_to_a_program(tmp_path: Path) -> None:
     """As JSON; every tool has a level."""
     async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
         await call(gateway, "files__tool_01", 2)
-        await gateway.figures.update_tiers()
-        said = json.loads(json.dumps((await gateway.stats()).to_json()))
+        await gateway.update_tiers(LOCAL_USER)
+        said = json.loads(json.dumps((await gateway.stats(viewer=LOCAL_USER)).to_json()))
 
     assert sum(said["levels"].values()) == 30
     assert said["used"]["files__tool_01"]["success_rate"] == 1.0
@@ -154,9 +163,9 @@ async def test_levels_count_the_tools_that_are_there(tmp_path: Path) -> None:
     upstream = Upstream("files", {"a": "Read.", "b": "Write."})
     async with opened(settings_of(tmp_path, "files"), upstream) as gateway:
         await call(gateway, "files__a")
-        await gateway.figures.update_tiers()
+        await gateway.update_tiers(LOCAL_USER)
         upstream.tools = {"b": "Write."}
-        await gateway.sync()
-        levels = (await gateway.stats()).levels
+        await gateway.sync(viewer=LOCAL_USER)
+        levels = (await gateway.stats(viewer=LOCAL_USER)).levels
 
     assert {level: count for level, count in levels.items() if count} == {"cold": 1}

@@ -42,7 +42,7 @@ async def called(gateway: Gateway, name: str, **arguments: Any) -> str:
 async def known(settings: Settings, server: Any) -> None:
     """Have the server listed, approved as it is, and its gateway closed."""
     async with started(settings, server) as gateway:
-        await gateway.sync(["notes"])
+        await gateway.sync(["notes"], viewer=LOCAL_USER)
 
 
 async def test_a_tool_that_changed_while_the_gateway_was_away_does_not_run(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_a_changed_prompt_is_not_fetched_after_a_start(tmp_path: Path) -> 
 
     async with started(strict(tmp_path), server) as gateway:
         with pytest.raises(ToolWithheldError, match="has changed"):
-            await gateway.offers().get_prompt("notes__summary", {})
+            await gateway.offers(LOCAL_USER).get_prompt("notes__summary", {}, viewer=LOCAL_USER)
 
 
 async def test_a_call_after_an_announced_change_waits_for_the_comparison(tmp_path: Path) -> None:

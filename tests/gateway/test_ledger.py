@@ -10,6 +10,7 @@ from tests.support.viewers import agent
 
 from maitred.disclosure.budget import estimate
 from maitred.gateway import LEDGER_KEY, LOCAL, Gateway
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import meta_definitions, metatools
 
@@ -50,7 +51,7 @@ async def test_the_cost_of_the_raw_list_is_that_of_all_tools_that_are_enabled(tm
     async with opened(settings, Upstream("a", TOOLS), Upstream("b", TOOLS)) as gateway:
         cost = {name: sum(t.cost_tokens for t in gateway.snapshot.by_server[name]) for name in "ab"}
         both = gateway.ledger.raw_tokens
-        await gateway.configure(replace(settings, servers=off))
+        await gateway.configure(replace(settings, servers=off), viewer=LOCAL_USER)
         one = gateway.ledger.raw_tokens
 
     assert (both, one) == (cost["a"] + cost["b"], cost["a"])
@@ -60,13 +61,13 @@ async def test_the_cost_of_the_raw_list_is_that_of_all_tools_that_are_enabled(tm
 async def test_break_even_is_told_once_finding_tools_costs_as_much_as_the_raw_lists(tmp_path: Path) -> None:
     """What tools themselves answer counts on neither side."""
     async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
-        definitions = meta_definitions.definitions(gateway.index())
+        definitions = meta_definitions.definitions(gateway.index(LOCAL_USER))
         gateway.ledger.listed("ada", definitions)
         raw = gateway.ledger.raw_tokens
         told = entry(await ask(gateway, "list_tools_meta", "ada"))
         gateway.ledger.relayed("bob", {"content": [{"type": "text", "text": "x" * 100_000}]})
         gateway.ledger.listed_raw("bob", raw)
-        spending = {row.principal: row for row in (await gateway.stats()).spending}
+        spending = {row.principal: row for row in (await gateway.stats(viewer=LOCAL_USER)).spending}
 
     assert told["raw_today"] == told["raw_list"] == raw
     assert told["spent_today"] == gateway.ledger.menu_tokens + told["answer"]
@@ -100,7 +101,7 @@ async def test_what_was_spent_is_known_when_the_gateway_is_opened_again(tmp_path
         await call(gateway, "files__read", 3)
     async with opened(settings, Upstream("files", TOOLS)) as gateway:
         after = entry(await ask(gateway, "list_tools_meta", "ada", path="servers"))
-        stats = await gateway.stats()
+        stats = await gateway.stats(viewer=LOCAL_USER)
 
     assert after["spent_today"] == before["spent_today"] + after["answer"]
     assert after["raw_today"] == before["raw_today"] > 0

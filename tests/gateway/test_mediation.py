@@ -16,6 +16,7 @@ from maitred.errors import ConfigError, PathNotFoundError
 from maitred.gateway import Gateway
 from maitred.gateway.mediation import ToolDiff
 from maitred.llm import LlmError
+from maitred.model.access import LOCAL_USER
 from maitred.model.categories import MendingChoice, ToolChoice
 from maitred.model.tools import ToolKey
 
@@ -54,8 +55,10 @@ def two(folder: Path, model: OpenAiServer, choice: MendingChoice = "", **more: A
 
 async def lied(gateway: Gateway) -> ToolDiff:
     """What is proposed for the weather, once the model has spoken."""
-    await gateway.mediation.ask()
-    (found,) = [one for one in await gateway.mediation.diff() if one.tool.key.name == "weather"]
+    await gateway.mediation.ask(viewer=LOCAL_USER)
+    (found,) = [
+        one for one in await gateway.mediation.diff(viewer=LOCAL_USER) if one.tool.key.name == "weather"
+    ]
     return found
 
 
@@ -86,9 +89,13 @@ async def test_a_persons_word_goes_before_the_proof(
     upstreams = Upstream("thief", THIEF), Upstream("victim", VICTIM)
     async with opened(two(tmp_path, model), *upstreams) as gateway:
         await lied(gateway)
-        await gateway.configure(two(tmp_path, model, choice))
+        await gateway.configure(two(tmp_path, model, choice), viewer=LOCAL_USER)
         await until(gateway, lambda: described(gateway)["thief__weather"] == shown)
-        (found,) = [d for d in await gateway.mediation.diff(["thief"]) if d.tool.key.name == "weather"]
+        (found,) = [
+            d
+            for d in await gateway.mediation.diff(["thief"], viewer=LOCAL_USER)
+            if d.tool.key.name == "weather"
+        ]
         assert found.proposal.state == f"{choice}ed"
         assert bool(found.to_json()["probes"]) == (choice == "accept")
 
@@ -100,7 +107,9 @@ async def test_rejecting_brings_back_what_rules_and_overrides_changed(tmp_path: 
     keys = [ToolKey(server="poor", name=name) for name in ("gt_usr", "del_ord")]
     async with opened(settings, Upstream("poor", POOR)) as gateway:
         assert by(gateway) == {"gt_usr": "overrides", "del_ord": "rules", "weather": ""}
-        await gateway.configure(replace(settings, tools=dict.fromkeys(keys, ToolChoice(mending="reject"))))
+        await gateway.configure(
+            replace(settings, tools=dict.fromkeys(keys, ToolChoice(mending="reject"))), viewer=LOCAL_USER
+        )
         await until(gateway, lambda: set(by(gateway).values()) == {""})
         assert "poor__gt_usr" in described(gateway)
 
@@ -112,7 +121,7 @@ async def test_the_diff_tells_before_after_by_whom_and_how_surely(tmp_path: Path
     )
     settings = poor(tmp_path, overrides="o.yaml", auto_enhance=True)
     async with opened(settings, Upstream("poor", POOR)) as gateway:
-        found = {one.tool.key.name: one.to_json() for one in await gateway.mediation.diff()}
+        found = {one.tool.key.name: one.to_json() for one in await gateway.mediation.diff(viewer=LOCAL_USER)}
     assert found.keys() == {"gt_usr", "del_ord"}
     user = found["gt_usr"]
     assert (user["by"], user["confidence"], user["state"]) == ("overrides", 1.0, "used")
@@ -128,10 +137,10 @@ async def test_costs_are_told_before_and_after(model: OpenAiServer, tmp_path: Pa
     """At most, and as the provider counted them; what was asked costs nothing a second time."""
     settings = poor(tmp_path, **{**asking(model, mode="lazy", rules=False), "model": "gpt-5-mini"})
     async with opened(settings, Upstream("poor", POOR)) as gateway:
-        before = await gateway.mediation.estimate()
+        before = await gateway.mediation.estimate(viewer=LOCAL_USER)
         done: list[tuple[int, int]] = []
-        spent = await gateway.mediation.ask(["poor"], progress=lambda *at: done.append(at))
-        after = await gateway.mediation.estimate(["poor"])
+        spent = await gateway.mediation.ask(["poor"], progress=lambda *at: done.append(at), viewer=LOCAL_USER)
+        after = await gateway.mediation.estimate(["poor"], viewer=LOCAL_USER)
         assert before is not None
         assert after is not None
         assert (before.calls, spent.calls, after.calls, done) == (1, 1, 0, [(1, 1)])
@@ -146,14 +155,14 @@ async def test_costs_are_told_before_and_after(model: OpenAiServer, tmp_path: Pa
 async def test_asking_without_a_model_says_what_to_configure(model: OpenAiServer, tmp_path: Path) -> None:
     """So does one that is switched off; a server that is not there is named with the nearest."""
     async with opened(poor(tmp_path, auto_enhance=True), Upstream("poor", POOR)) as gateway:
-        assert await gateway.mediation.estimate() is None
+        assert await gateway.mediation.estimate(viewer=LOCAL_USER) is None
         with pytest.raises(ConfigError, match="set `auto_enhance: true` and `llm_provider`"):
-            await gateway.mediation.ask()
+            await gateway.mediation.ask(viewer=LOCAL_USER)
         with pytest.raises(PathNotFoundError, match="Did you mean 'poor'"):
-            await gateway.mediation.diff(["poo"])
-        await gateway.configure(poor(tmp_path, **asking(model, auto_enhance=False)))
+            await gateway.mediation.diff(["poo"], viewer=LOCAL_USER)
+        await gateway.configure(poor(tmp_path, **asking(model, auto_enhance=False)), viewer=LOCAL_USER)
         with pytest.raises(ConfigError, match="set `auto_enhance: true`"):
-            await gateway.mediation.ask()
+            await gateway.mediation.ask(viewer=LOCAL_USER)
 
 
 async def test_a_model_that_refuses_is_told(model: OpenAiServer, tmp_path: Path) -> None:
@@ -161,20 +170,20 @@ async def test_a_model_that_refuses_is_told(model: OpenAiServer, tmp_path: Path)
     model.behaviour = "refusing"
     async with opened(poor(tmp_path, **asking(model, mode="lazy")), Upstream("poor", POOR)) as gateway:
         with pytest.raises(LlmError, match="refused to answer"):
-            await gateway.mediation.ask()
+            await gateway.mediation.ask(viewer=LOCAL_USER)
 
 
 async def test_what_a_server_says_is_always_shown(tmp_path: Path) -> None:
     """Beside what it was made into: in full information and for programs; other tools have none of it."""
     (tmp_path / "o.yaml").write_text("overrides: {poor: {gt_usr: {rename: get_user, title: Users}}}\n")
     async with opened(poor(tmp_path, overrides="o.yaml"), Upstream("poor", POOR)) as gateway:
-        text = gateway.info(["poor__get_user"], "full").text
-        told = gateway.tool_json(gateway.find("poor__get_user"))["original"]
+        text = gateway.info(["poor__get_user"], "full", viewer=LOCAL_USER).text
+        told = gateway.tool_json(gateway.find("poor__get_user", LOCAL_USER), LOCAL_USER)["original"]
         assert "as its server has it (overrides changed it): gt_usr; gets user" in text
         assert (told["name"], told["title"], told["description"]) == ("gt_usr", "", "gets user")
         assert told["input_schema"]["required"] == ["path"]
-        assert gateway.tool_json(gateway.find("poor__weather"))["original"] is None
-        assert "as its server has it" not in gateway.info(["poor__weather"], "full").text
+        assert gateway.tool_json(gateway.find("poor__weather", LOCAL_USER), LOCAL_USER)["original"] is None
+        assert "as its server has it" not in gateway.info(["poor__weather"], "full", viewer=LOCAL_USER).text
 
 
 async def test_a_change_of_one_tool_does_not_take_what_was_proven_of_others(tmp_path: Path) -> None:
@@ -185,7 +194,7 @@ async def test_a_change_of_one_tool_does_not_take_what_was_proven_of_others(tmp_
         assert await gateway.settled(SOON_S)
         assert by(gateway)["gt_usr"] == "rules"
         server.tools["nw_tl"] = "makes tool"
-        await gateway.sync()
+        await gateway.sync(viewer=LOCAL_USER)
         assert (by(gateway)["gt_usr"], by(gateway)["nw_tl"]) == ("rules", "")
         assert await gateway.settled(SOON_S)
         assert by(gateway)["nw_tl"] == "rules"

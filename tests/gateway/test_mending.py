@@ -30,7 +30,7 @@ def poor(folder: Path, **mediation: object) -> Settings:
 
 
 def described(gateway: Gateway) -> dict[str, str]:
-    return {tool.name: tool.description for tool in gateway.visible_tools()}
+    return {tool.name: tool.description for tool in gateway.visible_tools(LOCAL_USER)}
 
 
 async def test_without_a_wish_tools_are_shown_as_their_server_has_them(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ async def test_what_the_server_says_is_kept_and_comes_back(tmp_path: Path) -> No
         mended = described(gateway)
         plain = {f"poor__{name}": text for name, text in POOR.items()}
         assert mended != plain
-        await gateway.configure(replace(settings, mediation=MediationSettings()))
+        await gateway.configure(replace(settings, mediation=MediationSettings()), viewer=LOCAL_USER)
         await until(gateway, lambda: described(gateway) == plain)
     async with opened(settings, server) as gateway:
         await until(gateway, lambda: described(gateway) == mended)
@@ -94,15 +94,19 @@ async def test_a_tool_that_an_override_hides_stands_on_no_page(tmp_path: Path) -
     (tmp_path / "overrides.yaml").write_text(OVERRIDES)
     settings = poor(tmp_path, overrides="overrides.yaml")
     async with opened(settings, Upstream("poor", POOR)) as gateway:
-        place = gateway.find("del_ord").placement.category
-        pages = [gateway.browse("server/poor").text, gateway.browse("tools").text, gateway.index()]
+        place = gateway.find("del_ord", LOCAL_USER).placement.category
+        pages = [
+            gateway.browse("server/poor", viewer=LOCAL_USER).text,
+            gateway.browse("tools", viewer=LOCAL_USER).text,
+            gateway.index(LOCAL_USER),
+        ]
         about = await OwnResources(gateway).read(ABOUT, LOCAL_USER)
         pages += [about.text] if about else []
-        counted = [status.tools for status in gateway.servers()]
-        if place in {tool.placement.category for tool in gateway.visible_tools()}:
-            pages.append(gateway.browse(f"category/{place}").text)
-        told = gateway.info(["poor__del_ord"]).text
-        why = gateway.tool_json(gateway.find("del_ord"))["withheld"]
+        counted = [status.tools for status in gateway.servers(LOCAL_USER)]
+        if place in {tool.placement.category for tool in gateway.visible_tools(LOCAL_USER)}:
+            pages.append(gateway.browse(f"category/{place}", viewer=LOCAL_USER).text)
+        told = gateway.info(["poor__del_ord"], viewer=LOCAL_USER).text
+        why = gateway.tool_json(gateway.find("del_ord", LOCAL_USER), LOCAL_USER)["withheld"]
 
     assert not [page for page in pages if "del_ord" in page]
     assert counted == [2]

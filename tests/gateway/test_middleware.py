@@ -12,6 +12,7 @@ from tests.gateway.mediator import POOR, by, described, poor
 from tests.gateway.rig import SOON_S, Upstream, call
 
 from maitred.mediation import EnhancedTool, Mediator, RuleTransformer, SourceTool, ToolContext, middleware
+from maitred.model.access import LOCAL_USER
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +108,7 @@ async def test_a_hook_may_answer_in_plain_tools(tmp_path: Path) -> None:
     (tmp_path / "o.yaml").write_text("overrides: {poor: {gt_usr: {category: security}}}\n")
     async with hooked(tmp_path, plain, overrides="o.yaml") as gateway:
         assert set(described(gateway).values()) == {"Short."}
-        assert gateway.find("gt_usr").placement.category == "security"
+        assert gateway.find("gt_usr", LOCAL_USER).placement.category == "security"
 
 
 async def test_two_tools_do_not_get_one_name(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ async def test_a_server_of_the_configuration_is_called_by_a_new_transport(tmp_pa
         assert await gateway.settled(SOON_S)
 
         assert await letter(gateway) == "coop/fly"
-        [status] = gateway.servers()
+        [status] = gateway.servers(LOCAL_USER)
         assert (status.spec.transport, status.spec.target) == ("pigeon", "pigeon://roof.example")
 
 
@@ -181,7 +181,7 @@ async def test_a_transport_without_a_backend_is_refused(
     async with open_gateway(parse(tmp_path / "maitred.yaml", CONFIG)) as gateway:
         assert await gateway.settled(SOON_S)
 
-        [status] = gateway.servers()
+        [status] = gateway.servers(LOCAL_USER)
         assert "no backend for its transport 'pigeon'" in status.error
 
 
@@ -255,7 +255,7 @@ COUNT = MetaTool(name="count_tools", description="Count the tools.", properties=
 
 async def count(gateway: Gateway, request: MetaToolRequest) -> dict[str, Any]:
     """All that somebody writes who adds a meta-tool, besides its definition."""
-    return text_result(f"{len(gateway.visible_tools())} of {request.viewer.principal}")
+    return text_result(f"{len(gateway.visible_tools(request.viewer))} of {request.viewer.principal}")
 
 
 @pytest.mark.anyio

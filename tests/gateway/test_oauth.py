@@ -84,11 +84,11 @@ async def test_a_gateway_asks_for_a_login_and_goes_on_after_one_elsewhere(
     async with open_gateway(load(config)) as gateway:
         needed = f"it needs a login: run `maitred login {NAME}`"
         for _ in range(4):
-            [report] = await gateway.sync([NAME])
+            [report] = await gateway.sync([NAME], viewer=LOCAL_USER)
             assert report.error.startswith(needed)
         assert house.paths == []
         await anyio.to_thread.run_sync(log_in, config)
-        [report] = await gateway.sync([NAME])
+        [report] = await gateway.sync([NAME], viewer=LOCAL_USER)
         assert report.error == ""
         assert await whisper(gateway) == "psst: hello"
         await ended_and_begun_again(house, gateway, config)
@@ -171,7 +171,7 @@ def test_a_wrong_key_is_told_and_another_login_mends_it(
 
     async def reported() -> str:
         async with open_gateway(load(config)) as gateway:
-            [report] = await gateway.sync([NAME])
+            [report] = await gateway.sync([NAME], viewer=LOCAL_USER)
             return str(report.error)
 
     assert "was not encrypted with the key in MAITRED_KEY" in anyio.run(reported)
@@ -221,7 +221,7 @@ async def test_a_server_that_answers_401_is_told_with_the_ways_in(house: OAuthHo
     """Source: issue "Admission"."""
     config = write_settings(tmp_path, {NAME: {"url": house.url}})
     async with open_gateway(load(config)) as gateway:
-        [report] = await gateway.sync([NAME])
+        [report] = await gateway.sync([NAME], viewer=LOCAL_USER)
 
     assert (
         f"{house.url} answered HTTP 401: it wants credentials; set servers.{NAME}.auth to oauth and run"
@@ -255,7 +255,7 @@ async def test_a_redirect_to_another_host_is_not_followed_and_told(
     house.pages["/mcp"] = Page(status=status, headers={"location": f"{target}?secret=1"})
     config = write_settings(tmp_path, {NAME: {"url": house.url}})
     async with open_gateway(load(config)) as gateway:
-        [report] = await gateway.sync([NAME])
+        [report] = await gateway.sync([NAME], viewer=LOCAL_USER)
 
     assert report.error.startswith(f"{house.url} redirects to {target}, which is not followed;")
     with pytest.raises(BlockingIOError):
@@ -269,12 +269,12 @@ async def test_a_registered_server_reaches_no_forbidden_address_unless_exempted(
     await anyio.to_thread.run_sync(log_in, config)
     async with open_gateway(load(config)) as gateway:
         assert await whisper(gateway) == "psst: hello"
-        await gateway.configure(known(config, registered=True))
+        await gateway.configure(known(config, registered=True), viewer=LOCAL_USER)
         house.paths.clear()
         with pytest.raises(ServerUnavailableError) as caught:
             await whisper(gateway)
         assert house.paths == []
-        await gateway.configure(known(config, registered=True, exempted=("127.0.0.0/8",)))
+        await gateway.configure(known(config, registered=True, exempted=("127.0.0.0/8",)), viewer=LOCAL_USER)
         assert await whisper(gateway) == "psst: hello"
 
     told = "127.0.0.1 leads to 127.0.0.1, which is a loopback address; it is not connected to"

@@ -19,6 +19,7 @@ from maitred.errors import (
     ToolWithheldError,
 )
 from maitred.gateway import Gateway
+from maitred.model.access import LOCAL_USER
 from maitred.model.resources import OfferKind
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +55,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
 
 
 def names(gateway: Gateway, kind: OfferKind) -> list[str]:
-    return [offer.name for offer in gateway.offers_of(kind)]
+    return [offer.name for offer in gateway.offers_of(kind, LOCAL_USER)]
 
 
 def text_of(result: dict[str, Any]) -> str:
@@ -95,8 +96,8 @@ async def test_offers_of_a_server_of_any_name_can_be_read_back(tmp_path: Path, n
     upstream = Upstream(name, {"t": "Do."}, resources={uri: "here"}, prompts=["greet"])
     async with opened(settings_of(tmp_path, name), upstream) as gateway:
         [resource], [prompt] = names(gateway, "resource"), names(gateway, "prompt")
-        result = await gateway.offers().read(resource)
-        greeting = await gateway.offers().get_prompt(prompt, {"who": "Ada"})
+        result = await gateway.offers(LOCAL_USER).read(resource, viewer=LOCAL_USER)
+        greeting = await gateway.offers(LOCAL_USER).get_prompt(prompt, {"who": "Ada"}, viewer=LOCAL_USER)
 
     assert resource.isascii()
     assert text_of(result) == f"{name}: here"
@@ -110,21 +111,25 @@ async def test_offers_of_a_server_of_any_name_can_be_read_back(tmp_path: Path, n
 async def test_two_servers_with_the_same_uri_are_told_apart_by_ours(gateway: Gateway) -> None:
     """By its own URI it could be either, so the answer says how to ask for one."""
     texts = [
-        text_of(await gateway.offers().read(f"maitred://resource/{s}/{SHARED}")) for s in ("diary", "wiki")
+        text_of(await gateway.offers(LOCAL_USER).read(f"maitred://resource/{s}/{SHARED}", viewer=LOCAL_USER))
+        for s in ("diary", "wiki")
     ]
 
     assert texts == ["diary: shared", "wiki: shared"]
     with pytest.raises(ResourceNotFoundError, match="Several servers have it"):
-        await gateway.offers().read(SHARED)
+        await gateway.offers(LOCAL_USER).read(SHARED, viewer=LOCAL_USER)
 
 
 async def test_a_uri_of_a_server_is_found_where_one_server_alone_can_be_meant(gateway: Gateway) -> None:
     """Results of tools name resources by the URIs that they have there; those come back as they were."""
-    result = await gateway.offers().read("note:///wiki")
+    result = await gateway.offers(LOCAL_USER).read("note:///wiki", viewer=LOCAL_USER)
 
     assert (text_of(result), result["contents"][0]["uri"]) == ("wiki: own", "note:///wiki")
-    assert gateway.offers().locate("wiki:///2024/a/b.md") == ("wiki", "wiki:///2024/a/b.md")
-    assert text_of(await gateway.offers().read("wiki:///2024/a/b.md")) == "wiki: made up"
+    assert gateway.offers(LOCAL_USER).locate("wiki:///2024/a/b.md") == ("wiki", "wiki:///2024/a/b.md")
+    assert (
+        text_of(await gateway.offers(LOCAL_USER).read("wiki:///2024/a/b.md", viewer=LOCAL_USER))
+        == "wiki: made up"
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +142,7 @@ async def test_a_uri_of_a_server_is_found_where_one_server_alone_can_be_meant(ga
 async def test_a_uri_that_nobody_has_is_refused(gateway: Gateway, uri: str) -> None:
     """Without asking any server."""
     with pytest.raises(ResourceNotFoundError):
-        await gateway.offers().read(uri)
+        await gateway.offers(LOCAL_USER).read(uri, viewer=LOCAL_USER)
 
 
 async def test_what_the_server_itself_refuses_is_its_own_error(tmp_path: Path) -> None:
@@ -145,7 +150,7 @@ async def test_what_the_server_itself_refuses_is_its_own_error(tmp_path: Path) -
     upstream = Upstream("s", resources={"note:///1": "one"})
     async with opened(settings_of(tmp_path, "s"), upstream) as gateway:
         with pytest.raises(ProtocolError, match="no such resource"):
-            await gateway.offers().read("maitred://resource/s/note:///2")
+            await gateway.offers(LOCAL_USER).read("maitred://resource/s/note:///2", viewer=LOCAL_USER)
 
 
 # --- prompts and completions ------------------------------------------------------------------------------
@@ -153,12 +158,12 @@ async def test_what_the_server_itself_refuses_is_its_own_error(tmp_path: Path) -
 
 async def test_a_prompt_reaches_its_server_under_its_own_name(gateway: Gateway) -> None:
     """Characters that a name of ours cannot have are still there upstream."""
-    result = await gateway.offers().get_prompt("wiki__write_a_letter_now", {})
+    result = await gateway.offers(LOCAL_USER).get_prompt("wiki__write_a_letter_now", {}, viewer=LOCAL_USER)
 
     assert said(result) == "wiki/write a letter / now {}"
     for unknown in ("greet", "wiki__nothing", ""):
         with pytest.raises(PromptNotFoundError):
-            await gateway.offers().get_prompt(unknown, {})
+            await gateway.offers(LOCAL_USER).get_prompt(unknown, {}, viewer=LOCAL_USER)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +178,9 @@ async def test_completions_are_relayed_under_the_name_that_the_server_knows(
     gateway: Gateway, kind: OfferKind, name: str, asked: str
 ) -> None:
     argument = {"name": "who", "value": "Al"}
-    result = await gateway.offers().complete(kind, name, argument, {"arguments": {"year": "2024"}})
+    result = await gateway.offers(LOCAL_USER).complete(
+        kind, name, argument, {"arguments": {"year": "2024"}}, viewer=LOCAL_USER
+    )
 
     assert result["completion"]["values"] == [asked, "Alan"]
 
@@ -182,7 +189,9 @@ async def test_a_server_that_completes_nothing_is_not_asked(tmp_path: Path) -> N
     """An empty answer is what a client can use."""
     upstream = Upstream("s", prompts=["greet"])
     async with opened(settings_of(tmp_path, "s"), upstream) as gateway:
-        result = await gateway.offers().complete("prompt", "s__greet", {"name": "x", "value": ""}, None)
+        result = await gateway.offers(LOCAL_USER).complete(
+            "prompt", "s__greet", {"name": "x", "value": ""}, None, viewer=LOCAL_USER
+        )
 
     assert result == {"completion": {"values": []}}
 
@@ -190,7 +199,9 @@ async def test_a_server_that_completes_nothing_is_not_asked(tmp_path: Path) -> N
 async def test_completions_are_asked_for_templates_that_are_listed(gateway: Gateway) -> None:
     """A server is not asked about what it never offered."""
     with pytest.raises(ResourceNotFoundError):
-        await gateway.offers().complete("template", "maitred://resource/wiki/x:///{y}", {}, None)
+        await gateway.offers(LOCAL_USER).complete(
+            "template", "maitred://resource/wiki/x:///{y}", {}, None, viewer=LOCAL_USER
+        )
 
 
 async def test_a_withheld_template_cannot_be_used_by_any_name(tmp_path: Path) -> None:
@@ -201,12 +212,14 @@ async def test_a_withheld_template_cannot_be_used_by_any_name(tmp_path: Path) ->
     evil = Evil("evil", raw("ok"), templates=[bad, good])
     settings = settings_of(tmp_path, "evil", admission=Admission(scan="block"))
     async with opened(settings, evil) as gateway:  # type: ignore[arg-type]
-        offers = gateway.offers()
+        offers = gateway.offers(LOCAL_USER)
         for before in ("maitred://resource/evil/", ""):
             for way in (
-                offers.read(f"{before}secret://a"),
-                offers.hold(f"{before}secret://a"),
-                offers.complete("template", f"{before}secret://{{x}}", {"name": "x", "value": ""}, None),
+                offers.read(f"{before}secret://a", viewer=LOCAL_USER),
+                offers.hold(f"{before}secret://a", viewer=LOCAL_USER),
+                offers.complete(
+                    "template", f"{before}secret://{{x}}", {"name": "x", "value": ""}, None, viewer=LOCAL_USER
+                ),
             ):
                 with pytest.raises(ToolWithheldError, match=r"^Resource 'secret://"):
                     await way
@@ -223,15 +236,15 @@ async def test_a_disabled_server_offers_nothing(tmp_path: Path) -> None:
     kinds: tuple[OfferKind, ...] = ("resource", "template", "prompt")
     async with opened(settings, notes("diary"), notes("wiki")) as gateway:
         before = [names(gateway, kind) for kind in kinds]
-        await gateway.configure(replace(settings, servers=off))
+        await gateway.configure(replace(settings, servers=off), viewer=LOCAL_USER)
 
-        assert {o.server for kind in kinds for o in gateway.offers_of(kind)} == {"diary"}
-        assert text_of(await gateway.offers().read(SHARED)) == "diary: shared"
+        assert {o.server for kind in kinds for o in gateway.offers_of(kind, LOCAL_USER)} == {"diary"}
+        assert text_of(await gateway.offers(LOCAL_USER).read(SHARED, viewer=LOCAL_USER)) == "diary: shared"
         with pytest.raises(ResourceNotFoundError, match="or it is disabled"):
-            await gateway.offers().read("maitred://resource/wiki/note:///wiki")
+            await gateway.offers(LOCAL_USER).read("maitred://resource/wiki/note:///wiki", viewer=LOCAL_USER)
         with pytest.raises(PromptNotFoundError):
-            await gateway.offers().get_prompt("wiki__greet", {})
-        await gateway.configure(settings)
+            await gateway.offers(LOCAL_USER).get_prompt("wiki__greet", {}, viewer=LOCAL_USER)
+        await gateway.configure(settings, viewer=LOCAL_USER)
         assert [names(gateway, kind) for kind in kinds] == before
 
 
@@ -240,7 +253,7 @@ async def test_a_server_that_is_configured_no_more_takes_its_offers_with_it(tmp_
     settings = settings_of(tmp_path, "diary", "wiki")
     left = replace(settings, servers={"diary": settings.servers["diary"]})
     async with opened(settings, notes("diary"), notes("wiki")) as gateway:
-        await gateway.configure(left)
+        await gateway.configure(left, viewer=LOCAL_USER)
         here = gateway.snapshot.offers
     async with opened(left, notes("diary")) as gateway:
         assert gateway.snapshot.offers == here
@@ -252,12 +265,12 @@ async def test_a_second_listing_without_change_is_no_news(tmp_path: Path) -> Non
     upstream = notes("wiki")
     async with opened(settings_of(tmp_path, "wiki"), upstream) as gateway:
         before = gateway.snapshot
-        await gateway.sync()
+        await gateway.sync(viewer=LOCAL_USER)
         assert gateway.snapshot.generation == before.generation
 
         del upstream.resources[SHARED]
         upstream.prompts.append("part")
-        await gateway.sync()
+        await gateway.sync(viewer=LOCAL_USER)
         assert gateway.snapshot.generation == before.generation + 1
         assert names(gateway, "resource") == ["maitred://resource/wiki/note:///wiki"]
         assert "wiki__part" in names(gateway, "prompt")
@@ -273,10 +286,15 @@ async def test_what_was_offered_is_known_to_the_next_process_before_any_server_r
     async with opened(settings, broken) as gateway:
         assert (gateway.snapshot.offers, broken.starts) == (listed, 0)
         with pytest.raises(ServerUnavailableError):
-            await gateway.offers().read("note:///wiki")
+            await gateway.offers(LOCAL_USER).read("note:///wiki", viewer=LOCAL_USER)
 
 
 async def test_the_uri_by_which_a_client_knows_a_resource_can_be_asked_for(gateway: Gateway) -> None:
     """Listed or not."""
-    assert gateway.offers().published_uri("wiki", SHARED) == "maitred://resource/wiki/note:///shared"
-    assert gateway.offers().published_uri("wiki", "note:///new") == "maitred://resource/wiki/note:///new"
+    assert (
+        gateway.offers(LOCAL_USER).published_uri("wiki", SHARED) == "maitred://resource/wiki/note:///shared"
+    )
+    assert (
+        gateway.offers(LOCAL_USER).published_uri("wiki", "note:///new")
+        == "maitred://resource/wiki/note:///new"
+    )

@@ -16,6 +16,7 @@ from tests.gateway.rig import SOON_S, Upstream, opened, until
 from maitred.config.load import load
 from maitred.config.settings import MediationSettings
 from maitred.errors import ConfigError
+from maitred.model.access import LOCAL_USER
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
 from maitred.wiring import follow_settings, open_gateway
@@ -76,7 +77,9 @@ async def test_ones_own_file_goes_before_that_of_others_tool_by_tool(web: Web, t
     settings = poor(tmp_path, overrides="own.yaml", **web.settings())
     async with opened(settings, Upstream("poor", POOR)) as gateway:
         assert set(described(gateway)) == {"poor__get_user", "poor__delete_order", "poor__weather"}
-        assert "group:trade" in gateway.find("del_ord").placement.tags  # theirs need not know our categories
+        assert (
+            "group:trade" in gateway.find("del_ord", LOCAL_USER).placement.tags
+        )  # theirs need not know our categories
 
 
 async def test_a_file_of_others_is_fetched_once(web: Web, tmp_path: Path) -> None:
@@ -104,7 +107,7 @@ async def test_a_file_that_cannot_be_fetched_keeps_nobody_from_starting(web: Web
         assert set(by(gateway).values()) == {""}
         gateway.mediation.enhancing.pauses_s = (0.01, 0.01)
         web.status = 200
-        await gateway.configure(gateway.settings)
+        await gateway.configure(gateway.settings, viewer=LOCAL_USER)
         await until(gateway, lambda: by(gateway)["gt_usr"] == "overrides")
 
 
@@ -120,7 +123,7 @@ async def test_what_is_missing_is_tried_again_by_itself(web: Web, tmp_path: Path
             assert await gateway.settled(SOON_S)
             gateway.mediation.enhancing.pauses_s = (0.01, 0.01)
             web.text = OWN
-            await gateway.configure(settings)
+            await gateway.configure(settings, viewer=LOCAL_USER)
             with hearing(event="what mediation lacks cannot be used") as told:
                 web.status = 200
                 await told.wait()
@@ -137,16 +140,18 @@ async def test_an_override_places_pins_and_says_what_a_tool_is_for(tmp_path: Pat
     tools = {ToolKey(server="poor", name="del_ord"): ToolChoice(category="data")}
     settings = poor(tmp_path, overrides="o.yaml")
     async with opened(replace(settings, tools=tools), Upstream("poor", POOR)) as gateway:
-        place = gateway.find("gt_usr").placement
+        place = gateway.find("gt_usr", LOCAL_USER).placement
         assert (place.category, place.confidence, place.by) == ("security", 1.0, "mediation")
         assert "function:delete" in place.tags
-        assert gateway.find("del_ord").placement.by == "person"
-        hot = gateway.hot()
+        assert gateway.find("del_ord", LOCAL_USER).placement.by == "person"
+        hot = gateway.hot(LOCAL_USER)
         assert (hot.pinned, hot.tools[0].tool.key.name) == (1, "gt_usr")
-        assert (await gateway.search(["who lives here"])).results[0].tool.key.name == "gt_usr"
-        await gateway.configure(poor(tmp_path))
-        await until(gateway, lambda: gateway.find("gt_usr").use_cases == ())
-        assert gateway.hot().pinned == 0
+        assert (await gateway.search(["who lives here"], viewer=LOCAL_USER)).results[
+            0
+        ].tool.key.name == "gt_usr"
+        await gateway.configure(poor(tmp_path), viewer=LOCAL_USER)
+        await until(gateway, lambda: gateway.find("gt_usr", LOCAL_USER).use_cases == ())
+        assert gateway.hot(LOCAL_USER).pinned == 0
 
 
 async def test_unknown_categories_and_tags_are_told_with_their_lines(tmp_path: Path) -> None:
@@ -171,7 +176,7 @@ async def test_faulty_overrides_change_nothing_of_a_running_gateway(tmp_path: Pa
     async with opened(settings, Upstream("poor", POOR)) as gateway:
         (tmp_path / "o.yaml").write_text("overrides: {poor: {gt_usr: {renam: x}}}\n")
         with pytest.raises(ConfigError, match="did you mean `rename`"):
-            await gateway.configure(replace(settings, servers={}))
+            await gateway.configure(replace(settings, servers={}), viewer=LOCAL_USER)
         assert gateway.settings is settings
         assert "poor__get_user" in described(gateway)
 

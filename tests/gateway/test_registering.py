@@ -62,7 +62,7 @@ async def known(gateway: Gateway) -> None:
 
 
 def names(gateway: Gateway) -> set[str]:
-    return {tool.key.name for tool in gateway.visible_tools()}
+    return {tool.key.name for tool in gateway.visible_tools(LOCAL_USER)}
 
 
 async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest_says(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest
             assert done.happened == "registered"
             assert done.case is not None
             assert (done.case.state, done.case.awaits) == ("pending", True)
-            assert "waits for a person's approval" in gateway.servers()[0].withheld
+            assert "waits for a person's approval" in gateway.servers(LOCAL_USER)[0].withheld
             assert names(gateway) == set()
             with pytest.raises(ToolWithheldError, match="waits for a person's approval"):
                 await gateway.call(ToolCall(name="team__learn", arguments={}), viewer=LOCAL_USER)
@@ -81,9 +81,9 @@ async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest
             await gateway.admission.decide("team", "approve", viewer=LOCAL_USER, seen=done.case.digest)
             await known(gateway)
             assert {"look_up_user", "create_user"} <= {
-                tool.name.removeprefix("team__") for tool in gateway.visible_tools()
+                tool.name.removeprefix("team__") for tool in gateway.visible_tools(LOCAL_USER)
             }
-            assert gateway.find("team__create_user").placement.category == "utilities"
+            assert gateway.find("team__create_user", LOCAL_USER).placement.category == "utilities"
             with pytest.raises(ToolWithheldError, match="created"):
                 await gateway.call(ToolCall(name="team__delete_user", arguments={}), viewer=LOCAL_USER)
             call = ToolCall(
@@ -94,12 +94,12 @@ async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest
             assert "https://example.com/y" in answer["content"][0]["text"]
             await gateway.call(ToolCall(name="team__delete_user", arguments={}), viewer=LOCAL_USER)
 
-            case = await gateway.admission.case("team")
+            case = await gateway.admission.case("team", viewer=LOCAL_USER)
             assert not case.awaits
             assert [event.kind for event in case.log] == ["registered", "approved", "definition_changed"]
             await gateway.admission.decide("team", "withdraw", viewer=LOCAL_USER)
             assert names(gateway) == set()
-            assert not gateway.servers()
+            assert not gateway.servers(LOCAL_USER)
             with pytest.raises(ServerNotFoundError):
                 await gateway.admission.decide("team", "approve", viewer=LOCAL_USER)
 
@@ -150,7 +150,7 @@ async def test_what_is_refused_is_told_and_leaves_nothing(tmp_path: Path, text: 
         said = "\n".join(map(str, done.decision.findings))
         assert told in said
         assert "a.yml:" in said
-        assert [case.server for case in await gateway.admission.cases()] == ["notes"]
+        assert [case.server for case in await gateway.admission.cases(LOCAL_USER)] == ["notes"]
 
 
 async def test_a_name_like_that_of_another_server_is_for_a_person(tmp_path: Path) -> None:
@@ -159,7 +159,9 @@ async def test_a_name_like_that_of_another_server_is_for_a_person(tmp_path: Path
     async with opened(
         settings_of(tmp_path, "notes", admission=section), Upstream("notes", {"read": "R."})
     ) as gateway:
-        done = await gateway.admission.check("name: n0tes\ncommand: uvx\nargs: [x@1]\n", source="a.yml")
+        done = await gateway.admission.check(
+            "name: n0tes\ncommand: uvx\nargs: [x@1]\n", source="a.yml", viewer=LOCAL_USER
+        )
         assert done.outcome == "needs approval"
         assert any("'notes'" in str(finding) for finding in done.findings)
 
@@ -184,7 +186,7 @@ async def test_orders_in_what_a_manifest_says_of_tools_are_for_a_person(tmp_path
     async with ready(settings) as gateway:
         for key, text in texts.items():
             decision = await gateway.admission.check(
-                f"name: a\ncommand: uvx\nargs: [x@1]\n{text}", source="a.yml"
+                f"name: a\ncommand: uvx\nargs: [x@1]\n{text}", source="a.yml", viewer=LOCAL_USER
             )
             assert decision.outcome == "needs approval"
             assert key in {finding.key.partition(".")[0] for finding in decision.findings}
@@ -209,7 +211,7 @@ async def test_a_decision_that_cannot_be_taken_over_now_stands_and_is_taken_over
         assert names(gateway) == {"read"}
         overrides.write_text("overrides: {}\n")
         await until(gateway, lambda: names(gateway) == set())
-        assert {server.name for server in gateway.servers()} == {"notes", "team"}
+        assert {server.name for server in gateway.servers(LOCAL_USER)} == {"notes", "team"}
 
 
 async def test_a_decision_stands_though_the_audit_trail_cannot_be_written_just_then(
@@ -244,7 +246,7 @@ async def test_a_decision_whose_asker_left_is_taken_over(tmp_path: Path) -> None
             await gateway.admission.decide("notes", "suspend", viewer=LOCAL_USER)
         assert request.cancelled_caught
         assert names(gateway) == set()
-        assert (await gateway.auditing.latest(limit=1)).lines[0]["action"] == "suspend"
+        assert (await gateway.auditing.latest(LOCAL_USER, limit=1)).lines[0]["action"] == "suspend"
 
 
 async def test_who_is_registered_is_told_without_a_judgement(
@@ -254,4 +256,4 @@ async def test_who_is_registered_is_told_without_a_judgement(
     async with opened(settings_of(tmp_path, "notes"), Upstream("notes", {"read": "Read."})) as gateway:
         await gateway.admission.register(MANIFEST, source="team.yml", viewer=LOCAL_USER)
         monkeypatch.setattr(Gatekeeper, "look", None)
-        assert await gateway.admission.registered() == {"team": ("team.yml", "pending")}
+        assert await gateway.admission.registered(LOCAL_USER) == {"team": ("team.yml", "pending")}

@@ -16,7 +16,7 @@ from maitred.backends.model_context import ModelContext, ToolDefinition
 from maitred.catalog.discovery import MOST_TOOLS, ResultToolStore
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.gateway import Gateway
-from maitred.model.access import LOCAL, Viewer
+from maitred.model.access import LOCAL, LOCAL_USER, Viewer
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import RawTool, ToolCall, ToolKey
 from maitred.wiring import open_gateway
@@ -79,7 +79,7 @@ async def test_with_leave_they_are_known_as_if_they_had_been_listed(tmp_path: Pa
         assert [tool["name"] for tool in answer["tools"]] == ["page__new"]
         assert answer["_meta"][TOOLS_KEY] == answer["tools"]
         assert gateway.snapshot.by_name["page__new"].description == "Do new."
-        found = await gateway.search(["do new"])
+        found = await gateway.search(["do new"], viewer=LOCAL_USER)
         assert "page__new" in [result.tool.name for result in found.results]
         page.context.unregister_tool("more")
         await until(gateway, lambda: "page__more" not in gateway.snapshot.by_name)
@@ -157,5 +157,5 @@ async def test_who_takes_the_leave_back_is_rid_of_what_was_brought(tmp_path: Pat
         await call(gateway, "page__open")
         assert "page__new" in gateway.snapshot.by_name
         spec = replace(gateway.settings.servers["page"], result_tools=False)
-        await gateway.configure(replace(gateway.settings, servers={"page": spec}))
+        await gateway.configure(replace(gateway.settings, servers={"page": spec}), viewer=LOCAL_USER)
         await until(gateway, lambda: "page__new" not in gateway.snapshot.by_name)

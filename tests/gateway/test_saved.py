@@ -56,8 +56,8 @@ def said(result: dict[str, Any]) -> Any:
 async def test_a_saved_chain_is_found_described_and_called_like_any_tool(tmp_path: Path) -> None:
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        found = await gateway.search(["fetch the quarterly ledger"])
-        page = gateway.browse("server/chains")
+        found = await gateway.search(["fetch the quarterly ledger"], viewer=LOCAL_USER)
+        page = gateway.browse("server/chains", viewer=LOCAL_USER)
         result = await gateway.call(
             ToolCall(name="chains__fetch", arguments={"where": "/a"}), viewer=LOCAL_USER
         )
@@ -93,8 +93,10 @@ async def test_a_chain_that_changed_before_is_not_listed_and_a_call_says_why(
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS), other=text_of("2"))
     (tmp_path / "fetch.yaml").write_text(text)
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        assert [tool.name for tool in gateway.visible_tools() if tool.server == SAVED] == ["chains__other"]
-        (status,) = [one for one in gateway.servers() if one.name == SAVED]
+        assert [tool.name for tool in gateway.visible_tools(LOCAL_USER) if tool.server == SAVED] == [
+            "chains__other"
+        ]
+        (status,) = [one for one in gateway.servers(LOCAL_USER) if one.name == SAVED]
         assert why in status.notes[0]
         with pytest.raises(ToolWithheldError, match=why):
             await called(gateway, where="/a")
@@ -125,11 +127,13 @@ async def test_a_chain_that_was_saved_as_reading_cannot_write(tmp_path: Path) ->
 async def test_a_chain_that_is_reviewed_again_is_taken_over_at_once(tmp_path: Path) -> None:
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        await gateway.configure(saved_in(tmp_path, fetch=text_of("'new'"), other=text_of("2")))
+        await gateway.configure(
+            saved_in(tmp_path, fetch=text_of("'new'"), other=text_of("2")), viewer=LOCAL_USER
+        )
         assert await gateway.settled(120)
         result = await called(gateway)
-        assert {tool.name for tool in gateway.visible_tools()} >= {"chains__fetch", "chains__other"}
-        await gateway.configure(settings_of(tmp_path, "files"))
+        assert {tool.name for tool in gateway.visible_tools(LOCAL_USER)} >= {"chains__fetch", "chains__other"}
+        await gateway.configure(settings_of(tmp_path, "files"), viewer=LOCAL_USER)
         assert SAVED not in gateway.snapshot.servers
 
     assert said(result) == "new"

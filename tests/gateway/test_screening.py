@@ -66,8 +66,8 @@ async def test_orders_are_taken_out_of_answers_resources_prompts_and_chains(tmp_
         request = metatools.MetaToolRequest(arguments=call.arguments, viewer=ANN, call=call)
         found = {
             "answer": await read(gateway),
-            "resource": await offers.read("maitred://resource/blog/blog://1", None, ANN),
-            "prompt": await offers.get_prompt("blog__summary", {}, None, ANN),
+            "resource": await offers.read("maitred://resource/blog/blog://1", None, viewer=ANN),
+            "prompt": await offers.get_prompt("blog__summary", {}, None, viewer=ANN),
             "chain": await metatools.answer(gateway, "call_tool_chain", request),
         }
 
@@ -89,10 +89,10 @@ async def test_a_withheld_answer_can_be_read_by_a_person_alone(tmp_path: Path) -
         answer = await read(gateway)
         told = answer["content"][0]["text"]
         result_id = told.partition("/audit/answers/")[2].split()[0]
-        kept = gateway.screen.withheld(result_id)
+        kept = gateway.withheld_answer(result_id, viewer=LOCAL_USER)
         for viewer in (ANN, LOCAL_USER):
             with pytest.raises(ResultNotFoundError):
-                gateway.result(viewer.principal, result_id)
+                gateway.result(result_id, viewer=viewer)
         person = await read(gateway, Viewer(grant=LOCAL_USER.grant, surface="cli"))
 
     assert answer["isError"]
@@ -125,8 +125,8 @@ async def test_orders_in_errors_and_completions_are_withheld_too(tmp_path: Path)
         offers = gateway.offers(ANN)
         ways = [
             read(gateway),
-            offers.read("blog://1", None, ANN),
-            offers.get_prompt("blog__summary", {}, None, ANN),
+            offers.read("blog://1", None, viewer=ANN),
+            offers.get_prompt("blog__summary", {}, None, viewer=ANN),
         ]
         told = []
         for way in ways:
@@ -134,9 +134,9 @@ async def test_orders_in_errors_and_completions_are_withheld_too(tmp_path: Path)
                 await way
             told.append(caught.value)
         argument = {"name": "x", "value": ""}
-        completed = await offers.complete("prompt", "blog__summary", argument, None, ANN)
+        completed = await offers.complete("prompt", "blog__summary", argument, None, viewer=ANN)
         await gateway.auditing.record(LOCAL_USER, "now")  # what waits is written first
-        *_, line, _ = [json.loads(line) async for line in gateway.auditing.lines()]
+        *_, line, _ = [json.loads(line) async for line in gateway.auditing.lines(LOCAL_USER)]
 
     assert completed["completion"]["values"] == []
     for error in told:

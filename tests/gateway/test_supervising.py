@@ -58,30 +58,32 @@ async def wear_out(gateway: Gateway) -> None:
     for _ in range(2):
         with pytest.raises(ConnectionLostError):
             await call(gateway, "fault")
-    await until(gateway, lambda: HINT in gateway.servers()[0].withheld)
+    await until(gateway, lambda: HINT in gateway.servers(LOCAL_USER)[0].withheld)
 
 
 async def test_a_server_that_ended_too_often_is_suspended_explained_and_resumed(tmp_path: Path) -> None:
     """Its tools leave the lists, calls and searches say why and what to do; a person brings it back."""
     shown: list[int] = []
     async with serving(dying(tmp_path)) as gateway:
-        gateway.listen(lists=lambda: shown.append(len(gateway.visible_tools())), resource=lambda _: None)
+        gateway.listen(
+            lists=lambda: shown.append(len(gateway.visible_tools(LOCAL_USER))), resource=lambda _: None
+        )
         await wear_out(gateway)
         assert shown[-1] == 0
-        [status] = gateway.servers()
+        [status] = gateway.servers(LOCAL_USER)
         told = status.to_json()
         assert (told["state"], told["ended"], told["restarts"]) == ("suspended", "exit", 1)
         assert told["since"]
         assert told["last_error"].startswith("it exited with code 3")
         with pytest.raises(ToolWithheldError, match="`maitred resume faulty` ends that"):
             await call(gateway, "echo", text="x")
-        found = await gateway.search(["echo a text"])
+        found = await gateway.search(["echo a text"], viewer=LOCAL_USER)
         assert "was suspended by supervisor (`maitred resume faulty` ends that)" in found.text
 
-        case = await gateway.admission.case("faulty")
+        case = await gateway.admission.case("faulty", viewer=LOCAL_USER)
         assert (case.state, case.log[-1].kind, case.log[-1].who) == ("suspended", "suspended", "supervisor")
         assert "it exited with code 3" in case.log[-1].why
-        lines = (await gateway.auditing.latest(who="supervisor")).lines
+        lines = (await gateway.auditing.latest(LOCAL_USER, who="supervisor")).lines
         assert [(line["action"], line["server"]) for line in lines] == [
             ("suspend", "faulty"),
             ("restart", "faulty"),
@@ -89,7 +91,7 @@ async def test_a_server_that_ended_too_often_is_suspended_explained_and_resumed(
         assert lines[1]["detail"].startswith("exit: it exited with code 3")
 
         await gateway.admission.decide("faulty", "resume", viewer=LOCAL_USER, why="mended")
-        assert gateway.servers()[0].withheld == ""
+        assert gateway.servers(LOCAL_USER)[0].withheld == ""
         assert shown[-1] == 2
         assert await call(gateway, "echo", text="back") == "back"
 
@@ -111,13 +113,13 @@ async def test_a_server_that_was_suspended_and_resumed_before_anybody_looked_run
             with pytest.raises(ConnectionLostError):
                 await call(gateway, "fault")
         with anyio.fail_after(SOON_S):
-            while (await gateway.admission.case("faulty")).state != "suspended":
+            while (await gateway.admission.case("faulty", viewer=LOCAL_USER)).state != "suspended":
                 await anyio.lowlevel.checkpoint()
         async with open_gateway(settings) as other:
             await other.admission.decide("faulty", "resume", viewer=LOCAL_USER)
         broken = False
-        await gateway.configure(settings)
-        assert gateway.servers()[0].withheld == ""
+        await gateway.configure(settings, viewer=LOCAL_USER)
+        assert gateway.servers(LOCAL_USER)[0].withheld == ""
         assert await call(gateway, "echo", text="back") == "back"
 
 
@@ -126,9 +128,9 @@ async def test_a_server_that_failed_and_is_started_for_the_next_call_is_well(tmp
     async with serving(dying(tmp_path)) as gateway:
         with pytest.raises(ConnectionLostError):
             await call(gateway, "fault")
-        while gateway.servers()[0].health.state is not State.FAILED:
+        while gateway.servers(LOCAL_USER)[0].health.state is not State.FAILED:
             await anyio.lowlevel.checkpoint()
-        [status] = gateway.servers()
+        [status] = gateway.servers(LOCAL_USER)
         assert status.unwell == ""
         assert replace(status, spec=replace(status.spec, start="always")).unwell.startswith("it exited")
         assert replace(status, health=replace(status.health, retry_in_s=4.0)).unwell.startswith("it exited")
@@ -140,8 +142,8 @@ async def test_a_suspension_outlives_the_gateway(tmp_path: Path) -> None:
     async with serving(settings) as gateway:
         await wear_out(gateway)
     async with serving(settings) as gateway:
-        assert HINT in gateway.servers()[0].withheld
-        assert gateway.servers()[0].health.starts == 0
+        assert HINT in gateway.servers(LOCAL_USER)[0].withheld
+        assert gateway.servers(LOCAL_USER)[0].health.starts == 0
         with pytest.raises(ToolWithheldError):
             await call(gateway, "echo", text="x")
 
@@ -149,12 +151,12 @@ async def test_a_suspension_outlives_the_gateway(tmp_path: Path) -> None:
 async def test_a_server_that_never_got_as_far_as_a_list_is_suspended_all_the_same(tmp_path: Path) -> None:
     """The log of a server of the configuration begins with its first list, or with this."""
     async with serving(dying(tmp_path, "exit-at-start", start="always")) as gateway:
-        await until(gateway, lambda: HINT in gateway.servers()[0].withheld)
-        case = await gateway.admission.case("faulty")
+        await until(gateway, lambda: HINT in gateway.servers(LOCAL_USER)[0].withheld)
+        case = await gateway.admission.case("faulty", viewer=LOCAL_USER)
         assert [event.kind for event in case.log] == ["registered", "auto_approved", "suspended"]
         assert "API_KEY is not set" in case.log[-1].why
         await gateway.admission.decide("faulty", "resume", viewer=LOCAL_USER)
-        await until(gateway, lambda: HINT in gateway.servers()[0].withheld)
+        await until(gateway, lambda: HINT in gateway.servers(LOCAL_USER)[0].withheld)
 
 
 async def test_a_suspension_that_cannot_be_written_down_holds_here_until_it_can(
@@ -175,11 +177,11 @@ async def test_a_suspension_that_cannot_be_written_down_holds_here_until_it_can(
         for _ in range(2):
             with pytest.raises(ConnectionLostError):
                 await call(gateway, "fault")
-        await until(gateway, lambda: gateway.servers()[0].health.state is State.SUSPENDED)
-        assert gateway.servers()[0].withheld.startswith("suspended: it had to be started again")
-        assert gateway.visible_tools() == []
+        await until(gateway, lambda: gateway.servers(LOCAL_USER)[0].health.state is State.SUSPENDED)
+        assert gateway.servers(LOCAL_USER)[0].withheld.startswith("suspended: it had to be started again")
+        assert gateway.visible_tools(LOCAL_USER) == []
         full = False
-        await until(gateway, lambda: HINT in gateway.servers()[0].withheld)
+        await until(gateway, lambda: HINT in gateway.servers(LOCAL_USER)[0].withheld)
 
 
 async def test_servers_that_run_always_are_started_by_a_gateway_that_serves_and_by_no_other(
@@ -196,11 +198,11 @@ async def test_servers_that_run_always_are_started_by_a_gateway_that_serves_and_
         pass
     assert upstream.starts == 0
     async with serving(settings, upstream) as gateway:
-        await gateway.configure(always)
+        await gateway.configure(always, viewer=LOCAL_USER)
         await ready(gateway)
         assert upstream.starts == 1
         await gateway.admission.decide("s", "suspend", viewer=LOCAL_USER)
-        assert gateway.servers()[0].health.state is State.SUSPENDED
+        assert gateway.servers(LOCAL_USER)[0].health.state is State.SUSPENDED
         await gateway.admission.decide("s", "resume", viewer=LOCAL_USER)
         await ready(gateway)
         assert upstream.starts == 2
@@ -211,6 +213,6 @@ async def ready(gateway: Gateway) -> None:
     changed = anyio.Event()
     gateway.listen(lists=lambda: None, resource=lambda _: changed.set())
     with anyio.fail_after(SOON_S):
-        while gateway.servers()[0].health.state is not State.READY:
+        while gateway.servers(LOCAL_USER)[0].health.state is not State.READY:
             await changed.wait()
             changed = anyio.Event()

@@ -29,7 +29,9 @@ def withheld(gateway: Gateway) -> dict[str, str]:
 
 
 async def severities(gateway: Gateway) -> set[str]:
-    return {finding.severity for finding in (await gateway.admission.case("city")).findings}
+    return {
+        finding.severity for finding in (await gateway.admission.case("city", viewer=LOCAL_USER)).findings
+    }
 
 
 async def refusal(gateway: Gateway, name: str) -> str:
@@ -44,14 +46,14 @@ async def test_an_attack_in_an_update_takes_all_that_came_with_it_out_of_use(tmp
     async with opened(settings_of(tmp_path, "city"), server) as gateway:  # type: ignore[arg-type]
         assert withheld(gateway) == {}
         server.tools = [raw("weather", ATTACK), TIME, DELETE]
-        await gateway.sync(["city"])
+        await gateway.sync(["city"], viewer=LOCAL_USER)
 
         assert set(withheld(gateway)) == {"weather", "delete_all"}
         assert POISONED in await refusal(gateway, "city__weather")
         assert "is new since its server was approved" in await refusal(gateway, "city__delete_all")
         await gateway.call(ToolCall(name="city__time", arguments={}), viewer=LOCAL_USER)
 
-        case = await gateway.admission.case("city")
+        case = await gateway.admission.case("city", viewer=LOCAL_USER)
         assert case.awaits
         await gateway.admission.decide("city", "approve", viewer=LOCAL_USER, seen=case.digest)
         assert withheld(gateway) == {}
@@ -73,7 +75,7 @@ async def test_what_only_looks_suspicious_is_told_at_first_and_stops_an_update(t
         assert await severities(gateway) == {"ask"}
         assert withheld(gateway) == {}
         server.tools = [raw("weather", SUSPICIOUS), raw("time", SUSPICIOUS), DELETE]
-        await gateway.sync(["city"])
+        await gateway.sync(["city"], viewer=LOCAL_USER)
         assert set(withheld(gateway)) == {"time", "delete_all"}
 
 
@@ -82,7 +84,7 @@ async def test_a_doubt_that_was_there_before_does_not_stop_an_update(tmp_path: P
     server = Evil("city", raw("weather", SUSPICIOUS), TIME)
     async with opened(settings_of(tmp_path, "city"), server) as gateway:  # type: ignore[arg-type]
         server.tools = [raw("weather", f"{SUSPICIOUS} It knows cities."), raw("time", "Tell time."), DELETE]
-        await gateway.sync(["city"])
+        await gateway.sync(["city"], viewer=LOCAL_USER)
         assert withheld(gateway) == {}
 
 
@@ -98,9 +100,12 @@ async def test_an_agent_that_looks_around_reads_how_many_tools_are_withheld_and_
     """In the page of the server, in the list of servers and in a search, beside what is there."""
     server = Evil("city", raw("weather", ATTACK), TIME)
     async with opened(settings_of(tmp_path, "city"), server) as gateway:  # type: ignore[arg-type]
-        for text in (gateway.browse("server/city").text, gateway.browse("servers").text):
+        for text in (
+            gateway.browse("server/city", viewer=LOCAL_USER).text,
+            gateway.browse("servers", viewer=LOCAL_USER).text,
+        ):
             assert re.search(r"1 withheld\b.*maitred approvals", text)
-        assert "1 on city" in (await gateway.search(["weather in a city"])).text
-        [status] = gateway.servers()
+        assert "1 on city" in (await gateway.search(["weather in a city"], viewer=LOCAL_USER)).text
+        [status] = gateway.servers(LOCAL_USER)
         assert status.withheld_parts == 1
         assert status.to_json()["withheld_parts"] == 1

@@ -25,13 +25,17 @@ UNKNOWN: dict[str, Any] = {
 
 def shown(gateway: Gateway) -> str:
     """All that anybody is shown of the tools, prompts and templates of the server."""
-    tool = gateway.find("notes__read")
+    tool = gateway.find("notes__read", LOCAL_USER)
     return json.dumps(
         [
-            gateway.info(["notes__read"], "full").text,
-            gateway.tool_json(tool),
+            gateway.info(["notes__read"], "full", viewer=LOCAL_USER).text,
+            gateway.tool_json(tool, LOCAL_USER),
             gateway.snapshot.definition(tool),
-            [dict(offer.definition) for kind in ("prompt", "template") for offer in gateway.offers_of(kind)],
+            [
+                dict(offer.definition)
+                for kind in ("prompt", "template")
+                for offer in gateway.offers_of(kind, LOCAL_USER)
+            ],
             gateway.expansion.listed(LOCAL_USER) and [gateway.snapshot.definition(tool)],
         ],
         default=str,
@@ -56,5 +60,5 @@ async def test_what_the_protocol_does_not_know_is_shown_to_nobody(tmp_path: Path
         assert "zebra" not in shown(gateway)
         assert "https://notes.example/a.png" in shown(gateway)
         assert "optional" in shown(gateway)
-        [report] = await gateway.sync(["notes"])
+        [report] = await gateway.sync(["notes"], viewer=LOCAL_USER)
         assert any("left out" in note and "'instructions'" in note for note in report.notes)

@@ -14,6 +14,7 @@ from maitred.config.settings import Settings, UseCases
 from maitred.errors import ConfigError, MaitredError
 from maitred.gateway import Gateway
 from maitred.gateway.use_cases import BATCH
+from maitred.model.access import LOCAL_USER
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolKey
 
@@ -40,7 +41,9 @@ def settings_for(model: OpenAiServer, folder: Path) -> Settings:
 async def write(gateway: Gateway, server: str = "") -> tuple[int, list[tuple[int, int]]]:
     """How many tools got use cases, and what was told on the way."""
     told: list[tuple[int, int]] = []
-    written = await gateway.use_cases.write(server, progress=lambda done, of: told.append((done, of)))
+    written = await gateway.write_use_cases(
+        server, viewer=LOCAL_USER, progress=lambda done, of: told.append((done, of))
+    )
     return written, told
 
 
@@ -55,16 +58,16 @@ async def test_what_a_model_wrote_stays_with_the_tool_and_is_found_by_search(
     settings = settings_for(model, tmp_path)
     upstream = Upstream("garden", FEW)
     async with opened(settings, upstream) as gateway:
-        assert (await gateway.search(["mole in the garden"])).band != "strong"
+        assert (await gateway.search(["mole in the garden"], viewer=LOCAL_USER)).band != "strong"
         assert await write(gateway) == (1, [(2, 2)])
-        answer = await gateway.search(["mole in the garden"])
+        answer = await gateway.search(["mole in the garden"], viewer=LOCAL_USER)
         assert answer.results[0].tool.name == "garden__beta"
     upstream.tools["beta"] = "Does something else altogether."
     async with opened(settings, upstream) as gateway:
-        await gateway.sync()
-        assert gateway.find("beta").description == "Does something else altogether."
+        await gateway.sync(viewer=LOCAL_USER)
+        assert gateway.find("beta", LOCAL_USER).description == "Does something else altogether."
         assert cases(gateway) == {"beta": (MOLE,)}
-        assert MOLE in gateway.info(["garden__beta"], "full").text
+        assert MOLE in gateway.info(["garden__beta"], "full", viewer=LOCAL_USER).text
 
 
 async def test_what_has_use_cases_is_not_asked_for_again(model: OpenAiServer, tmp_path: Path) -> None:
@@ -102,7 +105,7 @@ async def test_a_batch_that_fails_leaves_what_was_written_before(model: OpenAiSe
             model.behaviour = "failing"
 
         with pytest.raises(MaitredError, match="HTTP 500"):
-            await gateway.use_cases.write(progress=fail)
+            await gateway.write_use_cases(viewer=LOCAL_USER, progress=fail)
         assert cases(gateway) == {"tool_01": (MOLE,)}
         model.behaviour = "good"
         assert await write(gateway) == (2, [(BATCH, BATCH + 4), (BATCH + 4, BATCH + 4)])

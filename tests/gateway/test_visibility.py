@@ -81,13 +81,13 @@ async def test_search_and_info_show_a_hidden_tool_and_say_so(
 ) -> None:
     server = DebuggerServer()
     async with gateway_of(debugging(tmp_path), server) as gateway:
-        before = await gateway.search(["step over to the next line"])
-        brief = gateway.info(["debugger__debugger_step_over"])
-        page = gateway.browse("server/debugger")
-        hot = gateway.hot()
+        before = await gateway.search(["step over to the next line"], viewer=LOCAL_USER)
+        brief = gateway.info(["debugger__debugger_step_over"], viewer=LOCAL_USER)
+        page = gateway.browse("server/debugger", viewer=LOCAL_USER)
+        hot = gateway.hot(LOCAL_USER)
         for tool in ("chrome_connect", "debugger_enable", "debugger_pause"):
             await call(gateway, tool)
-        after = await gateway.search(["step over to the next line"])
+        after = await gateway.search(["step over to the next line"], viewer=LOCAL_USER)
 
     line = next(line for line in before.text.splitlines() if line.startswith("debugger__debugger_step_over"))
     assert "[not available now: it needs a paused debugger; call debugger__chrome_connect" in line
@@ -119,9 +119,8 @@ async def test_a_server_that_begins_anew_has_forgotten_its_state(tmp_path: Path)
         server.active = ""
         spec = settings.servers["debugger"]
         slow = replace(spec.timeouts, call_s=spec.timeouts.call_s + 1)
-        await gateway.configure(
-            replace(settings, servers={"debugger": replace(spec, timeouts=slow)})  # which restarts it
-        )
+        restarting = replace(settings, servers={"debugger": replace(spec, timeouts=slow)})
+        await gateway.configure(restarting, viewer=LOCAL_USER)
         await call(gateway, "chrome_list_connections")
         assert hidden(gateway) == set(TOOLS) - sensible(server)
 
@@ -132,7 +131,7 @@ async def test_rules_change_while_the_gateway_runs(tmp_path: Path) -> None:
     async with gateway_of(settings, DebuggerServer()) as gateway:
         assert len(hidden(gateway)) == 20
         plain = {"debugger": replace(settings.servers["debugger"], visibility={})}
-        await gateway.configure(replace(settings, servers=plain))
+        await gateway.configure(replace(settings, servers=plain), viewer=LOCAL_USER)
         assert hidden(gateway) == set()
 
 
@@ -160,7 +159,7 @@ async def test_rules_read_who_asks_how_the_server_does_and_the_time(
     ]
     settings = settings_with(tmp_path, {"visible_when": {"deploy": rule}}, "s")
     async with opened(settings, Upstream("s", {"deploy": "Deploy it."})) as gateway:
-        assert [not gateway.visibility.hidden(viewer) for viewer in viewers] == expected
+        assert [not gateway._visibility.hidden(viewer) for viewer in viewers] == expected
 
 
 async def test_a_rule_in_python_is_named_in_the_configuration(tmp_path: Path) -> None:
@@ -195,7 +194,7 @@ async def test_faults_of_all_declarations_are_told_at_once_with_their_lines(tmp_
             pass
     async with gateway_of(debugging(tmp_path), DebuggerServer()) as gateway:
         with pytest.raises(ConfigError):
-            await gateway.configure(settings)
+            await gateway.configure(settings, viewer=LOCAL_USER)
         assert len(hidden(gateway)) == 20
 
     first, second = caught.value.faults
@@ -210,9 +209,9 @@ async def test_a_full_hour_is_told_where_rules_read_the_time(tmp_path: Path) -> 
     settings = settings_with(tmp_path, {"visible_when": {"deploy": "time.hour == 10"}}, "s")
     async with opened(settings, Upstream("s", {"deploy": "Deploy it."})) as gateway:
         clock = iter([datetime(2026, 1, 5, 9, 59, 59, 990_000).astimezone()])
-        visibility = gateway.visibility
+        visibility = gateway._visibility
         visibility._now = lambda: next(clock, datetime(2026, 1, 5, 10).astimezone())
-        visibility.changed = told.set
+        gateway.listen(lists=lambda: None, resource=lambda _: None, visibility=told.set)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(visibility.keep_time)
             with anyio.fail_after(SOON_S):
@@ -225,7 +224,7 @@ async def test_a_full_hour_is_told_where_rules_read_the_time(tmp_path: Path) -> 
 async def test_details_of_a_hidden_tool_have_the_whole_way_to_it(tmp_path: Path, detail: Detail) -> None:
     """Three calls are as long as a way may well be."""
     async with gateway_of(debugging(tmp_path), DebuggerServer()) as gateway:
-        told = gateway.info(["debugger__debugger_step_over"], detail).text
+        told = gateway.info(["debugger__debugger_step_over"], detail, viewer=LOCAL_USER).text
     assert "debugger__debugger_enable, then debugger__debugger_pause" in told
 
 

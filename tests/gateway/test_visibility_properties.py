@@ -154,7 +154,7 @@ class Rig:
         """Take over other declarations, as a changed configuration does."""
         specs = {"s": replace(self.settings.servers["s"], visibility=raw)}
         tables = make_tables(replace(self.settings, servers=specs), rules={"even": even})
-        self.portal.call(self.gateway.visibility.use, tables)
+        self.portal.call(self.gateway._visibility.use, tables)
 
     def viewers(self) -> Sequence[Viewer]:
         """Two connections and somebody of the stateless era, who have called nothing yet."""
@@ -216,7 +216,7 @@ def test_what_is_hidden_is_never_called_and_what_is_visible_never_refused_for_it
     for call in calls:
         mine, made = facts[call.who], len(rig.server.made)
         visible = rule_of(call.tool, rules)(mine)
-        hidden = {key.name for key in rig.gateway.visibility.hidden(viewers[call.who])}
+        hidden = {key.name for key in rig.gateway._visibility.hidden(viewers[call.who])}
         assert (call.tool in hidden) is not visible
 
         text = rig.call(call, viewers[call.who])

@@ -61,12 +61,12 @@ async def test_changed_rules_neither_restart_a_server_nor_forget_its_state(tmp_p
             await call(gateway, tool)
         before = hidden(gateway)
         changed = replace(spec, visibility={**spec.visibility, "visible_when": rules})
-        await gateway.configure(replace(settings, servers={"debugger": changed}))
+        await gateway.configure(replace(settings, servers={"debugger": changed}), viewer=LOCAL_USER)
         assert hidden(gateway) == before - {"navigate"}
-        assert gateway.servers()[0].health.starts == 1
+        assert gateway.servers(LOCAL_USER)[0].health.starts == 1
         await call(gateway, "debugger_step_over")
         changed = replace(spec, visibility={**spec.visibility, "facts": facts})
-        await gateway.configure(replace(settings, servers={"debugger": changed}))
+        await gateway.configure(replace(settings, servers={"debugger": changed}), viewer=LOCAL_USER)
         assert len(TOOLS) - len(hidden(gateway)) == 3
 
 
@@ -77,7 +77,7 @@ async def test_a_server_that_is_configured_otherwise_has_forgotten_its_state(tmp
     async with gateway_of(settings, DebuggerServer()) as gateway:
         await call(gateway, "chrome_connect")
         other = replace(spec, timeouts=Timeouts(call_s=77))
-        await gateway.configure(replace(settings, servers={"debugger": other}))
+        await gateway.configure(replace(settings, servers={"debugger": other}), viewer=LOCAL_USER)
         assert len(TOOLS) - len(hidden(gateway)) == 3
 
 
@@ -117,9 +117,9 @@ async def test_a_full_hour_is_told_where_a_rule_in_python_may_read_it(tmp_path: 
         ) as gateway:
             assert await gateway.settled(SOON_S)
             clock = iter([datetime(2026, 1, 5, 9, 59, 59, 990_000).astimezone()])
-            visibility = gateway.visibility
+            visibility = gateway._visibility
             visibility._now = lambda: next(clock, datetime(2026, 1, 5, 10).astimezone())
-            visibility.changed = news.set
+            gateway.listen(lists=lambda: None, resource=lambda _: None, visibility=news.set)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(visibility.keep_time)
                 await news.wait()

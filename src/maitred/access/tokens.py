@@ -41,9 +41,11 @@ class TokenService:
         """Create a token.
 
         Raises:
+            NotAllowedError: The viewer may not grant.
             ConfigError: The request is invalid; the error lists all faults.
             StoreError: The token cannot be stored.
         """
+        self._auditing.require(viewer, "grant")
         servers, categories = await self._known_names()
         faults = [
             *_strangers("server", request.scope.servers, servers),
@@ -64,21 +66,25 @@ class TokenService:
         await self._auditing.record(viewer, "token.create", detail=_describe(token.record))
         return token
 
-    async def listed(self) -> Sequence[TokenRecord]:
+    async def listed(self, viewer: Viewer) -> Sequence[TokenRecord]:
         """All tokens, the newest first, with those that expired or were revoked.
 
         Raises:
+            NotAllowedError: The viewer may not grant.
             StoreError: The tokens cannot be read.
         """
+        self._auditing.require(viewer, "grant")
         return await self._store.listed()
 
     async def revoke(self, id_or_name: str, viewer: Viewer) -> Sequence[TokenRecord]:
         """Revoke the token of an id, or all tokens of a name; returns those that were valid until now.
 
         Raises:
+            NotAllowedError: The viewer may not grant.
             TokenNotFoundError: No valid token has this id or name.
             StoreError: The revocation cannot be stored.
         """
+        self._auditing.require(viewer, "grant")
         valid = [record for record in await self._store.listed() if not record.revoked_at]
         matches = [record for record in valid if record.id == id_or_name] or [
             record for record in valid if record.grant.principal == id_or_name

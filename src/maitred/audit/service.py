@@ -20,8 +20,8 @@ import structlog
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.config.settings import Audit
-from maitred.errors import AuditError, MaitredError, StoreError
-from maitred.model.access import Viewer
+from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreError
+from maitred.model.access import Ability, Viewer, refusal
 from maitred.model.tools import ToolCall
 from maitred.wording import counted
 
@@ -37,6 +37,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SPAN = re.compile(r"([0-9]{1,6})([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FIRST: Final = datetime(1, 1, 2, tzinfo=UTC)
+_ITSELF: Final = "maitred"
+"""Who does what no person asked for."""
 _NAME_CHARS = 200
 _FIRST_PRUNE_S: Final = 60.0
 _DAY_S: Final = 24 * 3_600.0
@@ -71,8 +73,18 @@ class AuditService:
         if before.enabled != settings.enabled:
             state = "on" if settings.enabled else "off"
             self.trail.note(
-                AuditEntry(who="maitred", action="audit", detail=f"turned {state} in the configuration")
+                AuditEntry(who=_ITSELF, action="audit", detail=f"turned {state} in the configuration")
             )
+
+    def require(self, viewer: Viewer, ability: Ability, *, server: str | None = None) -> None:
+        """Refuse an act that a viewer may not do, in general or to a server, and record the refusal.
+
+        Raises:
+            NotAllowedError: The viewer lacks the ability; the text says why.
+        """
+        if why := refusal(viewer.grant, ability, server=server):
+            self.note(viewer, ability, server=server or "", outcome=NotAllowedError.code)
+            raise NotAllowedError(why)
 
     def note(self, viewer: Viewer, action: str, **details: Any) -> None:
         """Write an act of a principal soon; takes the arguments of `record`. Never raises."""
@@ -138,7 +150,14 @@ class AuditService:
         )  # fmt: skip
 
     async def latest(
-        self, *, since: str = "", who: str = "", tool: str = "", before: int = 0, limit: int = 50
+        self,
+        viewer: Viewer,
+        *,
+        since: str = "",
+        who: str = "",
+        tool: str = "",
+        before: int = 0,
+        limit: int = 50,
     ) -> AuditLines:
         """The newest lines, the newest first, of those before a number (0: of all).
 
@@ -146,38 +165,62 @@ class AuditService:
         tool. An empty filter matches every line.
 
         Raises:
+            NotAllowedError: The viewer may not audit.
             StoreError: The trail cannot be read.
         """
+        self.require(viewer, "audit")
         criteria = AuditFilter(since=since, who=who, tool=tool)
         return await self.trail.latest(criteria, before=before, limit=limit)
 
-    async def verify(self, known: Mark | None = None) -> Verification:
+    async def verify(self, viewer: Viewer, known: Mark | None = None) -> Verification:
         """Check the whole trail; `known` is a head that was saved elsewhere.
 
         Raises:
+            NotAllowedError: The viewer may not audit.
             StoreError: The trail cannot be read.
         """
+        self.require(viewer, "audit")
         return await self.trail.verify(known=known)
 
-    def lines(self) -> AsyncIterator[str]:
-        """All lines as JSON texts with their digests, oldest first."""
+    def lines(self, viewer: Viewer) -> AsyncIterator[str]:
+        """All lines as JSON texts with their digests, oldest first.
+
+        Raises:
+            NotAllowedError: The viewer may not audit.
+        """
+        self.require(viewer, "audit")
         return self.trail.lines()
 
-    async def prune(self, viewer: Viewer | None = None) -> int:
+    async def head(self, viewer: Viewer) -> Mark:
+        """The number and digest of the newest line.
+
+        Raises:
+            NotAllowedError: The viewer may not audit.
+            StoreError: The trail cannot be read.
+        """
+        self.require(viewer, "audit")
+        return await self.trail.head()
+
+    async def prune(self, viewer: Viewer) -> int:
         """Delete lines older than the settings allow and record that; returns how many.
 
         Raises:
+            NotAllowedError: The viewer may not configure.
             StoreError: The trail cannot be written.
         """
+        self.require(viewer, "configure")
+        return await self._drop_old(viewer.principal)
+
+    async def _drop_old(self, who: str) -> int:
         days = self._settings.keep_days
-        return await self.trail.prune(days, who=viewer.principal if viewer else "maitred") if days else 0
+        return await self.trail.prune(days, who=who) if days else 0
 
     async def keep_up(self) -> None:
         """Prune soon after the start and then once a day; never returns."""
         await anyio.sleep(_FIRST_PRUNE_S)
         while True:
             try:
-                await self.prune()
+                await self._drop_old(_ITSELF)
             except StoreError as error:
                 log.warning("old lines of the audit trail cannot be dropped", reason=error.reason)
             await anyio.sleep(_DAY_S)

@@ -134,10 +134,8 @@ class Discoverer:
         self._placed = anyio.Event()
         self._placed.set()
         self.discovering: set[str] = set()
-        self.on_settled: Callable[[], None] = lambda: None
-        """Called when the last first discovery has ended: what is listed may depend on it."""
-        self.on_synced: Callable[[str], None] = lambda _: None
-        """Called with each server whose tools changed; must not block."""
+        self._on_settled: list[Callable[[], None]] = []
+        self._on_synced: list[Callable[[str], None]] = []
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
@@ -202,6 +200,17 @@ class Discoverer:
             )
         ]
 
+    def listen(
+        self, *, settled: Callable[[], None] | None = None, synced: Callable[[str], None] | None = None
+    ) -> None:
+        """Have functions called, which must not block.
+
+        `settled` is called when the last first discovery has ended, since what is listed may depend on it;
+        `synced` with each server whose tools were found changed.
+        """
+        self._on_settled += [settled] if settled else []
+        self._on_synced += [synced] if synced else []
+
     async def settled(self, timeout_s: float) -> bool:
         """Wait until no first discovery is running; false when it takes longer."""
         with anyio.move_on_after(timeout_s):
@@ -227,7 +236,8 @@ class Discoverer:
             self.discovering.discard(name)
             if not self.discovering:
                 self._settled.set()
-                self.on_settled()
+                for listener in self._on_settled:
+                    listener()
             ended, self._ended = self._ended, anyio.Event()
             ended.set()
 
@@ -292,7 +302,8 @@ class Discoverer:
             return await self._failed(spec, error)
         changed = len([tool for tool in change.tools if tool.server == server])
         if changed or change.removed_tools:
-            self.on_synced(server)
+            for listener in self._on_synced:
+                listener(server)
         return Report(
             server=server,
             tools=len(found.tools),

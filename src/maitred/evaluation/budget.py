@@ -17,6 +17,7 @@ from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS
 from maitred.disclosure.budget import for_model
 from maitred.gateway import Gateway
+from maitred.model.access import Viewer
 from maitred.model.tools import Tool
 
 MENU_TOKENS: Final = 500
@@ -54,14 +55,19 @@ class AnswerCost:
         return asdict(self) | {"ok": self.ok}
 
 
-async def measure(gateway: Gateway, definitions: Definitions) -> Sequence[AnswerCost]:
+async def measure(gateway: Gateway, viewer: Viewer, definitions: Definitions) -> Sequence[AnswerCost]:
     """Measure every answer of the menu at its worst; searches as median, 95th percentile and worst.
 
     The catalog has to place the tools in categories first (`Gateway.settled`).
     """
-    pages = list(_pages(gateway))
-    tiers = [*_tiers(gateway, pages), *_tiers_as_json(gateway, pages)]
-    return [*tiers, *_details(gateway), *_menu(gateway, definitions), *await _searches(gateway)]
+    pages = list(_pages(gateway, viewer))
+    tiers = [*_tiers(gateway, viewer, pages), *_tiers_as_json(gateway, viewer, pages)]
+    return [
+        *tiers,
+        *_details(gateway, viewer),
+        *_menu(gateway, viewer, definitions),
+        *await _searches(gateway, viewer),
+    ]
 
 
 # Tiers.
@@ -76,15 +82,15 @@ class _MenuPage:
     text: str
 
 
-def _tiers(gateway: Gateway, pages: Sequence[_MenuPage]) -> Iterator[AnswerCost]:
-    hot, first = count_tokens([gateway.hot().text, gateway.browse().text])
+def _tiers(gateway: Gateway, viewer: Viewer, pages: Sequence[_MenuPage]) -> Iterator[AnswerCost]:
+    hot, first = count_tokens([gateway.hot(viewer).text, gateway.browse(viewer=viewer).text])
     texts = _count({page.name: page.text for page in pages})
-    answers = {_group(group): _full(gateway, group) for group in _by_weight(gateway)}
+    answers = {_group(group): _full(gateway, viewer, group) for group in _by_weight(gateway, viewer)}
     yield from _cumulative("", hot, first, texts, _count(answers))
 
 
-def _tiers_as_json(gateway: Gateway, pages: Sequence[_MenuPage]) -> Iterator[AnswerCost]:
-    parts = [_json(gateway.hot().to_json()), _json(gateway.categories().to_json())]
+def _tiers_as_json(gateway: Gateway, viewer: Viewer, pages: Sequence[_MenuPage]) -> Iterator[AnswerCost]:
+    parts = [_json(gateway.hot(viewer).to_json()), _json(gateway.categories(viewer).to_json())]
     hot, categories = count_tokens(parts)
     texts = _count({page.name: _json(page.page.to_json()) for page in pages})
     yield from _cumulative(" as JSON", hot, hot + categories, texts, [])
@@ -104,29 +110,29 @@ def _cumulative(how: str, hot: int, first: int, pages: Counted, answers: Counted
         )
 
 
-def _pages(gateway: Gateway) -> Iterator[_MenuPage]:
+def _pages(gateway: Gateway, viewer: Viewer) -> Iterator[_MenuPage]:
     """Yield every page of every category and server, as a reader who follows the cursors gets them."""
-    paths = [f"category/{line.category.name}" for line in gateway.categories().lines]
-    paths += [f"server/{status.name}" for status in gateway.servers() if status.tools]
+    paths = [f"category/{line.category.name}" for line in gateway.categories(viewer).lines]
+    paths += [f"server/{status.name}" for status in gateway.watched_servers(viewer) if status.tools]
     for path in paths:
         cursor, number = "", 1
         while number == 1 or cursor:
-            page = gateway.page(path, cursor)
+            page = gateway.page(path, cursor, viewer=viewer)
             text_page = page.page
             yield _MenuPage(name=f"{path}, page {number}", page=page, text=text_page.text)
             cursor, number = text_page.cursor, number + 1
 
 
-def _by_weight(gateway: Gateway) -> Iterator[Sequence[Tool]]:
+def _by_weight(gateway: Gateway, viewer: Viewer) -> Iterator[Sequence[Tool]]:
     """Yield tools in groups of the size of one call: the heaviest first, then a spread over the others."""
-    tools = sorted(gateway.visible_tools(), key=lambda tool: (-tool.cost_tokens, tool.name))
+    tools = sorted(gateway.visible_tools(viewer), key=lambda tool: (-tool.cost_tokens, tool.name))
     step = _A_CALL * max(1, len(tools) // (_A_CALL * _FULL_ANSWERS))
     for start in range(0, len(tools), step):
         yield tools[start : start + _A_CALL]
 
 
-def _full(gateway: Gateway, tools: Sequence[Tool]) -> str:
-    return gateway.info([tool.name for tool in tools], "full").text
+def _full(gateway: Gateway, viewer: Viewer, tools: Sequence[Tool]) -> str:
+    return gateway.info([tool.name for tool in tools], "full", viewer=viewer).text
 
 
 def _group(tools: Sequence[Tool]) -> str:
@@ -136,34 +142,36 @@ def _group(tools: Sequence[Tool]) -> str:
 # Details, menu, search.
 
 
-def _details(gateway: Gateway) -> Iterator[AnswerCost]:
-    briefs = _count({tool.name: gateway.info([tool.name]).text for tool in gateway.visible_tools()})
+def _details(gateway: Gateway, viewer: Viewer) -> Iterator[AnswerCost]:
+    briefs = _count(
+        {tool.name: gateway.info([tool.name], viewer=viewer).text for tool in gateway.visible_tools(viewer)}
+    )
     name, tokens = _worst(briefs)
     yield AnswerCost(name="tool_info, brief", tokens=tokens, limit=BRIEF_TOKENS, detail=name)
 
 
-def _menu(gateway: Gateway, definitions: Definitions) -> Iterator[AnswerCost]:
-    index = gateway.index()
+def _menu(gateway: Gateway, viewer: Viewer, definitions: Definitions) -> Iterator[AnswerCost]:
+    index = gateway.index(viewer)
     texts = {
         "menu": (for_model(definitions("")), MENU_TOKENS),
         "menu with index": (for_model(definitions(index)), MENU_TOKENS + menu.INDEX_TOKENS),
         "capability index": (index, menu.INDEX_TOKENS),
-        "overview": (gateway.overview(), menu.OVERVIEW_TOKENS),
+        "overview": (gateway.overview(viewer), menu.OVERVIEW_TOKENS),
     }
     counts = count_tokens([text for text, _ in texts.values()])
     for (name, (_, limit)), tokens in zip(texts.items(), counts, strict=True):
         yield AnswerCost(name=name, tokens=tokens, limit=limit)
 
 
-async def _searches(gateway: Gateway) -> Sequence[AnswerCost]:
+async def _searches(gateway: Gateway, viewer: Viewer) -> Sequence[AnswerCost]:
     """Search for a spread of the tools, each by its name and by the first words of its description."""
-    tools = gateway.visible_tools()
+    tools = gateway.visible_tools(viewer)
     answers = {}
     for tool in tools[:: max(1, -(-len(tools) // _SEARCHES))]:
         phrases = [tool.key.name]
         if words := views.first_sentence(tool.description)[0].split()[:_FIRST_WORDS]:
             phrases.append(" ".join(words))
-        answers[tool.name] = (await gateway.search(phrases)).text
+        answers[tool.name] = (await gateway.search(phrases, viewer=viewer)).text
     counts = sorted(_count(answers), key=lambda one: one[1])
     if not counts:
         return []

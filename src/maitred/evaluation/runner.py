@@ -18,6 +18,7 @@ from maitred.disclosure.budget import estimate
 from maitred.evaluation.fixture_gateway import keys, raw_tools, stocked
 from maitred.evaluation.labelled_queries import LabelledQuery, LabelledTool
 from maitred.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
+from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolKey
 
 if TYPE_CHECKING:  # it takes a second to import, too long for `--help`
@@ -154,10 +155,10 @@ async def ask(
     results = []
     for query in queries:
         start = time.perf_counter()
-        answer = await gateway.search([query.text], limit=limit)
+        answer = await gateway.search([query.text], limit=limit, viewer=LOCAL_USER)
         taken_ms = (time.perf_counter() - start) * 1e3
         usual = replace(answer, results=answer.results[:_USUAL_RESULTS])
-        ranking = _ranking(answer, gateway.snapshot, ids)
+        ranking = _ranking(answer, gateway.catalog(LOCAL_USER), ids)
         results.append(
             QueryResult(
                 query=query, ranking=ranking, ms=taken_ms, text=usual.text, is_silent=is_silent(answer)

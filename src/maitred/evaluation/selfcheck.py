@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from maitred.evaluation.paraphrase import content_terms, paraphrases
 from maitred.gateway import Gateway
+from maitred.model.access import Viewer
 from maitred.model.tools import Tool
 from maitred.search.base import ToolDocument, document
 from maitred.search.tokenize import STOP_WORDS, words
@@ -163,18 +164,18 @@ class _ToolExamination:
         return not self.asked or 2 * sum(0 < one.place <= _FIRST for one in self.asked) < len(self.asked)
 
 
-async def check(gateway: Gateway, server: str = "", step: Step = lambda: None) -> SelfCheck:
+async def check(gateway: Gateway, viewer: Viewer, server: str = "", step: Step = lambda: None) -> SelfCheck:
     """Search for each visible tool, or for those of one server, among all.
 
     The work is two or three searches a tool.
     """
     await gateway.warm(wholly=True)
-    snapshot = gateway.snapshot
-    tools = [tool for tool in gateway.visible_tools() if not server or tool.server == server]
+    snapshot = gateway.whole_catalog(viewer)
+    tools = [tool for tool in gateway.visible_tools(viewer) if not server or tool.server == server]
     examinations = {}
     for tool in tools:
         about = document(snapshot, tool)
-        results = [await _ask(gateway, tool, phrase) for phrase in paraphrases(about)]
+        results = [await _ask(gateway, viewer, tool, phrase) for phrase in paraphrases(about)]
         examinations[tool.name] = _ToolExamination(tool=tool, document=about, asked=results)
         step()
     twins = _groups({name: entry.document.description for name, entry in examinations.items()})
@@ -194,8 +195,8 @@ async def check(gateway: Gateway, server: str = "", step: Step = lambda: None) -
     )
 
 
-async def _ask(gateway: Gateway, tool: Tool, phrase: str) -> PhraseResult:
-    results = (await gateway.search([phrase], limit=_RESULTS)).results
+async def _ask(gateway: Gateway, viewer: Viewer, tool: Tool, phrase: str) -> PhraseResult:
+    results = (await gateway.search([phrase], limit=_RESULTS, viewer=viewer)).results
     places = (place for place, one in enumerate(results, 1) if tool.name in (one.tool.name, *one.also))
     return PhraseResult(phrase=phrase, found=[one.tool.name for one in results], place=next(places, 0))
 

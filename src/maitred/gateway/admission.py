@@ -38,7 +38,7 @@ from maitred.audit.service import AuditService
 from maitred.config.settings import Limits, Settings
 from maitred.errors import AdmissionError, MaitredError, ServerNotFoundError, StoreError
 from maitred.gateway.state import GatewayState
-from maitred.model.access import Grant, Viewer
+from maitred.model.access import Grant, Viewer, may
 from maitred.model.approvals import Binding, Event, EventKind, Registration
 from maitred.model.servers import ServerRecord, ServerSpec
 from maitred.model.tools import canonical, content_hash
@@ -233,11 +233,15 @@ class AdmissionService:
 
     # --- registration -------------------------------------------------------------------------------------
 
-    async def check(self, text: str, *, source: str) -> Decision:
+    async def check(self, text: str, *, source: str, viewer: Viewer) -> Decision:
         """What all layers find of the text of a manifest; nothing is registered.
 
         `source` names it in messages, and tells JSON from YAML by its ending.
+
+        Raises:
+            NotAllowedError: The viewer may not register.
         """
+        self._auditing.require(viewer, "register")
         return (await self._look(text, source)).decision
 
     async def register(self, text: str, *, source: str, viewer: Viewer) -> RegistrationResult:
@@ -246,8 +250,10 @@ class AdmissionService:
         Once it is written it stands, and is taken over later if it cannot be now.
 
         Raises:
+            NotAllowedError: The viewer may not register.
             StoreError: It cannot be written, and nothing was; or it was, and cannot be read again.
         """
+        self._auditing.require(viewer, "register")
         looked = await self._look(text, source)
         decision, server = looked.decision, looked.decision.server
         if decision.outcome == "refused":
@@ -266,7 +272,7 @@ class AdmissionService:
             happened = await self._written(registration, automatic=decision.outcome == "approved")
             if happened != "unchanged":
                 await self._settle(viewer, "register", server, outcome=happened, detail=source)
-        return RegistrationResult(happened=happened, decision=decision, case=await self.case(server))
+        return RegistrationResult(happened=happened, decision=decision, case=await self._now(server))
 
     async def _written(
         self, made: Registration, *, automatic: bool
@@ -305,12 +311,20 @@ class AdmissionService:
 
     # --- what there is to decide, and deciding ------------------------------------------------------------
 
-    async def cases(self) -> Sequence[Case]:
-        """All servers that are configured or registered, by name."""
+    async def cases(self, viewer: Viewer) -> Sequence[Case]:
+        """All servers that are configured or registered and that the viewer may watch, by name.
+
+        Raises:
+            NotAllowedError: The viewer may watch none.
+        """
         _, registered = await self._registry.everything()
         namesakes = await anyio.to_thread.run_sync(self._namesakes)
         found = []
-        for name in sorted({*self._context.settings.servers, *registered}):
+        names = {*self._context.settings.servers, *registered}
+        watched = sorted(name for name in names if may(viewer.grant, "watch", server=name))
+        if not watched:
+            self._auditing.require(viewer, "watch")
+        for name in watched:
             if self._context.is_saved(name):
                 continue
             try:
@@ -321,22 +335,31 @@ class AdmissionService:
                 found.append(Case(server=name, source=source, state="pending", awaits=True, withheld=why))
         return found
 
-    async def registered(self) -> Mapping[str, tuple[str, ApprovalState]]:
+    async def registered(self, viewer: Viewer) -> Mapping[str, tuple[str, ApprovalState]]:
         """The registered servers with the source and state of each; nothing is judged for it.
 
         One whose log was altered waits for a person. Those of the configuration are not among them.
+
+        Raises:
+            NotAllowedError: The viewer may not register.
         """
+        self._auditing.require(viewer, "register")
         logs, registered = await self._registry.everything()
         specs = self._context.settings.servers
         own = [one for name, one in registered.items() if name not in specs or specs[name].registered]
         return {one.server: (one.source, _state(logs.get(one.server, ()))) for one in own}
 
-    async def case(self, server: str) -> Case:
-        """One server.
+    async def case(self, server: str, *, viewer: Viewer, to_decide: bool = False) -> Case:
+        """One server, to look at or `to_decide` on.
 
         Raises:
+            NotAllowedError: The viewer may not watch it, or not decide on it.
             ServerNotFoundError: It is neither configured nor registered.
         """
+        self._auditing.require(viewer, "approve" if to_decide else "watch", server=server)
+        return await self._now(server)
+
+    async def _now(self, server: str) -> Case:
         registration = await self._found(server)
         namesakes = await anyio.to_thread.run_sync(self._namesakes)
         return await self._case(server, registration, namesakes)
@@ -355,22 +378,24 @@ class AdmissionService:
         """Decide on a server, and on the changes that it made since it was approved.
 
         `seen` is the digest of the case that was looked at; a server that is another since then is not
-        decided on. Who decides is for the caller to check.
+        decided on. To withdraw needs the ability `register`, all else `approve`.
 
         Raises:
+            NotAllowedError: The viewer may not decide this.
             ServerNotFoundError: It is neither configured nor registered.
             AdmissionError: This cannot be decided as things stand; the text says why and what to do.
             StoreError: It cannot be written, and nothing was decided; or it was, and cannot be read again.
         """
+        self._auditing.require(viewer, "register" if verdict == "withdraw" else "approve", server=server)
         spec = self._context.settings.servers.get(server)
         registration = await self._found(server)
         if verdict == "withdraw" and (registration is None or (spec and not spec.registered)):
             raise AdmissionError(server, "it stands in the configuration; `maitred remove` takes it out")
-        before = await self.case(server) if verdict == "withdraw" else None  # afterwards there is none
+        before = await self._now(server) if verdict == "withdraw" else None  # afterwards there is none
         with anyio.CancelScope(shield=True):
             if await self._append(server, verdict, seen, who=viewer.principal, why=why):
                 await self._settle(viewer, verdict, server, detail=why)
-        return before or await self.case(server)
+        return before or await self._now(server)
 
     async def suspend(self, server: str, why: str) -> None:
         """Suspend a server that supervision gave up, if it is used still.

@@ -6,19 +6,22 @@ not exist, so that no page, count or suggestion can tell of it. Whoever has no s
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from maitred.access.credentials import Credentials
 from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits
 from maitred.access.tokens import TokenService
+from maitred.audit.service import AuditService
+from maitred.calls.screening import AnswerScreen
+from maitred.calls.subscriptions import Subscriptions
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import ServerStatus
 from maitred.errors import BusyError, NotAllowedError, ToolNotFoundError
 from maitred.gateway.menu import Menu
-from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.state import GatewayState
 from maitred.model.access import EVERYTHING, Ability, Grant, Scope, Viewer, may, refusal
@@ -45,14 +48,26 @@ class ScopedCatalog:
 class Authorization:
     """Decides for viewers; `credentials` tell whose a token is, `tokens` makes and revokes them."""
 
-    def __init__(self, context: GatewayState, parts: GatewayParts) -> None:
+    def __init__(
+        self,
+        context: GatewayState,
+        *,
+        credentials: Credentials,
+        auditing: AuditService,
+        screen: AnswerScreen,
+        subscriptions: Subscriptions,
+        nearest: Callable[[str, Snapshot], Sequence[str]],
+    ) -> None:
         self._context = context
-        self._parts = parts
+        self._auditing = auditing
+        self._screen = screen
+        self._subscriptions = subscriptions
+        self._nearest_of_all = nearest
         self._limiter = Limiter(RateLimits())
-        self.credentials = parts.credentials
-        self.tokens = TokenService(parts.credentials.grants, parts.auditing, self._names)
-        menu = Menu(context, parts.search.nearest)
-        offers = ResourceService(context, parts.subscriptions, parts.auditing, parts.screen)
+        self.credentials = credentials
+        self.tokens = TokenService(credentials.grants, auditing, self._names)
+        menu = Menu(context, nearest)
+        offers = ResourceService(context, subscriptions, auditing, screen)
         self.whole = ScopedCatalog(scope=EVERYTHING, context=context, menu=menu, offers=offers)
         self._of: tuple[Snapshot | None, int] = (None, 0)
         self._portions: OrderedDict[Scope, ScopedCatalog] = OrderedDict()
@@ -67,9 +82,18 @@ class Authorization:
         Raises:
             NotAllowedError: The text says why not.
         """
-        if why := self.why_not(viewer, ability, tool=tool, server=server):
-            if tool is None:  # else it is a call, which is written down as one
-                self._parts.auditing.note(viewer, ability, server=server or "", outcome=NotAllowedError.code)
+        if tool is None:
+            self._auditing.require(viewer, ability, server=server)
+        elif why := self.why_not(viewer, ability, tool=tool):  # a call, which is written down as one
+            raise NotAllowedError(why)
+
+    def require_calls(self, viewer: Viewer) -> None:
+        """Refuse a viewer who may call nothing; the audit entry of the call itself records the refusal.
+
+        Raises:
+            NotAllowedError: The text says why not.
+        """
+        if why := self.why_not(viewer, "call"):
             raise NotAllowedError(why)
 
     def why_not(
@@ -152,17 +176,6 @@ class Authorization:
             tool = self.menu(viewer).find(name)  # a refusal would tell that it exists
         return tool
 
-    def found(self, name: str, viewer: Viewer) -> Tool:
-        """The tool that a name means, for somebody who is to call it.
-
-        Raises:
-            ToolNotFoundError: There is none; the text names the nearest that are there for them.
-            NotAllowedError: They may not call it, and have named its server.
-        """
-        tool = self.find(name, viewer)
-        self.check(viewer, "call", tool=tool)
-        return tool
-
     def servers(self, viewer: Viewer) -> Sequence[ServerStatus]:
         """The servers that somebody may watch, in the order of the configuration.
 
@@ -220,15 +233,13 @@ class Authorization:
             scope=scope,
             context=context,
             menu=Menu(context, self._nearest),
-            offers=ResourceService(
-                context, self._parts.subscriptions, self._parts.auditing, self._parts.screen
-            ),
+            offers=ResourceService(context, self._subscriptions, self._auditing, self._screen),
             outside=frozenset(snapshot.by_key) - {tool.key for tool in inside},
         )
 
     def _nearest(self, name: str, snapshot: Snapshot) -> Sequence[str]:
         """The nearest names of all, as far as the part of a snapshot has them."""
-        return [near for near in self._parts.search.nearest(name, snapshot) if near in snapshot.by_name]
+        return [near for near in self._nearest_of_all(name, snapshot) if near in snapshot.by_name]
 
 
 class _PartContext(GatewayState):

@@ -34,11 +34,11 @@ from maitred.config.settings import SAVED
 from maitred.disclosure.budget import estimate
 from maitred.disclosure.chain_guide import GUIDE_TOKENS, chain_guide
 from maitred.errors import ToolWithheldError
-from maitred.gateway.authorization import Authorization
+from maitred.gateway.authorization import Authorization, ScopedCatalog
 from maitred.gateway.dry_run import DryRun
 from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.state import GatewayState
-from maitred.model.access import LOCAL_USER, Viewer
+from maitred.model.access import Viewer
 from maitred.model.tools import ToolCall
 
 log = structlog.get_logger(__name__)
@@ -97,17 +97,24 @@ class Chains:
             yield
             tasks.cancel_scope.cancel()
 
-    async def cage(self) -> str:
-        """Why chains run outside of bubblewrap; empty if they run inside. Makes the engine."""
+    async def cage(self, viewer: Viewer) -> str:
+        """Why chains run outside of bubblewrap; empty if they run inside. Makes the engine.
+
+        Raises:
+            NotAllowedError: The viewer may not watch.
+        """
+        self._auditing.require(viewer, "watch")
         return await self._engine.why_not_caged()
 
-    def modules(self, viewer: Viewer = LOCAL_USER) -> ModuleIndex:
-        """The modules that somebody's program may import, one for each server whose tools may be shown."""
-        there = self._access.portion(viewer)
+    def modules(self, viewer: Viewer) -> ModuleIndex:
+        """The modules that a viewer's program may import, one for each server whose tools may be shown."""
+        return self._modules_in(self._access.portion(viewer))
+
+    def _modules_in(self, there: ScopedCatalog) -> ModuleIndex:
         context = there.context
         return there.menu.kept("modules", lambda: ModuleIndex(context.snapshot, context.visible_tools()))
 
-    def guide(self, viewer: Viewer = LOCAL_USER) -> str:
+    def guide(self, viewer: Viewer) -> str:
         """How to write a chain, for agents, with the modules that there are now."""
         settings = self._context.settings.chain
         return chain_guide(
@@ -210,7 +217,7 @@ class Chains:
             except ToolWithheldError:
                 self._context.keeper.tools_changed(SAVED)
                 raise
-            index = self.modules()
+            index = self._modules_in(self._access.whole)
             modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
             program = chain.program(call.arguments, modules, known=index.names)
             about = RequestContext(viewer=viewer, request_id=call.entry.request_id)

@@ -33,7 +33,7 @@ class Configuration:
         self._context = context
         self._parts = parts
         self._visibility = visibility
-        self.mediation = GatewayMediation(context, self.mediate_anew)
+        self.mediation = GatewayMediation(context, auditing, self.mediate_anew)
         self.admission = AdmissionService(
             context,
             parts.gatekeeper,

@@ -1,8 +1,8 @@
 """What happens to servers, reported to discovery, which lists again, and to surfaces, which announce.
 
 `Events` is the pool's listener. Surfaces hear that lists may have changed, that single resources may have,
-and that other tools may make sense now. They must not block. `on_started` hears of every new connection,
-`on_health` of every change of state before surfaces do, and `supervised` of what supervision did.
+and that other tools may make sense now. They must not block. The services that `follow` servers hear of
+connections and of changes of state before surfaces do.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,26 @@ class Events:
         self._on_lists: list[Callable[[], None]] = []
         self._on_visibility: list[Callable[[], None]] = []
         self._on_resource: list[Callable[[str], None]] = []
-        self.on_started: Callable[[str], None] = lambda _: None
-        self.on_health: Callable[[str], None] = lambda _: None
-        self.supervised: Callable[[str, SupervisionEvent], None] = lambda _, __: None
-        keeper.on_settled = self.lists_changed
+        self._on_started: list[Callable[[str], None]] = []
+        self._on_health: list[Callable[[str], None]] = []
+        self._on_supervised: list[Callable[[str, SupervisionEvent], None]] = []
+        keeper.listen(settled=self.lists_changed)
+
+    def follow(
+        self,
+        *,
+        started: Callable[[str], None],
+        health_changed: Callable[[str], None],
+        supervised: Callable[[str, SupervisionEvent], None],
+    ) -> None:
+        """Have functions called with the name of a server, before surfaces hear of it.
+
+        `started` is called for each new connection, `health_changed` for each change of state, `supervised`
+        for what supervision did.
+        """
+        self._on_started.append(started)
+        self._on_health.append(health_changed)
+        self._on_supervised.append(supervised)
 
     def listen(
         self,
@@ -74,7 +90,8 @@ class Events:
 
     def started(self, server: str) -> None:
         """A backend has a new open connection."""
-        self.on_started(server)
+        for follower in self._on_started:
+            follower(server)
         self._keeper.started(server)
 
     def tools_changed(self, server: str) -> None:
@@ -93,7 +110,8 @@ class Events:
 
     def health_changed(self, server: str) -> None:
         """A server started, became ready, stopped or failed."""
-        self.on_health(server)
+        for follower in self._on_health:
+            follower(server)
         refused = self._refused()
         if refused != self._last:  # what it offers comes or goes with it
             self._last = refused
@@ -102,3 +120,8 @@ class Events:
             self._resource(SERVERS)
             self.visibility_changed()  # rules may read it
         self._resource(server_uri(server))
+
+    def supervised(self, server: str, event: SupervisionEvent) -> None:
+        """Supervision did something about a server."""
+        for follower in self._on_supervised:
+            follower(server, event)

@@ -20,12 +20,14 @@ import anyio
 import anyio.abc
 import structlog
 
+from maitred.audit.service import AuditService
 from maitred.catalog.stages import mendable_tools, raw_tools
 from maitred.errors import ConfigError, MaitredError, PathNotFoundError, StoreError
 from maitred.gateway.state import GatewayState
 from maitred.mediation.base import PartlyAnsweredError, SourceTool
 from maitred.mediation.llm import Estimate, ModelSpending
 from maitred.mediation.service import MediationService, Proposal
+from maitred.model.access import Ability, Viewer
 from maitred.model.tools import Tool
 
 log = structlog.get_logger(__name__)
@@ -56,7 +58,7 @@ class MediationTasks:
         self._pauses: dict[str, float] = {}
         self._paused: set[str] = set()
         self._lacking = anyio.Event()
-        context.keeper.on_synced = self.noticed
+        context.keeper.listen(synced=self.noticed)
 
     @asynccontextmanager
     async def serving(self, *, asks: bool) -> AsyncIterator[None]:
@@ -330,8 +332,11 @@ class ToolDiff:
 class GatewayMediation:
     """The mediation of a gateway: what it works ahead, and its results. `remake`: see `MediationTasks`."""
 
-    def __init__(self, context: GatewayState, remake: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, context: GatewayState, auditing: AuditService, remake: Callable[[], Awaitable[None]]
+    ) -> None:
         self._context = context
+        self._auditing = auditing
         self.enhancing = MediationTasks(context, remake)
         self.serving = self.enhancing.serving
         self.needed = self.enhancing.needed
@@ -348,15 +353,17 @@ class GatewayMediation:
         if kind == "server":
             self.needed([name])
 
-    async def diff(self, servers: Sequence[str] = ()) -> list[ToolDiff]:
+    async def diff(self, servers: Sequence[str] = (), *, viewer: Viewer) -> list[ToolDiff]:
         """All tools of some servers, by default of all, for which something is proposed.
 
         Proofs that are missing are made, which may take a second or two for each server.
 
         Raises:
+            NotAllowedError: The viewer may not watch them.
             PathNotFoundError: There is no such server.
             StoreError: What was proven cannot be kept.
         """
+        self._require(viewer, "watch", servers)
         snapshot, mender = self._context.snapshot, self._mender
         found, proven = [], []
         for server in self._chosen(servers):
@@ -369,15 +376,17 @@ class GatewayMediation:
             await self._context.keeper.remend(proven)
         return [one for one in found if one.proposal.state != "same"]
 
-    async def estimate(self, servers: Sequence[str] = ()) -> Estimate | None:
+    async def estimate(self, servers: Sequence[str] = (), *, viewer: Viewer) -> Estimate | None:
         """What asking the language model about all it has not been asked will cost at most.
 
         `None` without a model.
 
         Raises:
+            NotAllowedError: The viewer may not watch them.
             PathNotFoundError: There is no such server.
             StoreError: What it answered before cannot be read.
         """
+        self._require(viewer, "watch", servers)
         snapshot = self._context.snapshot
         chosen = self._chosen(servers)
         parts = [await self._mender.estimate(name, raw_tools(snapshot, name)) for name in chosen]
@@ -393,7 +402,11 @@ class GatewayMediation:
         )
 
     async def ask(
-        self, servers: Sequence[str] = (), *, progress: Callable[[int, int], None] = lambda _, __: None
+        self,
+        servers: Sequence[str] = (),
+        *,
+        viewer: Viewer,
+        progress: Callable[[int, int], None] = lambda _, __: None,
     ) -> ModelSpending:
         """Ask the language model now about all it has not been asked; what it cost.
 
@@ -401,11 +414,13 @@ class GatewayMediation:
         later question fails.
 
         Raises:
+            NotAllowedError: The viewer may not operate them.
             ConfigError: No model is configured.
             PathNotFoundError: There is no such server.
             LlmError: It does not answer, or not as it should.
             StoreError: What it answered cannot be shown.
         """
+        self._require(viewer, "operate", servers)
         mender, snapshot = self._mender, self._context.snapshot
         if mender.model is None:
             hint = "mediation: no language model is in use; set `auto_enhance: true` and `llm_provider`"
@@ -418,10 +433,19 @@ class GatewayMediation:
             progress(done, len(chosen))
         return mender.model.spent
 
-    @property
-    def spent(self) -> ModelSpending | None:
-        """What the language model did cost since the settings were taken over; `None` without one."""
+    def spent(self, viewer: Viewer) -> ModelSpending | None:
+        """What the language model did cost since the settings were taken over; `None` without one.
+
+        Raises:
+            NotAllowedError: The viewer may not watch.
+        """
+        self._require(viewer, "watch", ())
         return self._mender.model.spent if self._mender.model else None
+
+    def _require(self, viewer: Viewer, ability: Ability, servers: Sequence[str]) -> None:
+        """Refuse what a viewer may not do to some servers; to all of them if none is named."""
+        for server in servers or (None,):
+            self._auditing.require(viewer, ability, server=server)
 
     def _chosen(self, servers: Sequence[str]) -> Sequence[str]:
         for server in servers:

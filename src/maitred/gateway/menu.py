@@ -243,6 +243,16 @@ class Menu:
         names = [category.name for category in self._context.categories]
         return [f"category/{near}" for near in near_names(name, names)]
 
+    def tasks(self) -> Sequence[str]:
+        """What the tools are for: titles of categories, then use cases."""
+
+        def made() -> Sequence[str]:
+            cases = {case for tool in self._context.visible_tools() for case in tool.use_cases}
+            titles = [line.category.title for line in self.categories().lines if line.category.title]
+            return [*titles, *sorted(cases)]
+
+        return self.kept("tasks", made)
+
     def browse(
         self, path: str = "", cursor: str = "", size: int = pages.PAGE_TOOLS, hidden: ToolKeys = _NONE
     ) -> Page:

@@ -22,7 +22,7 @@ from maitred.errors import (
     ToolWithheldError,
 )
 from maitred.gateway.state import GatewayState
-from maitred.model.access import LOCAL_USER, Viewer
+from maitred.model.access import Viewer
 from maitred.model.resources import Offer, OfferKey, OfferKind
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
@@ -91,16 +91,18 @@ class ResourceService:
             raise ToolWithheldError(uri, f"it {fitting[0].withheld}", what="Resource")
 
     async def read(
-        self, uri: str, also: Mapping[str, Any] | None = None, viewer: Viewer = LOCAL_USER
+        self, uri: str, also: Mapping[str, Any] | None = None, *, viewer: Viewer
     ) -> dict[str, Any]:
         """The result of `resources/read`, with the URIs that a client of ours can use.
 
         `also` are further parameters of the request, such as the answers to what a server asked for.
 
         Raises:
+            NotAllowedError: The viewer may not call.
             ResourceNotFoundError: No server has it.
             ServerError: Its server cannot be reached, or answered with an error.
         """
+        self._auditing.require(viewer, "call")
         async with self._auditing.request("read", uri, viewer, also) as entry:
             server, inner = self.locate(uri)
             entry.means(server, inner)
@@ -113,13 +115,15 @@ class ResourceService:
             result = result | {"contents": [_published(server, content) for content in contents]}
         return result
 
-    async def hold(self, uri: str) -> Callable[[], None]:
+    async def hold(self, uri: str, *, viewer: Viewer) -> Callable[[], None]:
         """Have the server tell of changes of a resource, until what is returned is called, once.
 
         Raises:
+            NotAllowedError: The viewer may not call.
             ResourceNotFoundError: No server has it.
             ServerError: Its server cannot be reached, or does not tell of changes.
         """
+        self._auditing.require(viewer, "call")
         server, inner = self.locate(uri)
         await self._subscriptions.add(server, inner)
         return partial(self._subscriptions.remove, server, inner)
@@ -145,14 +149,17 @@ class ResourceService:
         name: str,
         arguments: Mapping[str, Any],
         also: Mapping[str, Any] | None = None,
-        viewer: Viewer = LOCAL_USER,
+        *,
+        viewer: Viewer,
     ) -> dict[str, Any]:
         """The result of `prompts/get`; `also` as with `read`.
 
         Raises:
+            NotAllowedError: The viewer may not call.
             PromptNotFoundError: There is none of this name.
             ServerError: Its server cannot be reached, or answered with an error.
         """
+        self._auditing.require(viewer, "call")
         async with self._auditing.request("prompt", name, viewer, also, arguments) as entry:
             offer = self.prompt(name)
             entry.means(offer.server, offer.key.key)
@@ -167,18 +174,21 @@ class ResourceService:
         name: str,
         argument: Mapping[str, Any],
         context: Mapping[str, Any] | None,
-        viewer: Viewer = LOCAL_USER,
+        *,
+        viewer: Viewer,
     ) -> dict[str, Any]:
         """The result of `completion/complete` for an argument of a prompt or a template of a server.
 
         A server that completes nothing answers with no values.
 
         Raises:
+            NotAllowedError: The viewer may not call.
             PromptNotFoundError: There is no such prompt.
             ResourceNotFoundError: There is no such template.
             ToolWithheldError: It may not be used now; the text says why.
             ServerError: The server cannot be reached, or answered with an error.
         """
+        self._auditing.require(viewer, "call")
         async with self._auditing.request("complete", name, viewer, arguments=dict(argument)) as entry:
             server, inner, ref = self._reference(kind, name)
             entry.means(server, inner)

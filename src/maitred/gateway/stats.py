@@ -10,7 +10,7 @@ Tokens are estimated (an upper bound, see `maitred.disclosure.budget`) and writt
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -93,6 +93,15 @@ class UsageStatistics:
             tiers_at=snapshot.tiers_at,
             levels=dict(levels),
         )
+
+    async def by_server(self, days: int, names: Collection[str]) -> Mapping[str, Usage]:
+        """How some servers were used in the last so many days; those with calls, the most used first.
+
+        Raises:
+            StoreError: The figures cannot be read.
+        """
+        found = {n: u for n, u in (await self._usage.by_server(days)).items() if u.calls and n in names}
+        return dict(_by_calls(found))
 
     # --- tiers --------------------------------------------------------------------------------------------
 

@@ -44,11 +44,13 @@ class VisibilityService:
         self,
         context: GatewayState,
         outside: Callable[[Viewer], frozenset[ToolKey]],
+        changed: Callable[[], None],
         *,
         now: Callable[[], datetime] = lambda: datetime.now().astimezone(),
     ) -> None:
         self._context = context
         self._outside = outside
+        self._changed = changed
         self._now = now
         self._tables: Mapping[str, VisibilityTable] = {}
         self._begun: Mapping[str, Facts] = {}
@@ -56,7 +58,6 @@ class VisibilityService:
         self._facts: OrderedDict[Scope, dict[str, Facts]] = OrderedDict()
         self._sets: OrderedDict[object, frozenset[ToolKey]] = OrderedDict()
         self._of: object = None
-        self.changed: Callable[[], None] = lambda: None
 
     # --- what there is ------------------------------------------------------------------------------------
 
@@ -74,13 +75,13 @@ class VisibilityService:
         self._begun = {server: table.declared.initial() for server, table in tables.items()}
         self._reads = {server: _built_in_reads(table) for server, table in tables.items()}
         self._sets.clear()
-        self.changed()
+        self._changed()
 
     def restarted(self, server: str) -> None:
         """A server has begun anew, and so do its facts."""
         gone = [facts.pop(server, None) for facts in self._facts.values()]
         if any(gone):
-            self.changed()
+            self._changed()
 
     def health_changed(self, server: str) -> None:
         """A server that has stopped or failed knows nothing any more."""
@@ -157,7 +158,7 @@ class VisibilityService:
         before = table.visible_set(names, self._moment(viewer, server))
         self._keep(viewer, server, after)
         now = table.visible_set(names, self._moment(viewer, server))
-        self.changed()  # even if as many are visible: reasons tell the facts
+        self._changed()  # even if as many are visible: reasons tell the facts
         opened = [snapshot.by_key[ToolKey(server=server, name=name)] for name in became_visible(before, now)]
         outside = self._outside(viewer)
         return sorted(tool.name for tool in opened if not is_hidden(tool) and tool.key not in outside)
@@ -169,7 +170,7 @@ class VisibilityService:
             full = (now + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0)
             await anyio.sleep((full - now).total_seconds() + 0.01)
             if any("time.hour" in reads or "time.weekday" in reads for reads in self._reads.values()):
-                self.changed()
+                self._changed()
 
     # --- how it is worked out -----------------------------------------------------------------------------
 

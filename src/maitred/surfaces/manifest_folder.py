@@ -137,7 +137,7 @@ class Manifests:
         admission = self._gateway.admission
         try:
             text = await anyio.to_thread.run_sync(read_text, path)
-            decision = await admission.check(text, source=str(path))
+            decision = await admission.check(text, source=str(path), viewer=FOLDER)
             first = next(
                 (p for p, name in self._names.items() if name == decision.server and p != path), None
             )
@@ -164,7 +164,7 @@ class Manifests:
         """Withdraw the servers that came from the folder and are in none of its files now."""
         admission = self._gateway.admission
         named = set(self._names.values())
-        for server, (source, state) in (await admission.registered()).items():
+        for server, (source, state) in (await admission.registered(FOLDER)).items():
             path = Path(source)
             unread = path in found and path not in self._names
             if path.parent != folder or state == "withdrawn" or server in named or unread:

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import anyio
 
 from maitred.config.load import catalog_path
-from maitred.config.settings import Results, Settings
+from maitred.config.settings import Settings
+from maitred.model.access import LOCAL_USER
 from maitred.wiring.backends import make_pool, remove_containers
 from maitred.wiring.exceptions import plainly
 from maitred.wiring.features import (
@@ -32,21 +33,11 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from mcp.server import Server
 
     from maitred.backends.pool import BackendPool
-    from maitred.catalog.live import CheckedStore, LiveCatalog
     from maitred.gateway import Gateway
     from maitred.gateway.calls import MakeCallSteps
     from maitred.gateway.parts import GatewayParts
     from maitred.mediation.base import Middleware
     from maitred.visibility.rules import RuleFunction
-
-_MAKERS: Final[Mapping[str, Any]] = {
-    "check_policy": check_policy,
-    "make_namesakes": make_namesakes,
-    "make_placer": make_placer,
-    "make_sandbox": make_sandbox,
-    "open_writer": open_writer,
-}
-"""What a gateway makes of settings whenever it needs it."""
 
 
 def _make_gateway(settings: Settings, parts: "GatewayParts", call_steps: "MakeCallSteps | None") -> "Gateway":
@@ -89,27 +80,13 @@ async def open_gateway(
     async with plainly(), AsyncExitStack() as stack:
         pool, containers = make_pool(settings, in_process or {}, serves=serves)
         parts = await _make_parts(
-            stack,
-            settings,
-            pool,
-            discovers=discovers,
-            make_mender=make_menders(settings, tool_middleware).make,
-            make_tables=partial(make_tables, rules=rules or {}),
-            make_front=partial(make_front, rules=rules or {}),
+            stack, settings, pool, discovers=discovers, rules=rules or {}, tool_middleware=tool_middleware
         )
         gateway = _make_gateway(settings, parts, call_steps)
         with parts.catalog.serving_unwritten():
-            await gateway.configure(settings)
-        await gateway.figures.update_if_due()
-        await stack.enter_async_context(gateway.chains.serving())
-        await stack.enter_async_context(gateway.mediation.serving(asks=asks_models))
+            await gateway.configure(settings, viewer=LOCAL_USER)
+        await stack.enter_async_context(gateway.serving(asks_models=asks_models))
         tasks = await stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(gateway.figures.keep_up)
-        tasks.start_soon(gateway.visibility.keep_time)
-        tasks.start_soon(gateway.auditing.keep_up)
-        tasks.start_soon(gateway.admission.follow)
-        tasks.start_soon(gateway.supervising.keep_up)
-        tasks.start_soon(gateway.storage.keep_up)
         if serves:
             tasks.start_soon(remove_containers, gateway, containers)
         yield gateway
@@ -122,77 +99,60 @@ async def _make_parts(
     pool: "BackendPool",
     *,
     discovers: bool,
-    **made: Any,
+    rules: "Mapping[str, RuleFunction]",
+    tool_middleware: "Middleware | None",
 ) -> "GatewayParts":
-    """Open all that a gateway is made of but what is `made`, in the order in which it is not to be closed."""
+    """Make and open all that a gateway is made of, in the order in which it is not to be closed."""
+    from maitred.admission.gatekeeper import Gatekeeper
+    from maitred.admission.registry import Registry
     from maitred.calls.cache import ResultCache
+    from maitred.calls.results import ResultStore, Shortener
     from maitred.calls.subscriptions import Subscriptions
+    from maitred.catalog.discovery import Discoverer
+    from maitred.catalog.live import LiveCatalog
+    from maitred.catalog.token_worker import TokenWorker
+    from maitred.disclosure.budget import estimate
+    from maitred.gateway.events import Events
     from maitred.gateway.parts import GatewayParts
     from maitred.usage.recorder import UsageRecorder
 
-    store = open_store(catalog_path(settings), stands_by=discovers)
-    catalog = await _load_catalog(await stack.enter_async_context(store))
-    usage = await stack.enter_async_context(UsageRecorder(catalog_path(settings)))
+    path = catalog_path(settings)
+    catalog = LiveCatalog(await stack.enter_async_context(open_store(path, stands_by=discovers)))
+    await catalog.refresh()
+    usage = await stack.enter_async_context(UsageRecorder(path))
     auditing = await stack.enter_async_context(open_trail(settings))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
-    kept = await _make_keeper(stack, settings, catalog, pool, discovers=discovers)
-    updated = kept["events"].updated
-    return GatewayParts(
-        catalog=catalog,
-        pool=pool,
-        search=search,
-        usage=usage,
-        cache=ResultCache(max_bytes=settings.cache.max_bytes),
-        credentials=make_credentials(settings),
-        subscriptions=await stack.enter_async_context(
-            Subscriptions(kept["keeper"].connections, on_updated=updated)
-        ),
-        auditing=auditing,
-        **kept,
-        **_make_answers(settings.results),
-        **_MAKERS,
-        **made,
-    )
-
-
-async def _make_keeper(
-    stack: AsyncExitStack,
-    settings: Settings,
-    catalog: "LiveCatalog",
-    pool: "BackendPool",
-    *,
-    discovers: bool,
-) -> dict[str, Any]:
-    """What keeps the catalog in step with the servers, and judges what they publish."""
-    from maitred.admission.gatekeeper import Gatekeeper
-    from maitred.admission.registry import Registry
-    from maitred.catalog.discovery import Discoverer
-    from maitred.catalog.token_worker import TokenWorker
-    from maitred.gateway.events import Events
-
-    gatekeeper = Gatekeeper(Registry(catalog_path(settings)), catalog, make_judge)
-    keeper = Discoverer(catalog, pool, (await stack.enter_async_context(TokenWorker())).count, gatekeeper)
+    gatekeeper = Gatekeeper(Registry(path), catalog, make_judge)
+    counter = await stack.enter_async_context(TokenWorker())
+    keeper = Discoverer(catalog, pool, counter.count, gatekeeper)
     events = Events(keeper, lambda: frozenset(pool.refused()))
     pool.listener = events
     if discovers:
         await stack.enter_async_context(keeper)
-    return {"keeper": keeper, "events": events, "gatekeeper": gatekeeper}
-
-
-def _make_answers(settings: Results) -> dict[str, Any]:
-    """Where answers that are too long are kept, what cuts them, and what looks through them."""
-    from maitred.calls.results import ResultStore, Shortener
-    from maitred.disclosure.budget import estimate
-
-    store = ResultStore(ttl_s=settings.keep_s, max_bytes=settings.keep_bytes)
-    shortener = Shortener(store, estimate=estimate, limit_tokens=settings.max_tokens)
-    return {"results": store, "shortener": shortener, "screen": make_screen(settings)}
-
-
-async def _load_catalog(store: "CheckedStore") -> "LiveCatalog":
-    from maitred.catalog.live import LiveCatalog
-
-    catalog = LiveCatalog(store)
-    await catalog.refresh()
-    return catalog
+    subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)
+    results = ResultStore(ttl_s=settings.results.keep_s, max_bytes=settings.results.keep_bytes)
+    return GatewayParts(
+        catalog=catalog,
+        pool=pool,
+        keeper=keeper,
+        search=search,
+        usage=usage,
+        results=results,
+        shortener=Shortener(results, estimate=estimate, limit_tokens=settings.results.max_tokens),
+        cache=ResultCache(max_bytes=settings.cache.max_bytes),
+        subscriptions=await stack.enter_async_context(subscriptions),
+        credentials=make_credentials(settings),
+        events=events,
+        auditing=auditing,
+        screen=make_screen(settings.results),
+        gatekeeper=gatekeeper,
+        make_front=partial(make_front, rules=rules),
+        make_namesakes=make_namesakes,
+        check_policy=check_policy,
+        make_placer=make_placer,
+        make_mender=make_menders(settings, tool_middleware).make,
+        make_tables=partial(make_tables, rules=rules),
+        open_writer=open_writer,
+        make_sandbox=make_sandbox,
+    )

@@ -18,6 +18,7 @@ import structlog
 from maitred.config.load import load
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, StoreError
+from maitred.model.access import LOCAL_USER
 
 
 def watchable(folder: Path) -> bool:
@@ -89,7 +90,7 @@ async def _reloaded(gateway: "Gateway", applied: Settings, *, again: bool) -> Se
         fresh = replace(load(applied.source), http=applied.http)
         if fresh == applied and not again:
             return applied
-        await gateway.configure(fresh)
+        await gateway.configure(fresh, viewer=LOCAL_USER)  # who can write the file may configure
     except ConfigError as error:
         log.warning("the changed configuration is not used", reason=str(error))
     except StoreError as error:

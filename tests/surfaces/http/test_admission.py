@@ -14,7 +14,7 @@ from tests.surfaces.http.seen_as import As
 
 from maitred.config.settings import Admission
 from maitred.gateway import Gateway
-from maitred.model.access import Role, Scope
+from maitred.model.access import LOCAL_USER, Role, Scope
 from maitred.surfaces.http.app import api
 from maitred.surfaces.http.operations import Metrics
 from maitred.wiring import open_gateway
@@ -217,7 +217,7 @@ async def test_a_changed_tool_is_withheld_until_it_is_approved(tmp_path: Path) -
     house = House("clock", "tell", "set")
     async with opened(tmp_path, houses={"clock": house}, pinning="quarantine") as client:
         house.tools.append("wind")
-        await client.gateway.sync(["clock"])
+        await client.gateway.sync(["clock"], viewer=LOCAL_USER)
         [case] = (await client.ask(200, "GET", "/approvals"))["cases"]
         withheld = await client.ask(409, "POST", "/tools/clock/wind/call", json={})
         works = await client.ask(200, "POST", "/tools/clock/tell/call", json={})

@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.types import Message, Receive, Scope, Send
 from tests.surfaces.http.rig import House, opened
 
+from maitred.model.access import LOCAL_USER
 from maitred.surfaces.http.page_cache import Pages
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,7 @@ async def test_a_page_changes_when_the_tools_do(tmp_path: Path) -> None:
     async with opened(tmp_path, {"shelf": shelf}) as (gateway, client):
         before = await client.get(f"{API}/tools/hot")
         shelf.tools.append("write")
-        await gateway.sync(["shelf"])
+        await gateway.sync(["shelf"], viewer=LOCAL_USER)
         after = await revalidated(client, "tools/hot", before.headers["ETag"])
 
     assert after.status_code == 200
@@ -69,7 +70,7 @@ async def test_a_change_elsewhere_leaves_a_page_as_it_is(tmp_path: Path) -> None
         before = await client.get(f"{API}/tools/shelf/read")
         generation = gateway.snapshot.generation
         desk.tools.append("draw")
-        await gateway.sync(["desk"])
+        await gateway.sync(["desk"], viewer=LOCAL_USER)
         assert gateway.snapshot.generation > generation
         after = await revalidated(client, "tools/shelf/read", before.headers["ETag"])
 

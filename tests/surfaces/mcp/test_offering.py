@@ -337,11 +337,11 @@ async def test_a_list_is_announced_only_if_it_differs_from_what_was_seen(gateway
     )
     assert lists.changed(LOCAL_USER) == []
     try:
-        await gateway.configure(away)
+        await gateway.configure(away, viewer=LOCAL_USER)
         assert lists.changed(LOCAL_USER) == ["tools", "resources", "prompts"]
-        await gateway.configure(settings)
+        await gateway.configure(settings, viewer=LOCAL_USER)
         lists.shown("prompts", LOCAL_USER)
-        await gateway.configure(away)
+        await gateway.configure(away, viewer=LOCAL_USER)
         assert lists.changed(LOCAL_USER) == ["prompts"]
     finally:
-        await gateway.configure(settings)
+        await gateway.configure(settings, viewer=LOCAL_USER)

@@ -68,7 +68,7 @@ def register_servers(
 ) -> None:
     """Register servers by their manifests; none of them if one is refused."""
     settings = settings_of(config)
-    viewer = acting(settings, "register")
+    viewer = acting(settings)
     decisions, registered = run(lambda: _register(settings, _read(files), viewer, check=check))
     if as_json:
         from maitred.surfaces.case_json import registered_json  # noqa: PLC0415  # reads manifests with pydantic
@@ -118,7 +118,10 @@ async def _register(
     """The decision on each manifest, and the results of all registrations; none happens if one is refused."""
     async with admitting(settings) as gateway:
         admission = gateway.admission
-        decisions = {file: await admission.check(text, source=_source(file)) for file, text in texts.items()}
+        decisions = {
+            file: await admission.check(text, source=_source(file), viewer=viewer)
+            for file, text in texts.items()
+        }
         if faults := _twice(decisions):
             raise ConfigError("register", faults)
         if check or any(decision.outcome == "refused" for decision in decisions.values()):
@@ -198,7 +201,6 @@ def unregister(
 
     async def go() -> None:
         async with admitting(settings) as gateway:
-            gateway.access.check(viewer, "register", server=server)
             await gateway.admission.decide(server, "withdraw", viewer=viewer, why=why)
 
     run(go)
@@ -232,8 +234,8 @@ def approvals(
 ) -> None:
     """Show what waits for a decision of yours: servers, and changes of what they publish."""
     settings = settings_of(config)
-    acting(settings, "watch")
-    found = [case for case in run(lambda: _cases(settings)) if every or case.awaits]
+    viewer = acting(settings)
+    found = [case for case in run(lambda: _cases(settings, viewer)) if every or case.awaits]
     if as_json:
         from maitred.surfaces.case_json import case_json  # noqa: PLC0415  # reads manifests with pydantic
 
@@ -246,9 +248,9 @@ def approvals(
     out.print(f"{counted(waiting, 'server')} {verb} for a decision." if waiting else "Nothing waits for you.")
 
 
-async def _cases(settings: Settings) -> "list[Case]":
+async def _cases(settings: Settings, viewer: Viewer) -> "list[Case]":
     async with admitting(settings) as gateway:
-        return list(await gateway.admission.cases())
+        return list(await gateway.admission.cases(viewer))
 
 
 def approve(
@@ -268,8 +270,7 @@ def approve(
 
     async def go() -> bool:
         async with admitting(settings) as gateway:
-            gateway.access.check(viewer, "approve", server=server)
-            digest = await _asked(gateway.admission, server) if asks else seen
+            digest = await _asked(gateway.admission, server, viewer) if asks else seen
             if digest is None:
                 return False
             await gateway.admission.decide(server, "approve", viewer=viewer, why=why, seen=digest)
@@ -278,9 +279,9 @@ def approve(
     out.print(Text(f"Approved {server!r}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
 
 
-async def _asked(admission: "AdmissionService", server: str) -> str | None:
-    """The digest of the case that the operator saw and approved at the terminal; `None` if they did not."""
-    case = await admission.case(server)
+async def _asked(admission: "AdmissionService", server: str, viewer: Viewer) -> str | None:
+    """The digest of what somebody at the terminal saw and approved; `None` if they did not."""
+    case = await admission.case(server, viewer=viewer, to_decide=True)
     _print(summary(case))
     if not case.awaits and case.state == "approved":
         out.print(Text(f"{server!r} is {standing(case)} as it is."))
@@ -310,7 +311,6 @@ def _decide(settings: Settings, server: str, verdict: "Verdict", *, why: str, se
 
     async def go() -> "Case":
         async with admitting(settings) as gateway:
-            gateway.access.check(viewer, "approve", server=server)
             return await gateway.admission.decide(server, verdict, viewer=viewer, why=why, seen=seen)
 
     case = run(go)
@@ -324,8 +324,7 @@ def explain(server: ServerArgument, config: ConfigOption = None, as_json: JsonOp
 
     async def go() -> "Case":
         async with admitting(settings) as gateway:
-            gateway.access.check(viewer, "watch", server=server)
-            return await gateway.admission.case(server)
+            return await gateway.admission.case(server, viewer=viewer)
 
     case = run(go)
     if as_json:

@@ -35,7 +35,6 @@ from maitred.wording import counted
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.audit.hash_chain import Mark, Verification
-    from maitred.gateway import AuditService
 
 _ABOUT = "maitred audit"
 
@@ -86,13 +85,13 @@ def audit(
     if action == "list":
         _list(settings, _wanted(since, principal, tool), limit, as_json=as_json)
     elif action == "verify":
-        acting(settings, "audit")
-        _verified(run(lambda: _verify(settings, _mark(head))), as_json=as_json)
+        viewer = acting(settings)
+        _verified(run(lambda: _verify(settings, viewer, _mark(head))), as_json=as_json)
     elif action == "export":
-        viewer = acting(settings, "audit")
+        viewer = acting(settings)
         run(lambda: _export(settings, viewer, target))
     else:
-        viewer = acting(settings, "configure")
+        viewer = acting(settings)
         gone = run(lambda: _prune(settings, viewer))
         kept = settings.audit.keep_days
         older = f"older than {counted(kept, 'day')}" if kept else "as `audit.keep_days` is 0"
@@ -120,11 +119,11 @@ def _moment(text: str) -> str:
 
 
 def _list(settings: Settings, wanted: Mapping[str, Any], limit: int, *, as_json: bool) -> None:
-    acting(settings, "audit")
+    viewer = acting(settings)
 
     async def read() -> list[Mapping[str, Any]]:
         async with open_auditing(settings) as auditing:
-            return list((await auditing.latest(**wanted, limit=limit)).lines)
+            return list((await auditing.latest(viewer, **wanted, limit=limit)).lines)
 
     lines = run(read)
     if as_json:
@@ -168,9 +167,9 @@ def _mark(head: str) -> "Mark | None":
         raise ConfigError(_ABOUT, [f"--head: {error}"]) from None
 
 
-async def _verify(settings: Settings, known: "Mark | None") -> "Verification":
+async def _verify(settings: Settings, viewer: Viewer, known: "Mark | None") -> "Verification":
     async with open_auditing(settings) as auditing:
-        return await auditing.verify(known)
+        return await auditing.verify(viewer, known)
 
 
 def _of_file(file: str, known: "Mark | None") -> "Verification":
@@ -207,19 +206,20 @@ def _verified(found: "Verification", *, as_json: bool) -> None:
 async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
     """Write all lines; the last one records the export itself."""
     async with open_auditing(settings) as auditing:
+        lines = auditing.lines(viewer)
         await auditing.record(viewer, "audit.export")
         if target == "-":
-            count = await _written(auditing, sys.stdout)
+            count = await _written(lines, sys.stdout)
         else:
             async with _private(Path(target)) as file:
-                count = await _written(auditing, file)
-        head = await auditing.trail.head()
+                count = await _written(lines, file)
+        head = await auditing.head(viewer)
     err.print(Text(f"Exported {counted(count, 'line')}; head: {head.text}"))
 
 
-async def _written(auditing: "AuditService", file: TextIO) -> int:
+async def _written(lines: AsyncIterator[str], file: TextIO) -> int:
     count = 0
-    async for line in auditing.lines():
+    async for line in lines:
         file.write(f"{line}\n")
         count += 1
     return count

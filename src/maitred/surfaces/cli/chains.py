@@ -57,7 +57,7 @@ def chain(
     code = _decoded("-", sys.stdin.buffer.read()) if file == "-" else _text(Path(file))
 
     settings = settings_of(config)
-    viewer = acting(settings, "call")
+    viewer = acting(settings)
 
     async def go() -> "ChainAnswer":
         async with known_gateway(settings) as gateway:

@@ -140,7 +140,8 @@ def settings_of(given: Path | None) -> Settings:
 def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
     """The viewer for whom a command acts: the user of this machine, or the bearer of a token.
 
-    Call it once, before the command's coroutine runs; it refuses a viewer without the abilities.
+    The gateway decides what it may do. Only commands that work on files beside any gateway name abilities
+    here: those that write the configuration or a login, or that begin to listen.
 
     Raises:
         ConfigError: The token is not valid.

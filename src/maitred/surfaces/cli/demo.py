@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -23,6 +23,7 @@ from maitred.config.load import load
 from maitred.disclosure.budget import for_model
 from maitred.errors import ConfigError
 from maitred.extras import install_command
+from maitred.model.access import LOCAL_USER
 from maitred.surfaces.cli.console import err, out, run
 from maitred.surfaces.cli.entry import entry_line
 from maitred.wiring import open_gateway
@@ -111,7 +112,7 @@ async def _show(path: Path, url: str) -> None:
     async with open_gateway(load(path)) as gateway:
         with err.status("starting real servers, once, to learn their tools …"):
             await gateway.settled(120)
-        raw = _raw_cost(gateway.servers())
+        raw = _raw_cost(gateway.servers(LOCAL_USER))
         async with Client(McpSurface(gateway).server) as client:
             await _show_menu(client, raw)
             await _show_search(client)
@@ -121,7 +122,7 @@ async def _show(path: Path, url: str) -> None:
     _show_line_to_paste()
 
 
-def _raw_cost(servers: list[Any]) -> int:
+def _raw_cost(servers: Sequence[Any]) -> int:
     table = Table(box=None, pad_edge=False)
     for heading in ("server", "tools", "tokens raw"):
         table.add_column(heading, justify="left" if heading == "server" else "right")

@@ -11,6 +11,7 @@ from rich.text import Text
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import parts_withheld
+from maitred.model.access import Viewer
 from maitred.model.servers import MachineAspect
 from maitred.search.results import Semantics
 from maitred.surfaces.cli.console import (
@@ -64,8 +65,8 @@ def doctor(
 ) -> None:
     """Check the configuration, start every enabled server, and advise; exits with 1 if anything is wrong."""
     settings = settings_of(config)
-    acting(settings, "watch")
-    found = run(lambda: _examine(settings, servers or []))
+    viewer = acting(settings)
+    found = run(lambda: _examine(settings, servers or [], viewer))
     findings, fault, cage = found.servers, found.catalog_fault, found.cage
     cages = run(lambda: look_at_cages(settings))
     if as_json:
@@ -102,19 +103,20 @@ class _DoctorReport:
     elapsed_s: float
 
 
-async def _examine(settings: Settings, names: Sequence[str]) -> _DoctorReport:
-    """Start the servers (all enabled ones by default), and examine the catalog, search and chains."""
+async def _examine(settings: Settings, names: Sequence[str], viewer: Viewer) -> _DoctorReport:
+    """Start the servers (all enabled ones by default), and look at the rest."""
     async with open_gateway(settings, asks_models=False) as gateway:
-        check_servers(gateway.settings, names)  # registered servers included
+        gateway.watched_servers(viewer)  # before anything is said of servers
+        check_servers(gateway.settings, names)  # those that are registered, too
         wanted = names or [name for name, spec in gateway.settings.servers.items() if spec.usable]
         started = time.perf_counter()
         with err.status(f"starting {counted(len(wanted), 'server')} …"):
-            reports = await gateway.sync(wanted)
-        status = {entry.name: entry for entry in gateway.servers()}
-        strangers = gateway.visibility.unmatched(gateway.snapshot)
+            reports = await gateway.sync(wanted, viewer=viewer)
+        status = {entry.name: entry for entry in gateway.watched_servers(viewer)}
+        strangers = gateway.unmatched_rules(viewer)
         findings = []
         for report in reports:
-            lines = list(gateway.last_output(report.server))[-_SHOWN_LINES:]
+            lines = list(gateway.last_output(report.server, viewer))[-_SHOWN_LINES:]
             parts = parts_withheld(status[report.server].withheld_parts)
             remarks = [f"visibility: {one}" for one in strangers.get(report.server, ())]
             finding = status[report.server].to_json() | {
@@ -129,9 +131,9 @@ async def _examine(settings: Settings, names: Sequence[str]) -> _DoctorReport:
         await warmed(gateway)
         return _DoctorReport(
             servers=findings,
-            catalog_fault=(await gateway.storage.status())["fault"],
+            catalog_fault=(await gateway.catalog_status(viewer))["fault"],
             semantics=gateway.semantics,
-            cage=await gateway.chains.cage(),
+            cage=await gateway.chains.cage(viewer),
             elapsed_s=elapsed_s,
         )
 

@@ -19,6 +19,7 @@ from maitred.errors import ConfigError
 from maitred.evaluation.categories import BANDS, PlacementAgreement, judge, read_labels
 from maitred.evaluation.labelled_queries import Split, read_queries, read_tools, set_name, take
 from maitred.evaluation.runner import MAX_K, Cost, Evaluation, Quality, SilenceShares, evaluate
+from maitred.model.access import Viewer
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
@@ -195,8 +196,8 @@ def self_command(
 ) -> None:
     """Find the tools of your own catalog that are hard to find or easily confused, and what to change."""
     settings = settings_of(config)
-    acting(settings, "watch")
-    found = run(lambda: _check(settings, server))
+    viewer = acting(settings)
+    found = run(lambda: _check(settings, server, viewer))
     if as_json:
         print_json(_check_json(found))
         return
@@ -217,11 +218,11 @@ def categories_command(
     """Judge the categories of your tools by labels that a person gave."""
     known = read_labels(labels)
     settings = settings_of(config)
-    acting(settings, "watch")
+    viewer = acting(settings)
 
     async def go() -> PlacementAgreement:
         async with known_gateway(settings) as gateway:
-            return judge(known, {tool.key: tool.placement for tool in gateway.snapshot.tools})
+            return judge(known, {tool.key: tool.placement for tool in gateway.whole_catalog(viewer).tools})
 
     found = run(go)
     if as_json:
@@ -275,14 +276,14 @@ def mediation_command(
         raise typer.Exit(1)
 
 
-async def _check(settings: Settings, server: str) -> "SelfCheck":
+async def _check(settings: Settings, server: str, viewer: Viewer) -> "SelfCheck":
     from maitred.evaluation.selfcheck import check  # noqa: PLC0415  # brings the gateway, see above
 
     async with known_gateway(settings) as gateway:
-        check_servers(gateway.settings, [server] if server else [])  # registered servers included
-        count = len([t for t in gateway.visible_tools() if not server or t.server == server])
+        check_servers(gateway.settings, [server] if server else [])  # those that are registered, too
+        count = len([t for t in gateway.visible_tools(viewer) if not server or t.server == server])
         with _progress("asking for each tool", count) as advance:
-            return await check(gateway, server, advance)
+            return await check(gateway, viewer, server, advance)
 
 
 def _places(text: str) -> list[int]:

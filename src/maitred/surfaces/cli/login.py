@@ -10,6 +10,7 @@ from rich.text import Text
 from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, LoginError, StoreError
+from maitred.model.access import Viewer
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.cli.console import ConfigOption, acting, check_servers, err, out, run, settings_of
 from maitred.wiring import make_access, open_gateway, open_store
@@ -37,9 +38,9 @@ def login(
 ) -> None:
     """Log in to a server in your browser; a running gateway uses the login with its next call."""
     settings = settings_of(config)
-    acting(settings, "configure")
+    viewer = acting(settings, "configure")
     spec = _spec(run(lambda: _with_registered(settings)), server)
-    report = run(lambda: _log_in(settings, spec, opens=not no_browser, timeout_s=timeout))
+    report = run(lambda: _log_in(settings, spec, viewer, opens=not no_browser, timeout_s=timeout))
     if report.error:
         raise LoginError(server, f"it was kept, but {report.error.rstrip('.')}")
     tools = counted(report.tools, "tool")
@@ -82,8 +83,10 @@ async def _with_registered(settings: Settings) -> Settings:
         return gateway.settings
 
 
-async def _log_in(settings: Settings, spec: ServerSpec, *, opens: bool, timeout_s: float) -> "Report":
-    """Log in, and connect once to show that the login works."""
+async def _log_in(
+    settings: Settings, spec: ServerSpec, viewer: Viewer, *, opens: bool, timeout_s: float
+) -> "Report":
+    """Log in, and connect once to show that it works."""
     from maitred.backends.oauth.login import log_in  # noqa: PLC0415  # slow to import
 
     async def browse(page: str) -> None:
@@ -98,7 +101,7 @@ async def _log_in(settings: Settings, spec: ServerSpec, *, opens: bool, timeout_
         await log_in(make_access(spec, settings), browse, timeout_s=timeout_s)
     async with open_gateway(settings, asks_models=False) as gateway:
         with err.status(Text(f"connecting to {spec.name} …")):
-            [report] = await gateway.sync([spec.name])
+            [report] = await gateway.sync([spec.name], viewer=viewer)
     return report
 
 

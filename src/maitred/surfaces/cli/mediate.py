@@ -79,47 +79,53 @@ def mediate(
 ) -> None:
     """Show what mediation makes of tools; --accept and --reject write your choice into the configuration."""
     settings = settings_of(config)
-    viewer = acting(settings, "operate" if accept or reject or unset or ask else "watch")
+    viewer = acting(settings)
     if accept or reject or unset:
+        acting(settings, "operate")
         if servers or diff or ask or as_json:
             raise ConfigError("maitred mediate", ["--accept, --reject and --unset stand alone"])
         chosen = {"accept": accept or [], "reject": reject or []}
         _choose(settings, config_path(config), viewer, chosen, unset or [])
         return
-    found, costs = run(lambda: _look(settings, servers or [], ask=ask))
+    found, costs = run(lambda: _look(settings, servers or [], viewer, ask=ask))
     if as_json:
         print_json({"tools": [one.to_json() for one in found], **costs})
         return
-    if diff:
-        for one in found:
-            _show(one)
-    else:
-        _show_counts(found)
+    _show_all(found, diff=diff)
     if not (found or settings.mediation.auto_enhance or settings.mediation.overrides_url):
         out.print("To have some, set mediation.auto_enhance or mediation.overrides in the configuration.")
     _show_costs(costs, asked=ask)
 
 
+def _show_all(proposals: "Sequence[ToolDiff]", *, diff: bool) -> None:
+    if not diff:
+        _show_counts(proposals)
+        return
+    for proposal in proposals:
+        _show(proposal)
+
+
 async def _look(
-    settings: Settings, servers: Sequence[str], *, ask: bool
+    settings: Settings, servers: Sequence[str], viewer: Viewer, *, ask: bool
 ) -> tuple[Sequence["ToolDiff"], dict[str, Any]]:
     """The proposals, and the cost of the language model: expected (`estimate`) and actual (`spent`)."""
     async with known_gateway(settings) as gateway:
-        check_servers(gateway.settings, servers)  # registered servers included
         mediation = gateway.mediation
-        estimate = await mediation.estimate(servers)
-        spent = await _ask(gateway, servers) if ask else None
+        mediation.spent(viewer)  # refuses before anything is said of servers
+        check_servers(gateway.settings, servers)  # those that are registered, too
+        estimate = await mediation.estimate(servers, viewer=viewer)
+        spent = await _ask(gateway, servers, viewer) if ask else None
         with err.status("proving what is proposed …"):
-            found = await mediation.diff(servers)
+            found = await mediation.diff(servers, viewer=viewer)
         return found, {
             "estimate": asdict(estimate) if estimate else None,
             "spent": asdict(spent) if spent else None,
         }
 
 
-async def _ask(gateway: "Gateway", servers: Sequence[str]) -> Any:
-    """Ask the model: print the highest cost before, and show a progress bar."""
-    if estimate := await gateway.mediation.estimate(servers):
+async def _ask(gateway: "Gateway", servers: Sequence[str], viewer: Viewer) -> Any:
+    """Ask the model, with what it may cost before and a bar that shows how far it is."""
+    if estimate := await gateway.mediation.estimate(servers, viewer=viewer):
         err.print(Text(f"Asking the language model: {_cost(asdict(estimate), most=True)}."))
     with Progress(*COLUMNS, console=err, transient=True) as bars:
         task = bars.add_task("asking the language model", total=None)
@@ -128,9 +134,9 @@ async def _ask(gateway: "Gateway", servers: Sequence[str]) -> Any:
             bars.update(task, completed=done, total=total)
 
         try:
-            return await gateway.mediation.ask(servers, progress=tell)
+            return await gateway.mediation.ask(servers, viewer=viewer, progress=tell)
         except MaitredError:
-            if (spent := gateway.mediation.spent) and spent.calls:
+            if (spent := gateway.mediation.spent(viewer)) and spent.calls:
                 err.print(Text(f"The language model was asked: {_cost(asdict(spent), most=False)}."))
             raise
 
@@ -214,7 +220,7 @@ def _choose(
     names = [*chosen["accept"], *chosen["reject"], *unset]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ConfigError("maitred mediate", [f"{name!r} is chosen more than once" for name in twice])
-    keys = dict(zip(names, run(lambda: _keys(settings, names)), strict=True))
+    keys = dict(zip(names, run(lambda: _keys(settings, names, viewer)), strict=True))
     acts = [(choice, keys[name]) for choice in chosen for name in chosen[choice]]
     run(lambda: _record(settings, viewer, [*acts, *(("unset", keys[name]) for name in unset)]))
     for choice in ("accept", "reject"):
@@ -234,7 +240,7 @@ async def _record(settings: Settings, viewer: Viewer, acts: Sequence[tuple[str, 
             await auditing.record(viewer, f"mediation.{choice}", server=key.server, tool=key.name)
 
 
-async def _keys(settings: Settings, names: Sequence[str]) -> Sequence[ToolKey]:
+async def _keys(settings: Settings, names: Sequence[str], viewer: Viewer) -> Sequence[ToolKey]:
     async with known_gateway(settings) as gateway:
-        await gateway.warm()  # for unknown names, the index supplies the nearest ones
-        return [gateway.find(name).key for name in names]
+        await gateway.warm()  # unknown names are answered with the nearest, by the index
+        return [gateway.find(name, viewer).key for name in names]

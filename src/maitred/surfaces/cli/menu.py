@@ -57,11 +57,13 @@ def menu(
 ) -> None:
     """Print a page of the menu as agents read it."""
     settings = settings_of(config)
-    viewer = acting(settings, "see")
+    viewer = acting(settings)
 
     async def go() -> Any:
         async with known_gateway(settings) as gateway:
-            page = gateway.browse(path, cursor, page_size, viewer)  # a wrong path is an error with JSON too
+            page = gateway.browse(
+                path, cursor, page_size, viewer=viewer
+            )  # a wrong path is an error with JSON too
             return _page_json(gateway, path.strip("/"), cursor, page_size, viewer) if as_json else page.text
 
     found = run(go)
@@ -78,9 +80,9 @@ def _page_json(gateway: "Gateway", path: str, cursor: str, size: int, viewer: Vi
     if path == "categories":
         return gateway.categories(viewer).to_json()
     if path == "servers":
-        servers = gateway.access.portion(viewer).context.servers()
+        servers = gateway.servers(viewer)
         return {"servers": [server.to_json() for server in servers]}
-    page = gateway.page(path, cursor, size, viewer)
+    page = gateway.page(path, cursor, size, viewer=viewer)
     end = page.start + len(page.tools)
     return page.to_json() | {"cursor": page.cursor_at(len(page.tools)) if end < page.total else ""}
 
@@ -103,13 +105,13 @@ def categories(
 ) -> None:
     """Show the categories and what stands in them, or where tools stand; --set and --unset move tools."""
     settings = settings_of(config)
-    viewer = acting(settings, "operate" if write_use_cases else "configure" if choose or unset else "see")
+    viewer = acting(settings)
     if write_use_cases:
-        out.print(
-            f"Use cases were written for {counted(run(lambda: _write_use_cases(settings, server)), 'tool')}."
-        )
+        written = run(lambda: _write_use_cases(settings, server, viewer))
+        out.print(f"Use cases were written for {counted(written, 'tool')}.")
         return
     if choose or unset:
+        acting(settings, "configure")
         _choose(settings, config_path(config), choose or [], unset or [])
         return
     if of:
@@ -142,14 +144,14 @@ async def _categories(settings: Settings, viewer: Viewer) -> tuple[dict[str, Any
     async with known_gateway(settings) as gateway:
         found = gateway.categories(viewer)
         lines = [line.to_json() for line in found.lines]
-        tools = gateway.access.portion(viewer).context.visible_tools()
+        tools = gateway.visible_tools(viewer)
         tags = Counter(tag for tool in tools for tag in tool.placement.tags)
     ordered = sorted(tags.items(), key=lambda item: (-item[1], item[0]))
     return {"categories": lines, "tools": found.tools, "servers": found.servers}, ordered
 
 
-async def _write_use_cases(settings: Settings, server: str) -> int:
-    """Ask the model to write use cases, with a progress bar."""
+async def _write_use_cases(settings: Settings, server: str, viewer: Viewer) -> int:
+    """Ask the model, with a bar that shows how far it is."""
     async with known_gateway(settings) as gateway:
         if server and server not in gateway.settings.servers:
             raise ConfigError("--server", [f"there is no server {server!r} in {settings.source}"])
@@ -159,7 +161,7 @@ async def _write_use_cases(settings: Settings, server: str) -> int:
             def tell(done: int, total: int) -> None:
                 bars.update(task, completed=done, total=total)
 
-            return await gateway.use_cases.write(server, progress=tell)
+            return await gateway.write_use_cases(server, viewer=viewer, progress=tell)
 
 
 async def _tools(settings: Settings, names: Sequence[str], viewer: Viewer) -> list[Tool]:

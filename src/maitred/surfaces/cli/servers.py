@@ -85,11 +85,11 @@ def remove(
 def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the configured servers with what is known of them."""
     settings = settings_of(config)
-    viewer = acting(settings, "see")
+    viewer = acting(settings)
 
     async def go() -> None:
         async with known_gateway(settings) as gateway:
-            servers = gateway.access.portion(viewer).context.servers()
+            servers = gateway.servers(viewer)
             mode = gateway.mode()
         if as_json:
             print_json({"mode": mode, "servers": [server.to_json() for server in servers]})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from maitred.config.settings import Settings
+from maitred.model.access import Viewer
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Level, ToolStanding, Usage
 from maitred.surfaces.cli.console import (
@@ -50,11 +51,11 @@ def stats(
 ) -> None:
     """Show how tools were used and what finding them cost, from what all gateways on the catalog counted."""
     settings = settings_of(config)
-    acting(settings, "watch")
+    viewer = acting(settings)
 
     async def go() -> Any:
         async with known_gateway(settings) as gateway:
-            return await gateway.stats(days)
+            return await gateway.stats(days, viewer=viewer)
 
     found = run(go)
     if as_json:
@@ -108,14 +109,15 @@ def tiers(
 ) -> None:
     """Show the tools by tier, with the score and the figures it comes from; `update` computes them now."""
     settings = settings_of(config)
-    acting(settings, "operate" if action == "update" else "watch")
+    viewer = acting(settings)
 
     async def go() -> tuple[Any, int]:
         async with known_gateway(settings) as gateway:
-            before = gateway.snapshot.standings
+            before = gateway.whole_catalog(viewer).standings
             if action == "update":
-                await gateway.figures.update_tiers()
-            return gateway.snapshot, _moved(before, gateway.snapshot.standings)
+                await gateway.update_tiers(viewer)
+            snapshot = gateway.whole_catalog(viewer)
+            return snapshot, _moved(before, snapshot.standings)
 
     snapshot, moved = run(go)
     unused = ToolStanding()
@@ -168,8 +170,8 @@ if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait f
 def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Measure every answer of the menu in tokens (o200k); exits with 1 when one is over its limit."""
     settings = settings_of(config)
-    acting(settings, "watch")
-    found = run(lambda: _measured(settings))
+    viewer = acting(settings)
+    found = run(lambda: _measured(settings, viewer))
     over = [one for one in found if not one.ok]
     if as_json:
         print_json({"ok": not over, "measured": [one.to_json() for one in found]})
@@ -185,12 +187,12 @@ def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-async def _measured(settings: Settings) -> "Sequence[AnswerCost]":
-    # these imports bring the gateway, see above
+async def _measured(settings: Settings, viewer: Viewer) -> "Sequence[AnswerCost]":
+    # they bring the gateway, see above
     from maitred.evaluation.budget import measure  # noqa: PLC0415
     from maitred.surfaces.mcp.meta_definitions import definitions  # noqa: PLC0415
 
     async with known_gateway(settings) as gateway:
         await warmed(gateway)
         with err.status("asking for every page …"):
-            return await measure(gateway, definitions)
+            return await measure(gateway, viewer, definitions)

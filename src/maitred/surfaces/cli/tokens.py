@@ -60,7 +60,7 @@ def create(
     from maitred.access.tokens import TokenRequest, token_json  # noqa: PLC0415  # slow to import
 
     settings = settings_of(config)
-    viewer = acting(settings, "grant")
+    viewer = acting(settings)
     scope = Scope(servers=_limit(server), categories=_limit(category), read_only=read_only)
     wanted = TokenRequest(name=name, role=role, scope=scope, lifetime=_lifetime(expires))
 
@@ -88,11 +88,11 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
     from maitred.access.tokens import state, token_json  # noqa: PLC0415  # slow to import
 
     settings = settings_of(config)
-    acting(settings, "grant")
+    viewer = acting(settings)
 
     async def go() -> list["TokenRecord"]:
         async with open_tokens(settings) as tokens:
-            return list(await tokens.listed())
+            return list(await tokens.listed(viewer))
 
     found = run(go)
     if as_json:
@@ -118,7 +118,7 @@ def revoke(
 ) -> None:
     """Revoke a token; a running gateway takes it no longer after a second."""
     settings = settings_of(config)
-    viewer = acting(settings, "grant")
+    viewer = acting(settings)
 
     async def go() -> list[str]:
         async with open_tokens(settings) as tokens:

@@ -47,7 +47,7 @@ def search(
     if faults := check_tags(tags):
         raise ConfigError("--tag", faults)
     settings = settings_of(config)
-    viewer = acting(settings, "see")
+    viewer = acting(settings)
 
     async def go() -> None:
         async with known_gateway(settings) as gateway:
@@ -103,12 +103,12 @@ def info(
 ) -> None:
     """Describe tools."""
     settings = settings_of(config)
-    viewer = acting(settings, "see")
+    viewer = acting(settings)
 
     async def go() -> None:
         async with known_gateway(settings) as gateway:
-            answer = gateway.info(names, "full" if full else "brief", viewer)
-            snapshot = gateway.snapshot
+            answer = gateway.info(names, "full" if full else "brief", viewer=viewer)
+            snapshot = gateway.catalog(viewer)
         if as_json:
             print_json([snapshot.definition(tool) for tool in answer.tools])
         else:
@@ -131,15 +131,15 @@ def call(
 ) -> None:
     """Call a tool and print its answer; exits with 1 when the tool says that it failed."""
     settings = settings_of(config)
-    viewer = acting(settings, "call")
+    viewer = acting(settings)
 
     async def go() -> dict[str, Any]:
         async with known_gateway(settings) as gateway:
             published = name
             if not gateway.expansion.is_category(name, viewer):
-                async with gateway.auditing.request("call", name, viewer):  # it records a refusal
-                    published = gateway.access.found(name, viewer).name
-            schema = gateway.schema_of(published) or {}
+                async with gateway.auditing.request("call", name, viewer):  # which is told of a refusal
+                    published = (await gateway.tool_to_call(name, viewer)).name
+            schema = gateway.schema_of(published, viewer) or {}
             arguments = _parse_object(args) | _parse_pairs(values or [], schema)
             call = ToolCall(name=published, arguments=arguments)
             return await gateway.call(call, viewer=viewer, read_only=read_only)

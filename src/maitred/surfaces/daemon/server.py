@@ -121,7 +121,7 @@ class SocketServer:
             elif wants == "status":
                 await wire.write(packed({"maitred": "status", **await self.status(grant)}))
             elif wants == "stop" and self._serve is not None:
-                self._gateway.access.check(_viewer(grant), "configure")
+                self._gateway.authorize_stop(_viewer(grant))
                 await wire.write(packed({"maitred": "stopping", "pid": os.getpid()}))
                 self._stop()
             else:
@@ -137,7 +137,7 @@ class SocketServer:
         """
         if not token:
             return LOCAL_GRANT
-        grant = await self._gateway.access.credentials.grant_of(token)
+        grant = await self._gateway.credentials.grant_of(token)
         if isinstance(grant, RefusedAccess):
             raise ConfigError(AS_TOKEN, [grant.reason])
         return grant
@@ -145,12 +145,7 @@ class SocketServer:
     # --- clients ------------------------------------------------------------------------------------------
 
     async def _take_in(self, wire: Wire, grant: Grant, said: Mapping[str, Any], serve: Serve) -> None:
-        """Serve a client that has the same values as this gateway.
-
-        Raises:
-            NotAllowedError: The client may see nothing.
-        """
-        self._gateway.access.check(_viewer(grant), "see")
+        """Serve a client that has the same values as this gateway."""
         seen = said.get("values")
         seen = seen if isinstance(seen, dict) else {}
         if names := self._sameness.differing(seen, self._gateway.settings):
@@ -175,8 +170,8 @@ class SocketServer:
         """Disconnect a client once its token's grant changes; its next gateway gives the reason."""
         while True:
             await anyio.sleep(_TOKEN_S)
-            with suppress(StoreError):  # the gateway goes on with its last data
-                if await self._gateway.access.credentials.grant_of(token) != grant:
+            with suppress(StoreError):  # the gateway serves on with what it knows
+                if await self._gateway.credentials.grant_of(token) != grant:
                     wire.close(packed({"maitred": MOVED}))
                     return
 
@@ -199,7 +194,8 @@ class SocketServer:
             NotAllowedError: The grant may watch no server.
         """
         about = self._about
-        servers = self._gateway.access.servers(_viewer(grant))
+        viewer = _viewer(grant)
+        servers = self._gateway.watched_servers(viewer)
         return {
             "pid": os.getpid(),
             "transport": about.kind,
@@ -208,7 +204,7 @@ class SocketServer:
             "config": about.config,
             "version": __version__,
             "log": about.log,
-            "catalog": await self._gateway.storage.status(),
+            "catalog": await self._gateway.catalog_status(viewer),
             "servers": [
                 {
                     "pid": server.health.pid,

@@ -15,7 +15,6 @@ from starlette.responses import Response
 from maitred.admission.findings import Decision
 from maitred.gateway import Gateway
 from maitred.gateway.admission import Case, Verdict
-from maitred.model.access import Ability, Viewer
 from maitred.surfaces.case_json import case_json, findings_json, registered_json
 from maitred.surfaces.http import admission_schemas as schemas
 from maitred.surfaces.http.auth import viewer_of
@@ -82,9 +81,8 @@ def _add_registration(app: FastAPI, gateway: Gateway) -> None:
     )
     async def register(request: Request) -> Response:
         """Register a server by its manifest, or a new manifest of one; a refused one changes nothing."""
-        viewer = _allowed(gateway, request, "register")
         registered = await gateway.admission.register(
-            await _text(request), source=_source(request), viewer=viewer
+            await _text(request), source=_source(request), viewer=viewer_of(request)
         )
         if registered.case is None:
             return _refusal(registered.decision)
@@ -101,8 +99,9 @@ def _add_registration(app: FastAPI, gateway: Gateway) -> None:
     )
     async def check(request: Request) -> Response:
         """What each layer finds in a manifest, and what would become of it; nothing is registered."""
-        _allowed(gateway, request, "register")
-        decision = await gateway.admission.check(await _text(request), source=_source(request))
+        decision = await gateway.admission.check(
+            await _text(request), source=_source(request), viewer=viewer_of(request)
+        )
         return _answer(decision.record())
 
 
@@ -116,11 +115,8 @@ def _add_withdrawal(app: FastAPI, gateway: Gateway) -> None:
     )
     async def withdraw(request: Request, name: ServerName) -> Response:
         """Take back the registration of a server that came by a manifest; its log stays."""
-        server = unquote(name)
-        viewer = _allowed(gateway, request, "register", server=server)
-        return _answer(
-            _decided(await gateway.admission.decide(server, "withdraw", viewer=viewer), "withdraw")
-        )
+        case = await gateway.admission.decide(unquote(name), "withdraw", viewer=viewer_of(request))
+        return _answer(_decided(case, "withdraw"))
 
 
 def _add_cases(app: FastAPI, gateway: Gateway) -> None:
@@ -133,12 +129,8 @@ def _add_cases(app: FastAPI, gateway: Gateway) -> None:
     )
     async def approvals(request: Request, every: Everything = False) -> Response:  # noqa: FBT002  # a query
         """Servers that wait for a person's approval, and changes of what approved ones publish."""
-        viewer, access = viewer_of(request), gateway.access
-        cases = await gateway.admission.cases()
-        seen = [case for case in cases if not access.why_not(viewer, "watch", server=case.server)]
-        if not seen:
-            access.check(viewer, "watch")
-        return _answer({"cases": [case_json(case, whole=False) for case in seen if every or case.awaits]})
+        cases = await gateway.admission.cases(viewer_of(request))
+        return _answer({"cases": [case_json(case, whole=False) for case in cases if every or case.awaits]})
 
     @app.get(
         f"{API}/servers/{{name}}/approval",
@@ -149,9 +141,7 @@ def _add_cases(app: FastAPI, gateway: Gateway) -> None:
     )
     async def approval(request: Request, name: ServerName) -> Response:
         """Its manifest, what each layer found, what of its definition is withheld or changed, and its log."""
-        server = unquote(name)
-        _allowed(gateway, request, "watch", server=server)
-        return _answer(case_json(await gateway.admission.case(server)))
+        return _answer(case_json(await gateway.admission.case(unquote(name), viewer=viewer_of(request))))
 
 
 def _add_decision(app: FastAPI, gateway: Gateway) -> None:
@@ -164,13 +154,11 @@ def _add_decision(app: FastAPI, gateway: Gateway) -> None:
     )
     async def decide(request: Request, name: ServerName, body: schemas.VerdictBody) -> Response:
         """Approve or reject what was seen, suspend, resume, or withdraw; `seen` is the digest of the case."""
-        server = unquote(name)
-        viewer = _allowed(gateway, request, "approve", server=server)
         if body.verdict == "approve" and not body.seen:
             fault = "seen: is needed to approve; give the `digest` of the case that you looked at"
             return Refusal(422, "request_invalid", fault, faults=[fault])
         case = await gateway.admission.decide(
-            server, body.verdict, viewer=viewer, why=body.why, seen=body.seen
+            unquote(name), body.verdict, viewer=viewer_of(request), why=body.why, seen=body.seen
         )
         return _answer(_decided(case, body.verdict))
 
@@ -190,17 +178,6 @@ def _refusal(decision: Decision) -> Refusal:
 def _decided(case: Case, verdict: Verdict) -> dict[str, Any]:
     """The case after a decision; a withdrawn server is shown in its last state."""
     return case_json(replace(case, state="withdrawn", awaits=False) if verdict == "withdraw" else case)
-
-
-def _allowed(gateway: Gateway, request: Request, ability: Ability, *, server: str | None = None) -> Viewer:
-    """The viewer of a request who has an ability.
-
-    Raises:
-        MaitredError: The viewer does not have it.
-    """
-    viewer = viewer_of(request)
-    gateway.access.check(viewer, ability, server=server)
-    return viewer
 
 
 def _source(request: Request) -> str:

@@ -34,7 +34,7 @@ def application(gateway: Gateway, settings: Http, mcp: ASGIApp) -> ASGIApp:
     """The API with an MCP endpoint beside it; the endpoint's lifespan is that of the whole."""
     metrics = Metrics(gateway)
     both = _Beside(mcp, api(gateway, metrics, guarded=anonymous(settings) is None))
-    return RequestCounter(Guard(both, settings, gateway.access.credentials.grant_of), metrics)
+    return RequestCounter(Guard(both, settings, gateway.credentials.grant_of), metrics)
 
 
 def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:

@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from maitred.audit.service import mark_of, moment_ago
-from maitred.errors import MaitredError
 from maitred.gateway import Gateway, known_id
 from maitred.surfaces.http import openapi
 from maitred.surfaces.http.auth import viewer_of
@@ -102,10 +101,14 @@ def _add_lines(app: FastAPI, gateway: Gateway) -> None:
         cursor: Cursor = "",
     ) -> Response:
         """The lines of the audit trail, the newest first; what has begun and ended is one line."""
-        gateway.access.check(viewer_of(request), "audit")
         moment = moment_ago(since) or since.removesuffix("Z")
         found = await gateway.auditing.latest(
-            since=moment, who=principal, tool=tool, before=int(cursor or "0"), limit=limit
+            viewer_of(request),
+            since=moment,
+            who=principal,
+            tool=tool,
+            before=int(cursor or "0"),
+            limit=limit,
         )
         page = {"lines": list(found.lines), "next_cursor": str(found.before or "")}
         return Response(encode(page), media_type=_JSON)
@@ -121,8 +124,7 @@ def _add_verify(app: FastAPI, gateway: Gateway) -> None:
     )
     async def verify(request: Request, head: Head = "") -> Response:
         """Reads all lines, some 100,000 a second; a trail that was changed is status 200 with `faults`."""
-        gateway.access.check(viewer_of(request), "audit")
-        found = await gateway.auditing.verify(mark_of(head) if head else None)
+        found = await gateway.auditing.verify(viewer_of(request), mark_of(head) if head else None)
         told = {
             "ok": not found.faults,
             "lines": found.lines,
@@ -143,13 +145,7 @@ def _add_answers(app: FastAPI, gateway: Gateway) -> None:
     )
     async def answer(request: Request, answer_id: AnswerId, cursor: Cursor = "") -> Response:
         """What `results.screening: block` kept from a model, for a person; it is kept `results.keep_s`."""
-        viewer = viewer_of(request)
-        gateway.access.check(viewer, "audit")
-        said = {"arguments": {"answer": unquote(answer_id)}, "request_id": id_of(request)}
-        try:
-            page = gateway.screen.withheld(unquote(answer_id), cursor)
-        except MaitredError as error:
-            gateway.auditing.note(viewer, "read-withheld", outcome=error.code, **said)
-            raise
-        gateway.auditing.note(viewer, "read-withheld", **said)
+        page = gateway.withheld_answer(
+            unquote(answer_id), cursor, viewer=viewer_of(request), request_id=id_of(request)
+        )
         return Response(encode({"text": page.text, "next_cursor": page.next_cursor}), media_type=_JSON)

@@ -1,16 +1,16 @@
 """Routes that read: the tiers T0 to T2, servers, and figures."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from maitred.gateway import Gateway
+from maitred.model.access import Viewer
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
-from maitred.surfaces.http.lookup import category_page, server_of
 from maitred.surfaces.http.openapi import API, ServerName, answers
 from maitred.surfaces.http.page_cache import Pages
 
@@ -65,7 +65,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     ) -> Response:
         """A page of summaries, the most used tool first; a page behind the last one is empty."""
         viewer = viewer_of(request)
-        return pages.answer(request, lambda: category_page(gateway, unquote(name), page, page_size, viewer))
+        return pages.answer(request, lambda: _category_page(gateway, unquote(name), page, page_size, viewer))
 
 
 def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
@@ -77,9 +77,9 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.SERVERS, 403, unchanged=True),
     )
     async def servers(request: Request) -> Response:
-        """All configured servers with their state, without values of their environment and headers."""
-        found = gateway.access.servers(viewer_of(request))
-        lasting = all(  # else the text counts seconds, or restarts within a window
+        """All configured servers with their state; values of their environment and headers are not told."""
+        found = gateway.watched_servers(viewer_of(request))
+        lasting = all(  # else the text counts seconds, or what was within a window of them
             status.health.retry_in_s is None and not status.health.restarts for status in found
         )
         return pages.answer(
@@ -97,8 +97,8 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.SERVER, 403, 404, 422, unchanged=True),
     )
     async def server(request: Request, name: ServerName) -> Response:
-        """A server with its own title and instructions, and its present state."""
-        status = server_of(gateway, unquote(name), viewer_of(request), "watch")
+        """A server with what it says of itself, and how it is doing now."""
+        status = gateway.watched_server(unquote(name), viewer_of(request))
         detail = {
             "title": status.facts.title,
             "instructions": status.facts.instructions,
@@ -119,8 +119,24 @@ def _add_stats(app: FastAPI, gateway: Gateway) -> None:
     )
     async def stats(request: Request, days: Days = 30) -> Response:
         """Calls by tool and server, and tokens by day and principal."""
-        gateway.access.check(viewer_of(request), "watch")
-        found = await gateway.stats(days)
+        found = await gateway.stats(days, viewer=viewer_of(request))
         return Response(
             encode(found.to_json() | {"levels": dict(found.levels)}), media_type="application/json"
         )
+
+
+def _category_page(gateway: Gateway, name: str, page: int, size: int, viewer: Viewer) -> dict[str, Any]:
+    """A page of a category for a viewer, with its position among the pages.
+
+    Raises:
+        PathNotFoundError: There is no such category.
+    """
+    start = (page - 1) * size
+    found = gateway.page(f"category/{name}", str(start) if start else "", size, viewer=viewer)
+    place = {
+        "page": page,
+        "page_size": size,
+        "total_count": found.total,
+        "total_pages": -(-found.total // size),
+    }
+    return found.to_json() | {"pagination": place}

@@ -16,12 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from maitred.errors import ServerUnavailableError, StoreError
 from maitred.gateway import Gateway
+from maitred.model.access import Viewer
 from maitred.model.servers import State
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import Refusal
-from maitred.surfaces.http.lookup import server_of
 from maitred.surfaces.http.openapi import ServerName, answers, error
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -72,19 +72,24 @@ class Metrics:
             child = self._children[route, status] = self._requests.labels(route, str(status))
         child.inc()
 
-    async def text(self) -> bytes:
-        """All metrics in the Prometheus text format."""
+    async def text(self, viewer: Viewer) -> bytes:
+        """Everything, in the text format, for a viewer who may watch all of it.
+
+        Raises:
+            NotAllowedError: The viewer may not.
+        """
         gateway = self._gateway
-        states = [status.health.state for status in gateway.servers()]
-        self._tools.set(len(gateway.visible_tools()))
+        snapshot = gateway.whole_catalog(viewer)
+        states = [status.health.state for status in gateway.servers(viewer)]
+        self._tools.set(len(gateway.visible_tools(viewer)))
         self._servers.set(len(states))
         for state in State:
             self._states.labels(state.value).set(states.count(state))
-        self._generation.set(gateway.snapshot.generation)
+        self._generation.set(snapshot.generation)
         self._raw.set(gateway.ledger.raw_tokens)
         try:
             day = datetime.now(UTC).date().isoformat()
-            today = [row for row in (await gateway.stats(1)).spending if row.day == day]
+            today = [row for row in (await gateway.stats(1, viewer=viewer)).spending if row.day == day]
         except StoreError:
             self._today.clear()  # no figure is better than an old one
         else:
@@ -166,7 +171,7 @@ def _add_health(app: FastAPI, gateway: Gateway) -> None:
     )
     async def health(request: Request, name: ServerName) -> Response:
         """200 if it runs, or would be started for a call; 503 with the reason if it cannot be used now."""
-        status = server_of(gateway, unquote(name), viewer_of(request), "watch")
+        status = gateway.watched_server(unquote(name), viewer_of(request))
         if why := status.unwell:
             raise ServerUnavailableError(status.name, why)
         about = {"server": status.name, "state": status.health.state.value, "desired": status.spec.start}
@@ -190,5 +195,4 @@ def _add_metrics(app: FastAPI, gateway: Gateway, metrics: Metrics) -> None:
     )
     async def text(request: Request) -> Response:
         """Calls and requests since the start, and what the gateway is now."""
-        gateway.access.check(viewer_of(request), "watch")
-        return Response(await metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(await metrics.text(viewer_of(request)), headers={"Content-Type": CONTENT_TYPE})

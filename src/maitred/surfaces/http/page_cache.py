@@ -92,8 +92,8 @@ class Pages:
             self._servers += 1
 
     def _on_visibility(self) -> None:
-        """Forget all pages if there are visibility rules: pages show which tools make sense now."""
-        if self._gateway.visibility.tables:
+        """Pages tell which tools make sense now, where rules say so."""
+        if self._gateway.has_visibility_rules:
             self._forget()
 
     def _forget(self) -> None:

@@ -14,7 +14,6 @@ from maitred.surfaces.http.audit import id_of
 from maitred.surfaces.http.auth import viewer_of
 from maitred.surfaces.http.encoding import encode
 from maitred.surfaces.http.errors import REQUEST_HEADER
-from maitred.surfaces.http.lookup import tool_of
 from maitred.surfaces.http.openapi import API, ServerName, ToolName, answers
 from maitred.surfaces.http.page_cache import Pages
 
@@ -117,7 +116,7 @@ def _add_tool(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     async def tool(request: Request, server: ServerName, tool: ToolName) -> Response:
         """The definition as its server wrote it, its place in the menu, and how it was used."""
         viewer = viewer_of(request)
-        found = await tool_of(gateway, unquote(server), unquote(tool), viewer)
+        found = gateway.tool(unquote(server), unquote(tool), viewer)
         described = gateway.tool_json(found, viewer)
         return pages.answer(request, lambda: described, keep=not described["withheld"])
 
@@ -136,7 +135,7 @@ def _add_call(app: FastAPI, gateway: Gateway) -> None:
         async with gateway.auditing.entry(
             RequestContext(viewer=viewer, request_id=request_id), "call", unquote(tool)
         ):
-            found = await tool_of(gateway, unquote(server), unquote(tool), viewer, to_call=True)
+            found = await gateway.tool_of_server_to_call(unquote(server), unquote(tool), viewer)
         wanted = ToolCall(name=found.name, arguments=body.arguments, request_id=request_id)
         result = await gateway.call(wanted, viewer=viewer, read_only=body.read_only)
         return Response(encode(result), media_type=_JSON, headers={REQUEST_HEADER: request_id})

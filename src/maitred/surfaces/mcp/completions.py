@@ -30,7 +30,7 @@ class OwnCompletions:
         """The result of `completion/complete` for a prompt; `None` if the prompt is not ours."""
         if all(name != definition["name"] for definition in DEFINITIONS):
             return None
-        return completed(self._use_cases(viewer) if (name, argument) == (FIND_TOOL, TASK) else (), typed)
+        return completed(self._gateway.tasks(viewer) if (name, argument) == (FIND_TOOL, TASK) else (), typed)
 
     def for_template(self, template: str, argument: str, typed: str, viewer: Viewer) -> dict[str, Any] | None:
         """The result of `completion/complete` for a template; `None` if the template is not ours."""
@@ -42,24 +42,13 @@ class OwnCompletions:
         return completed(self._names(kind, viewer), typed)
 
     def _names(self, kind: str, viewer: Viewer) -> Sequence[str]:
-        there = self._gateway.access.portion(viewer)
         if kind == "tool":
-            return [tool.name for tool in there.context.visible_tools()]
+            return [tool.name for tool in self._gateway.visible_tools(viewer)]
         if kind == "server":
-            return list(there.context.settings.servers)
+            return [server.name for server in self._gateway.servers(viewer)]
         if kind == "category":
-            return [line.category.name for line in there.menu.categories().lines]
+            return [line.category.name for line in self._gateway.categories(viewer).lines]
         return ()
-
-    def _use_cases(self, viewer: Viewer) -> Sequence[str]:
-        there = self._gateway.access.portion(viewer)
-
-        def made() -> Sequence[str]:
-            cases = {case for tool in there.context.visible_tools() for case in tool.use_cases}
-            titles = [line.category.title for line in there.menu.categories().lines if line.category.title]
-            return [*titles, *sorted(cases)]
-
-        return there.menu.kept("tasks", made)
 
 
 def completed(values: Sequence[str], typed: str) -> dict[str, Any]:

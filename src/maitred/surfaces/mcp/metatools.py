@@ -66,7 +66,7 @@ async def _browse(gateway: Gateway, request: MetaToolRequest) -> Result:
     _check(request, "list_tools_meta", hidden=read.PATH_KEYS)
     path, cursor = read.path(given), read.text(given, "cursor")
     size = read.integer(given, "page_size", PAGE_TOOLS, most=PAGE_TOOLS)
-    return text_result(gateway.browse(path, cursor, size, request.viewer).text)
+    return text_result(gateway.browse(path, cursor, size, viewer=request.viewer).text)
 
 
 async def _info(gateway: Gateway, request: MetaToolRequest) -> Result:
@@ -75,7 +75,7 @@ async def _info(gateway: Gateway, request: MetaToolRequest) -> Result:
     names = read.texts(request.arguments, read.NAMES_KEYS)
     await gateway.warm()  # for unknown names, the index supplies the nearest ones
     with _own_names_explained("tool_info"):
-        return text_result(gateway.info(names, detail, request.viewer).text)
+        return text_result(gateway.info(names, detail, viewer=request.viewer).text)
 
 
 async def _call_tool(gateway: Gateway, request: MetaToolRequest) -> Result:
@@ -124,7 +124,7 @@ async def _with_beside(gateway: Gateway, asked: read.RequestedCall, viewer: View
         tool = await gateway.tool_to_call(asked.name, viewer)
     except MaitredError:
         return replace(asked, arguments={**asked.beside, **asked.arguments})
-    schema, parameters = gateway.schema_of(tool.name), gateway.parameters(tool)
+    schema, parameters = gateway.schema_of(tool.name, viewer), gateway.parameters(tool, viewer)
     arguments = read.merged(asked, tool=tool.name, schema=schema, parameters=parameters)
     return replace(asked, arguments=arguments)
 

@@ -255,8 +255,7 @@ class Notices:
         if is_ours(uri):
             await self._check(uri, viewer)
             return lambda: None
-        self._gateway.access.check(viewer, "call")
-        return await self._gateway.offers(viewer).hold(uri)
+        return await self._gateway.offers(viewer).hold(uri, viewer=viewer)
 
     @contextmanager
     def _watching(self, uris: Sequence[str]) -> Iterator[Sequence[str]]:

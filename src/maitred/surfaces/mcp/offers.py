@@ -215,8 +215,7 @@ class OfferHandler:
             viewer = self._viewers.of(ctx)
             if own := await self._resources.read(uri, viewer):
                 return own.to_result()
-            self._gateway.access.check(viewer, "call")
-            result = await self._gateway.offers(viewer).read(uri, _relayed(ctx), viewer)
+            result = await self._gateway.offers(viewer).read(uri, _relayed(ctx), viewer=viewer)
         except (MaitredError, MCPError) as error:
             raise resource_error(error, uri, ctx.protocol_version) from error
         fresh = {"ttlMs": 0, "cacheScope": "private"}
@@ -240,9 +239,8 @@ class OfferHandler:
             viewer = self._viewers.of(ctx)
             if own := await self._prompts.get(params.name, arguments, viewer):
                 return own
-            self._gateway.access.check(viewer, "call")
             offers = self._gateway.offers(viewer)
-            result = await offers.get_prompt(params.name, arguments, _relayed(ctx), viewer)
+            result = await offers.get_prompt(params.name, arguments, _relayed(ctx), viewer=viewer)
         except MaitredError as error:
             raise _prompt_error(error) from error
         return offered("prompts/get", ctx.protocol_version, result, {})
@@ -265,8 +263,8 @@ class OfferHandler:
         if own is not None:
             return own
         try:
-            self._gateway.access.check(viewer, "call")
-            return bounded(await self._gateway.offers(viewer).complete(kind, name, asked, relayed, viewer))
+            offers = self._gateway.offers(viewer)
+            return bounded(await offers.complete(kind, name, asked, relayed, viewer=viewer))
         except MaitredError as error:
             raise _prompt_error(error) from error
 

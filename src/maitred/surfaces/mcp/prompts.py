@@ -54,8 +54,8 @@ class OwnPrompts:
         self._resources = resources
 
     def listed(self, viewer: Viewer) -> Sequence[Mapping[str, Any]]:
-        """Definitions of our prompts for a viewer."""
-        watches = self._gateway.access.watches(viewer)
+        """Definitions of our prompts for somebody."""
+        watches = self._gateway.watches(viewer)
         return [one for one in DEFINITIONS if watches or one["name"] != SERVER_STATUS]
 
     async def get(self, name: str, arguments: Mapping[str, Any], viewer: Viewer) -> dict[str, Any] | None:
@@ -103,11 +103,11 @@ class OwnPrompts:
         return messages
 
     async def _status(self, viewer: Viewer) -> str:
-        servers = self._gateway.access.servers(viewer)
+        servers = self._gateway.watched_servers(viewer)
         used: Mapping[str, Any] = {}
         note = ""
         try:
-            used = (await self._gateway.stats(_STATS_DAYS)).by_server
+            used = await self._gateway.usage_by_server(_STATS_DAYS, viewer)
         except StoreError as error:
             note = f"(no figures of calls: {error.reason})"
         lines = [_status_line(status, used.get(status.name)) for status in servers[:_MAX_LINES]]

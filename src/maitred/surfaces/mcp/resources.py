@@ -97,7 +97,7 @@ class OwnResources:
     def listed(self, viewer: Viewer) -> list[dict[str, Any]]:
         """Definitions of the resources that always exist for a viewer."""
         tools = _annotations(_AGENT, 0.3, self._newest())
-        watches = self._gateway.access.watches(viewer)
+        watches = self._gateway.watches(viewer)
         servers = {
             "uri": SERVERS,
             "name": "servers",
@@ -134,8 +134,8 @@ class OwnResources:
         ]
 
     def templates(self, viewer: Viewer) -> list[dict[str, Any]]:
-        """Definitions of our templates for a viewer."""
-        watches = self._gateway.access.watches(viewer)
+        """Definitions of our templates for somebody."""
+        watches = self._gateway.watches(viewer)
         made = (
             ("maitred://tool/{name}", "tool", "A tool with its whole definition, as JSON.", _JSON, 0.7),
             (
@@ -192,7 +192,7 @@ class OwnResources:
             case "category", [str(name)] if name:
                 return self._page(uri, f"category/{name}", cursor, viewer)
             case "result", [str(name)] if name:
-                return self._result(uri, name, cursor, viewer.principal)
+                return self._result(uri, name, cursor, viewer)
         if cursor:
             raise CursorError(cursor)
         return await self._whole(uri, kind, rest, viewer)
@@ -230,7 +230,7 @@ class OwnResources:
                 "withheld": status.withheld,
                 "description": first_sentence(status.facts.instructions or status.facts.title),
             }
-            for status in self._gateway.access.servers(viewer)
+            for status in self._gateway.watched_servers(viewer)
         ]
         return Content(uri=SERVERS, mime_type=_JSON, text=compact(entries), modified=self._newest(), ttl_ms=0)
 
@@ -257,7 +257,7 @@ class OwnResources:
             "resources": len([o for o in gateway.offers_of("resource", viewer) if o.server == name]),
             "prompts": [o.name for o in gateway.offers_of("prompt", viewer) if o.server == name],
         }
-        snapshot = gateway.access.portion(viewer).context.snapshot
+        snapshot = gateway.catalog(viewer)
         tools = [tool for tool in snapshot.by_server.get(name, ()) if not is_hidden(tool)]
         details = shown | {
             "title": status.facts.title,
@@ -269,7 +269,7 @@ class OwnResources:
         return Content(uri=uri, mime_type=_JSON, text=compact(details), modified=self._newest(name), ttl_ms=0)
 
     def _status(self, name: str, viewer: Viewer) -> ServerStatus:
-        for status in self._gateway.access.servers(viewer):
+        for status in self._gateway.watched_servers(viewer):
             if status.name == name:
                 return status
         self._gateway.page(f"server/{name}", viewer=viewer)  # raises the error that names the nearest
@@ -283,8 +283,8 @@ class OwnResources:
             text = _leading_on(text, page.cursor, f"{base}?cursor={quote(page.cursor, safe='')}")
         return Content(uri=uri, mime_type=_PLAIN, text=text, modified=self._newest())
 
-    def _result(self, uri: str, result_id: str, cursor: str, principal: str) -> Content:
-        page = self._gateway.result(principal, result_id, cursor)
+    def _result(self, uri: str, result_id: str, cursor: str, viewer: Viewer) -> Content:
+        page = self._gateway.result(result_id, cursor, viewer=viewer)
         base = uri.partition("?")[0]
         part = bool(cursor or page.next_cursor)
         return Content(

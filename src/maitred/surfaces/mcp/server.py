@@ -7,6 +7,7 @@ connection. The SDK keeps no list of the clients of the handshake era to notify.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -88,7 +89,7 @@ class McpSurface:
             version=__version__,
             title="maitred",
             cache_hints=_HINTS,
-            get_tool_input_schema=gateway.schema_of,
+            get_tool_input_schema=partial(gateway.schema_of, viewer=viewer),
             on_call_tool=self._never_called,
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
@@ -124,8 +125,7 @@ class McpSurface:
 
     def _ended(self, viewer: Viewer) -> None:
         self._lists.forget(viewer)
-        self._gateway.visibility.forget(viewer.scope)
-        self._gateway.expansion.forget(viewer.scope)
+        self._gateway.forget(viewer)
 
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
