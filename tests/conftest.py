@@ -13,6 +13,7 @@ from hypothesis import settings
 from sqlalchemy import Connection
 from tests.support.arrangement import arrange, bounded
 from tests.support.podman import Podman, podman_service
+from tests.support.postgres import Postgres, postgres_service
 
 from maitred.catalog.token_count import count_tokens
 from maitred.catalog.token_worker import TokenWorker
@@ -79,6 +80,13 @@ def llm_packages() -> None:
             import_module(name)
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server; tests are skipped where none can be started."""
+    with postgres_service() as service:
+        yield service
+
+
 @pytest.fixture(autouse=True)
 def _private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Configuration, state and credentials of whoever runs the tests stay out of reach."""
@@ -126,6 +134,9 @@ def migrate_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _made_as_the_first(connection: Connection, revision: str | None) -> None:
+    if connection.dialect.name != "sqlite":
+        _MIGRATE(connection, revision)
+        return
     tables = "SELECT sql, name, type FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
     if revision is not None or connection.exec_driver_sql(tables).all():
         _MIGRATE(connection, revision)

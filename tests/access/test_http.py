@@ -28,6 +28,7 @@ from maitred.config.sections import check_address
 from maitred.config.settings import Http, Jwt
 from maitred.errors import ConfigError, StoreError
 from maitred.model.access import Grant, RefusedAccess, Role, Scope
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.surfaces.http.app import application
 from maitred.surfaces.http.auth import Guard, viewer_of
 
@@ -231,7 +232,7 @@ def key_server() -> Iterator[str]:
 
 async def test_a_token_of_the_authorization_server_is_taken_by_its_keys_and_claims(tmp_path: Path) -> None:
     """What is configured is what decides; tokens of maitred are taken beside them."""
-    made = Grants(new_catalog(tmp_path))
+    made = Grants(SqliteDatabase(new_catalog(tmp_path)))
     ours = await made.make("ci", "viewer")
     now = time.time()
     fresh: dict[str, Any] = {"exp": now + 60, "iat": now, "scope": "mcp:read", "mcp_servers": ["files"]}

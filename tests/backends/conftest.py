@@ -11,6 +11,8 @@ from tests.backends.container_rig import Rig
 from tests.backends.oauth_rig import NAME
 from tests.backends.rig import HONEST, RESOLVE, HttpServer, http_server, stdio
 from tests.backends.subject import ERAS, Subject
+from tests.catalog.databases import key_beside
+from tests.catalog.makers import open_store
 from tests.support.oauth_house import OAuthHouse, few_certificates, oauth_house
 from tests.support.podman import Podman
 
@@ -21,7 +23,8 @@ from maitred.backends.oauth.vault import Vault
 from maitred.backends.process import Warden
 from maitred.config.settings import Limits
 from maitred.model.servers import OAuth, ServerSpec
-from maitred.wiring import make_guarded, open_store
+from maitred.storage.sqlite import SqliteDatabase
+from maitred.wiring import make_guarded
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +96,7 @@ def access(house: OAuthHouse, empty_catalog: bytes, tmp_path: Path) -> LoginTarg
     return LoginTarget(
         spec=spec,
         resolve=RESOLVE,
-        store=Vault(tmp_path / "catalog.db"),
+        store=Vault(SqliteDatabase(tmp_path / "catalog.db"), key_beside(tmp_path / "catalog.db")),
         make_transport=lambda: make_guarded(spec),
     )
 

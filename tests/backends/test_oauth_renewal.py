@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.backends.oauth_rig import NAME, NEEDED, Whisper, logged_in, whisper_once, whispering
+from tests.catalog.databases import key_beside
 from tests.support.oauth_house import OAuthHouse, Page
 
 from maitred.backends.base import ConnectError, LoginNeededError
@@ -19,6 +20,7 @@ from maitred.backends.oauth.login import log_out
 from maitred.backends.oauth.vault import Vault
 from maitred.errors import ServerUnavailableError
 from maitred.model.servers import OAuth
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +69,9 @@ async def test_two_gateways_at_the_same_time_renew_once(
 ) -> None:
     """They share the catalog, and nothing else. Source: issue "Admission"."""
     await logged_in(access)
-    other = replace(access, store=Vault(tmp_path / "catalog.db"))
+    other = replace(
+        access, store=Vault(SqliteDatabase(tmp_path / "catalog.db"), key_beside(tmp_path / "catalog.db"))
+    )
 
     async def said(whisper: Whisper) -> None:
         assert await whisper() == "psst: hello"

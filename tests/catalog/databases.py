@@ -30,6 +30,11 @@ def new_catalog(folder: Path) -> Path:
     return Path(shutil.copy(_template(), folder / "c.db"))
 
 
+def key_beside(path: Path) -> Path:
+    """Where the key of logins is, as `maitred` has it."""
+    return path.with_name(f"{path.name}.key")
+
+
 def execute(path: Path, statement: str, *values: Any) -> list[Any]:
     """Do something behind everybody's back."""
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -12,13 +12,12 @@ from tests.support import corpus
 from maitred.backends.listing import read_tools
 from maitred.catalog.names import publish
 from maitred.catalog.snapshot import Snapshot
-from maitred.catalog.sqlite import SqliteStore
 from maitred.catalog.stages import PublishedDefinition, WithheldParts
-from maitred.catalog.store import SqlStore
+from maitred.catalog.store import CatalogStore
 from maitred.catalog.sync import DiscoveredServer, plan
 from maitred.model.servers import ServerFacts, ServerRecord, ServerSpec
 from maitred.model.tools import RawTool, Tool, ToolKey, canonical, content_hash
-from maitred.storage.migrate import migrate
+from maitred.storage.sqlite import SqliteDatabase
 
 FACTS = ServerFacts(era="handshake", protocol_version="2025-11-25", title="A server", version="1")
 
@@ -139,9 +138,5 @@ def definitions(kind: str) -> list[str] | None:
     ]
 
 
-def open_full_store(path: Path | str) -> SqlStore:
-    return SqlStore(str(path), migrate=migrate)
-
-
-def open_store(path: Path | str) -> SqliteStore:
-    return SqliteStore(Path(path), open_full_store)
+def open_store(path: Path | str) -> CatalogStore:
+    return CatalogStore(SqliteDatabase(Path(path)))

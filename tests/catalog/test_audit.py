@@ -21,6 +21,7 @@ from tests.catalog.databases import execute, new_catalog
 from maitred.audit import log
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.errors import StoreError
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +51,7 @@ async def read(trail: AuditLog, after: int = 0) -> list[dict[str, Any]]:
 
 async def test_a_line_says_who_did_what_with_which_tool_and_what_came_of_it(path: Path) -> None:
     """By the names the server has, with the ids by which it is found again; arguments as a hash."""
-    async with AuditLog(path, clock=Clock()) as trail:
+    async with AuditLog(SqliteDatabase(path), clock=Clock()) as trail:
         await trail.record(CALL)
         [line] = await read(trail)
 
@@ -66,7 +67,7 @@ async def test_a_line_says_who_did_what_with_which_tool_and_what_came_of_it(path
 
 async def test_arguments_can_be_kept_in_full_with_their_secrets_masked(path: Path) -> None:
     """What is too long for that is kept as a hash."""
-    async with AuditLog(path, arguments="full") as trail:
+    async with AuditLog(SqliteDatabase(path), arguments="full") as trail:
         await trail.record(CALL)
         await trail.record(AuditEntry(who="a", action="call", arguments=["x" * 30_000]))
         short, long = await read(trail)
@@ -78,7 +79,7 @@ async def test_arguments_can_be_kept_in_full_with_their_secrets_masked(path: Pat
 
 async def test_arguments_need_not_be_kept_at_all(path: Path) -> None:
     """Not even their hash, which could be guessed where there are few possibilities."""
-    async with AuditLog(path, arguments="none") as trail:
+    async with AuditLog(SqliteDatabase(path), arguments="none") as trail:
         await trail.record(CALL)
         assert not any(key.startswith("arguments") for key in (await read(trail))[0])
 
@@ -88,7 +89,7 @@ async def test_arguments_that_have_no_hash_are_told_as_such(path: Path) -> None:
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
-    async with AuditLog(path) as trail:
+    async with AuditLog(SqliteDatabase(path)) as trail:
         await trail.record(AuditEntry(who="a", action="call", arguments=deep))
         assert (await read(trail))[0]["arguments_hash"] == "nested too deep"
 
@@ -97,7 +98,7 @@ async def test_with_a_key_the_same_arguments_have_another_hash(path: Path) -> No
     """Nobody can find out by trying whether they were these."""
     hashes = []
     for key in (b"", b"k" * 32):
-        async with AuditLog(path, key=key) as trail:
+        async with AuditLog(SqliteDatabase(path), key=key) as trail:
             await trail.record(CALL)
             hashes.append((await read(trail))[-1]["arguments_hash"])
 
@@ -106,7 +107,7 @@ async def test_with_a_key_the_same_arguments_have_another_hash(path: Path) -> No
 
 async def test_a_recorded_act_is_in_the_file_when_the_call_returns(path: Path) -> None:
     """With everything that was noted before it, in that order."""
-    async with AuditLog(path, flush_every_s=NEVER_S) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=NEVER_S) as trail:
         trail.note(AuditEntry(who="a", action="search"))
         assert execute(path, "SELECT count(*) FROM audit") == [(0,)]
         await trail.record(CALL)
@@ -117,10 +118,10 @@ async def test_a_recorded_act_is_in_the_file_when_the_call_returns(path: Path) -
 
 async def test_noted_acts_are_written_in_the_background_and_at_the_end(path: Path) -> None:
     """Nobody has to ask for it."""
-    async with AuditLog(path, flush_every_s=0.01) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=0.01) as trail:
         trail.note(CALL)
         await eventually(lambda: execute(path, "SELECT count(*) FROM audit") == [(1,)])
-    async with AuditLog(path, flush_every_s=NEVER_S) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=NEVER_S) as trail:
         trail.note(CALL)
 
     assert execute(path, "SELECT count(*) FROM audit") == [(2,)]
@@ -128,7 +129,7 @@ async def test_noted_acts_are_written_in_the_background_and_at_the_end(path: Pat
 
 async def test_acts_that_are_recorded_at_once_share_transactions_and_are_all_there(path: Path) -> None:
     """Each once."""
-    async with AuditLog(path) as trail:
+    async with AuditLog(SqliteDatabase(path)) as trail:
         async with anyio.create_task_group() as tasks:
             for number in range(200):
                 tasks.start_soon(trail.record, AuditEntry(who=str(number), action="call"))
@@ -142,7 +143,7 @@ async def test_acts_that_are_recorded_at_once_share_transactions_and_are_all_the
 async def test_while_the_file_cannot_be_written_nothing_is_lost_and_the_caller_is_told(path: Path) -> None:
     """It is tried again, and the log says so once."""
     away = path.with_suffix(".away")
-    async with AuditLog(path, flush_every_s=0.01) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=0.01) as trail:
         await trail.record(AuditEntry(who="0", action="a"))
         shutil.move(path, away)
         with capture_logs() as logged:
@@ -163,7 +164,7 @@ async def test_what_is_too_much_to_keep_in_memory_is_counted(
 ) -> None:
     """The trail itself says how many acts are missing from it."""
     monkeypatch.setattr(log, "_MAX_WAITING", 3)
-    async with AuditLog(path, flush_every_s=NEVER_S) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=NEVER_S) as trail:
         for number in range(5):
             trail.note(AuditEntry(who=str(number), action="a"))
         await trail.record(AuditEntry(who="5", action="a"))
@@ -175,7 +176,7 @@ async def test_what_is_too_much_to_keep_in_memory_is_counted(
 
 async def test_an_act_whose_caller_gives_up_is_written_once(path: Path) -> None:
     """Wherever it gives up."""
-    async with AuditLog(path, flush_every_s=0.01) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=0.01) as trail:
         for steps in range(30):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(trail.record, AuditEntry(who=str(steps), action="a"))
@@ -192,7 +193,7 @@ async def test_an_act_whose_caller_gives_up_is_written_once(path: Path) -> None:
 async def test_old_lines_are_dropped_and_the_rest_can_still_be_verified(path: Path) -> None:
     """That they were dropped, and by whom, is a line as well."""
     clock = Clock()
-    async with AuditLog(path, clock=clock) as trail:
+    async with AuditLog(SqliteDatabase(path), clock=clock) as trail:
         for day in range(10):
             clock.now += timedelta(days=1)
             await trail.record(AuditEntry(who=str(day), action="a"))
@@ -212,7 +213,7 @@ async def test_old_lines_are_dropped_and_the_rest_can_still_be_verified(path: Pa
 
 async def test_a_long_trail_is_exported_whole(path: Path) -> None:
     """More lines than are read at once; and only those after a number, if wanted."""
-    async with AuditLog(path, flush_every_s=NEVER_S) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=NEVER_S) as trail:
         for number in range(2_500):
             trail.note(AuditEntry(who=str(number), action="é"))
         await trail.record(CALL)
@@ -228,10 +229,11 @@ WRITING = """
 import sys
 from pathlib import Path
 import anyio
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.audit.log import AuditEntry, AuditLog
 
 async def main():
-    async with AuditLog(Path(sys.argv[1])) as trail:
+    async with AuditLog(SqliteDatabase(Path(sys.argv[1]))) as trail:
         for number in range(60):
             await trail.record(AuditEntry(who=sys.argv[2], action="call", detail=str(number)))
             trail.note(AuditEntry(who=sys.argv[2], action="search", detail=str(number)))
@@ -247,7 +249,7 @@ async def test_several_processes_write_one_chain(path: Path) -> None:
         for name in ("a", "b", "c")
     ]
     assert [await anyio.to_thread.run_sync(writer.wait) for writer in writers] == [0, 0, 0]
-    trail = AuditLog(path)
+    trail = AuditLog(SqliteDatabase(path))
     lines = await read(trail)
 
     assert (await trail.verify()).faults == ()
@@ -258,7 +260,7 @@ async def test_several_processes_write_one_chain(path: Path) -> None:
 
 async def test_nobody_else_waits_while_another_process_writes(path: Path) -> None:
     """The line waits for the file, the program goes on; then it is there, once."""
-    async with AuditLog(path, flush_every_s=NEVER_S) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=NEVER_S) as trail:
         await trail.record(CALL)
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -282,7 +284,7 @@ async def test_nobody_else_waits_while_another_process_writes(path: Path) -> Non
 
 async def test_the_log_of_the_file_does_not_grow_for_ever(path: Path) -> None:
     """What was appended is moved into the file from time to time."""
-    async with AuditLog(path, flush_every_s=NEVER_S) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=NEVER_S) as trail:
         for _ in range(1_300):
             await trail.record(CALL)
         waiting = path.with_name(f"{path.name}-wal").stat().st_size
@@ -294,7 +296,7 @@ async def test_the_log_of_the_file_does_not_grow_for_ever(path: Path) -> None:
 async def test_writing_a_line_takes_less_than_a_few_milliseconds(path: Path) -> None:
     """The target is a millisecond in the median; the bound here is for machines that are shared."""
     noted, recorded = [], []
-    async with AuditLog(path, flush_every_s=NEVER_S) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=NEVER_S) as trail:
         for _ in range(200):
             started = time.perf_counter()
             await trail.record(CALL)

@@ -11,6 +11,7 @@ from maitred.access import token_store as module
 from maitred.access.token_store import RESERVED, Grants
 from maitred.errors import StoreError
 from maitred.model.access import EVERYTHING, Grant, RefusedAccess, Role, Scope
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def opened(path: Path, clocks: Clocks) -> Grants:
-    return Grants(path, clock=clocks.day, monotonic=clocks.monotonic, fresh_s=5)
+    return Grants(SqliteDatabase(path), clock=clocks.day, monotonic=clocks.monotonic, fresh_s=5)
 
 
 async def reason(grants: Grants, token: str) -> str:

@@ -7,7 +7,8 @@ from tests.catalog.makers import open_store
 
 from maitred.errors import StoreError
 from maitred.mediation.memo import MemoEntry, MemoStore
-from maitred.mediation.memo_store import SqliteMemos
+from maitred.mediation.memo_store import SqlMemos
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -24,16 +25,16 @@ async def catalog(folder: Path) -> Path:
 async def test_what_was_kept_is_there_for_the_next_program(tmp_path: Path) -> None:
     """With its time, byte for byte; keys that were never kept are left out."""
     path = await catalog(tmp_path)
-    store: MemoStore = SqliteMemos(path)
+    store: MemoStore = SqlMemos(SqliteDatabase(path))
     await store.save({"a": OLD, "b": NEW})
 
-    assert await SqliteMemos(path).load({"a", "b", "c"}) == {"a": OLD, "b": NEW}
-    assert await SqliteMemos(path).load(()) == {}
+    assert await SqlMemos(SqliteDatabase(path)).load({"a", "b", "c"}) == {"a": OLD, "b": NEW}
+    assert await SqlMemos(SqliteDatabase(path)).load(()) == {}
 
 
 async def test_a_newer_memory_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
     """One memory a key."""
-    store = SqliteMemos(await catalog(tmp_path))
+    store = SqlMemos(SqliteDatabase(await catalog(tmp_path)))
     await store.save({"a": OLD})
     await store.save({"a": NEW})
 
@@ -42,7 +43,7 @@ async def test_a_newer_memory_takes_the_place_of_an_older_one(tmp_path: Path) ->
 
 async def test_what_is_too_old_is_dropped(tmp_path: Path) -> None:
     """What is as old as the limit stays."""
-    store = SqliteMemos(await catalog(tmp_path))
+    store = SqlMemos(SqliteDatabase(await catalog(tmp_path)))
     await store.save({"a": OLD, "b": NEW})
     await store.prune(NEW.at)
 
@@ -51,7 +52,7 @@ async def test_what_is_too_old_is_dropped(tmp_path: Path) -> None:
 
 async def test_thousands_of_keys_are_loaded_at_once(tmp_path: Path) -> None:
     """More than SQLite takes as parameters of one statement."""
-    store = SqliteMemos(await catalog(tmp_path))
+    store = SqlMemos(SqliteDatabase(await catalog(tmp_path)))
     many = {f"key {number}": OLD for number in range(40_000)}
     await store.save(many)
 
@@ -64,7 +65,7 @@ async def test_a_file_that_cannot_be_used_is_a_fault_of_the_store(tmp_path: Path
     path = tmp_path / "c.db"
     if content:
         path.write_bytes(content)
-    store = SqliteMemos(path)
+    store = SqlMemos(SqliteDatabase(path))
 
     with pytest.raises(StoreError, match=r"c\.db"):
         await store.load({"a"})

@@ -1,27 +1,20 @@
 """Tools in their categories: when discovered, when described anew, when rules or choices change."""
 
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 from tests.catalog.makers import FACTS, Counter, after, found, raw
 from tests.gateway.rig import Upstream, opened, settings_of, until
 
-import maitred.storage.migrations
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.stages import replacement, with_placements
 from maitred.catalog.sync import plan
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
 from maitred.model.categories import Category, Placement, ToolChoice
-from maitred.model.servers import ServerSpec
 from maitred.model.tools import Tool, ToolKey
 
 pytestmark = pytest.mark.anyio
@@ -179,51 +172,3 @@ async def test_a_category_of_ones_own_takes_the_tools_that_its_words_name(tmp_pa
         await gateway.configure(settings, viewer=LOCAL_USER)
         await until(gateway, lambda: "gardening" not in gateway.snapshot.by_category)
         assert "gardening" not in gateway.browse(viewer=LOCAL_USER).text
-
-
-# --- a catalog of the revision before ---------------------------------------------------------------------
-
-
-def at_revision(path: Path, revision: str, spec: ServerSpec) -> None:
-    """A catalog as a former maitred left it, with a tool."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(str(maitred.storage.migrations.__file__)).parent))
-    engine = sa.create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-    engine.dispose()
-    facts = '{"era": "handshake", "protocol_version": "2025-11-25", "title": "Files", "version": "1"}'
-    server = (spec.name, spec.fingerprint, facts, "2026-01-01T00:00:00+00:00", "", "[]")
-    tool = (spec.name, "read_file", f"{spec.name}__read_file", "", READ["read_file"], "{}", "{}", "h", "", 42)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?)", server)
-        database.execute("INSERT INTO schemas VALUES ('h', ?)", (b'{"type":"object"}',))
-        database.execute(
-            "INSERT INTO tools (server, raw_name, name, title, description, annotations, extra, input_hash,"
-            " output_hash, cost_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            tool,
-        )
-        database.execute("UPDATE state SET generation = 7")
-
-
-@pytest.mark.parametrize("revision", ["0001", "0002"])
-async def test_a_catalog_of_a_former_maitred_keeps_its_tools_and_has_them_placed(
-    tmp_path: Path, revision: str
-) -> None:
-    """They are listed once more, since nobody judged them yet; the next opening starts nothing."""
-    settings = settings_of(tmp_path, "files")
-    at_revision(tmp_path / "c.db", revision, settings.servers["files"])
-    upstream = Upstream("files", READ)
-    async with opened(settings, upstream) as gateway:
-        tool = gateway.find("files__read_file", LOCAL_USER)
-        assert (tool.placement.category, tool.placement.by) == ("files_text", "rules")
-        assert tool.description == READ["read_file"]
-        assert gateway.snapshot.offers == ()
-        assert (await gateway.search(["read a file"], viewer=LOCAL_USER)).results[0].tool == tool
-        generation = gateway.snapshot.generation
-    assert upstream.starts == 1
-    async with opened(settings, upstream) as gateway:
-        assert gateway.snapshot.generation == generation > 7
-        assert gateway.find("files__read_file", LOCAL_USER) == tool
-    assert upstream.starts == 1

@@ -17,6 +17,7 @@ from tests.catalog.databases import execute, new_catalog
 from maitred.admission.registry import Registry
 from maitred.errors import StoreError
 from maitred.model.approvals import Binding, Event, Registration
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -41,11 +42,11 @@ def path(tmp_path: Path) -> Path:
 
 async def test_what_was_registered_is_read_by_the_next_process(path: Path) -> None:
     """The registration, its log in order, and the definition that was decided on."""
-    registry = Registry(path)
+    registry = Registry(SqliteDatabase(path))
     assert await registry.append("s", [REGISTERED], after=0, registration=MANIFEST, definition=("d1", b"[]"))
     assert await registry.append("s", [APPROVED], after=1)
     assert await registry.append("t", [REGISTERED], after=0)
-    registry = Registry(path)
+    registry = Registry(SqliteDatabase(path))
     assert await registry.log("s") == [REGISTERED, APPROVED]
     logs, _ = await registry.everything()
     assert logs == {"s": [REGISTERED, APPROVED], "t": [REGISTERED]}
@@ -57,7 +58,7 @@ async def test_what_was_registered_is_read_by_the_next_process(path: Path) -> No
 
 async def test_of_two_who_plan_the_same_turn_one_is_told_to_look_again(path: Path) -> None:
     """Nothing of the late one is written."""
-    one, two = Registry(path), Registry(path)
+    one, two = Registry(SqliteDatabase(path)), Registry(SqliteDatabase(path))
     assert await one.append("s", [REGISTERED], after=0, registration=MANIFEST)
     other = replace(MANIFEST, manifest_hash="m2")
     assert not await two.append("s", [REGISTERED], after=0, registration=other, definition=("d2", b"x"))
@@ -69,7 +70,7 @@ async def test_of_two_who_plan_the_same_turn_one_is_told_to_look_again(path: Pat
 
 async def test_many_who_write_at_once_leave_one_log(path: Path) -> None:
     """Every turn is taken once, whoever took it."""
-    one, two = Registry(path), Registry(path)
+    one, two = Registry(SqliteDatabase(path)), Registry(SqliteDatabase(path))
 
     async def write(registry: Registry, name: str) -> None:
         left = 10
@@ -90,7 +91,7 @@ async def test_many_who_write_at_once_leave_one_log(path: Path) -> None:
 
 async def test_a_withdrawal_ends_the_registration_and_keeps_the_log(path: Path) -> None:
     """Who let what in, and who refused it, is not forgotten."""
-    registry = Registry(path)
+    registry = Registry(SqliteDatabase(path))
     await registry.append("s", [REGISTERED], after=0, registration=MANIFEST)
     await registry.append("s", [Event(kind="withdrawn")], after=1)
 
@@ -103,7 +104,7 @@ async def test_an_event_may_take_the_place_of_the_last_with_its_definition(path:
     changed = [
         Event(kind="definition_changed", binding=Binding(definition=digest)) for digest in ("d2", "d3")
     ]
-    registry = Registry(path)
+    registry = Registry(SqliteDatabase(path))
     await registry.append("s", [REGISTERED], after=0, definition=("d1", b"1"))
     await registry.append("s", [changed[0]], after=1, definition=("d2", b"2"))
 
@@ -118,7 +119,7 @@ async def test_an_event_may_take_the_place_of_the_last_with_its_definition(path:
 async def test_a_write_that_fails_leaves_nothing_and_says_so(path: Path) -> None:
     """The event and what belongs to it are written together or not at all."""
     execute(path, "DROP TABLE definitions")
-    registry = Registry(path)
+    registry = Registry(SqliteDatabase(path))
     with pytest.raises(StoreError, match="no such table: definitions"):
         await registry.append("s", [REGISTERED], after=0, registration=MANIFEST, definition=("d", b""))
     assert await registry.log("s") == []
@@ -128,7 +129,7 @@ async def test_a_write_that_fails_leaves_nothing_and_says_so(path: Path) -> None
 async def test_a_registry_without_its_file_does_not_make_one(tmp_path: Path) -> None:
     """An empty one would have forgotten every approval."""
     with pytest.raises(StoreError, match="its file is not there"):
-        await Registry(tmp_path / "c.db").log("s")
+        await Registry(SqliteDatabase(tmp_path / "c.db")).log("s")
     assert not (tmp_path / "c.db").exists()
 
 
@@ -140,10 +141,11 @@ import os, sys
 from pathlib import Path
 import anyio
 from maitred.admission.registry import Registry
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.model.approvals import Binding, Event, Registration
 
 async def write(path):
-    registry = Registry(path)
+    registry = Registry(SqliteDatabase(path))
     turn = len(await registry.log("s"))
     while True:
         kind = ("registered", "approved", "withdrawn")[turn % 3]

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -9,10 +11,12 @@ import mcp_types as types
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.catalog.makers import Counter, found, one, open_full_store, raw, snapshot_of, spec
+from tests.catalog.databases import new_catalog
+from tests.catalog.makers import Counter, found, one, open_store, raw, snapshot_of, spec
 
 from maitred.backends.listing import read_tools
 from maitred.catalog.snapshot import Change, Snapshot
+from maitred.catalog.store import CatalogStore
 from maitred.catalog.sync import failure, plan, removal
 
 json_values = st.recursive(
@@ -60,14 +64,18 @@ def test_a_snapshot_after_changes_is_what_the_store_would_load(story: list[Any])
     """So a process need not read the store again after its own writes. Source: DESIGN, catalog."""
 
     async def live() -> None:
-        async with open_full_store(":memory:") as store:
-            snapshot = await store.load()
-            for step in story:
-                change = await planned(snapshot, step)
-                generation = await store.write(change, planned_on=snapshot.generation)
-                assert generation is not None
-                snapshot = snapshot.after(change, generation)
-                assert await store.load() == snapshot
+        with TemporaryDirectory() as folder:
+            async with open_store(new_catalog(Path(folder))) as store:
+                await live_in(store)
+
+    async def live_in(store: CatalogStore) -> None:
+        snapshot = await store.load()
+        for step in story:
+            change = await planned(snapshot, step)
+            generation = await store.write(change, planned_on=snapshot.generation)
+            assert generation is not None
+            snapshot = snapshot.after(change, generation)
+            assert await store.load() == snapshot
 
     anyio.run(live)
 

@@ -3,6 +3,9 @@
 import asyncio
 import os
 import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,21 +18,22 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from tests.catalog.makers import FACTS, Counter, after, found, open_full_store, open_store, raw
+from tests.catalog.databases import new_catalog
+from tests.catalog.makers import FACTS, Counter, after, found, open_store, raw
 
 import maitred.storage.migrations
 from maitred.catalog.live import Store
-from maitred.catalog.rows import HEAD
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.sqlite import SqliteStore
-from maitred.catalog.store import SqlStore
 from maitred.catalog.sync import DiscoveredServer, failure, plan, removal
 from maitred.errors import ConfigError, StoreError
+from maitred.storage import migrate as migrations
+from maitred.storage.database import HEAD
 from maitred.storage.migrate import migrate
 from maitred.storage.tables import metadata
 
 pytestmark = pytest.mark.anyio
 
+DEVELOPMENT = Path(__file__).parents[1] / "storage" / "data" / "development_0005.sql"
 SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"pattern": "é\ud83d"}}}
 
 
@@ -70,14 +74,6 @@ async def test_what_was_written_is_read_by_the_next_process(tmp_path: Path) -> N
     assert read.servers["s"].facts == FACTS
     assert list(read.schema(read.by_key[tool.key].input_hash)["properties"]) == ["z", "a"]
     assert read.generation == written.generation == 1
-
-
-async def test_a_catalog_in_memory_works_like_one_on_disk() -> None:
-    """Nothing is left behind, and writes can be read."""
-    async with open_full_store(":memory:") as store:
-        snapshot = await write(store, found("s", raw("s", "a")))
-
-    assert [tool.name for tool in snapshot.tools] == ["s__a"]
 
 
 async def test_the_generation_is_raised_only_by_what_a_reader_can_notice(tmp_path: Path) -> None:
@@ -174,27 +170,35 @@ async def test_migrating_from_nothing_gives_the_tables_that_the_code_uses(tmp_pa
     engine.dispose()
 
 
-async def test_a_store_that_is_up_to_date_is_not_migrated(tmp_path: Path) -> None:
+async def test_a_store_that_is_up_to_date_is_not_migrated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Alembic is slow to import, so it is left alone; what is there stays."""
     async with open_store(tmp_path / "c.db") as store:
         before = await write(store, found("s", raw("s", "a")))
-    async with SqlStore(str(tmp_path / "c.db"), migrate=never) as store:
+    monkeypatch.setattr(migrations, "migrate", never)
+    async with open_store(tmp_path / "c.db") as store:
         assert content(await store.load()) == content(before)
 
 
-async def test_a_store_is_read_alike_with_and_without_sqlalchemy(tmp_path: Path) -> None:
-    """Starting reads the file directly; writing goes through the full store; both see the same catalog."""
-    tool = raw("s", "x", input_schema=SCHEMA, annotations={"title": "é"}, extra={"_meta": {"k": [1]}})
-    async with open_full_store(tmp_path / "c.db") as full:
-        written = await write(full, found("s", tool, notes=("one",)), found("t", raw("t", "y")))
-        async with SqliteStore(tmp_path / "c.db", unneeded) as store:
-            read = await store.load()
-            assert await store.generation() == read.generation == written.generation
-    assert content(read) == content(written)
-
-
-def unneeded(_: str) -> SqlStore:
-    raise AssertionError("the full store was opened to read")
+def test_a_start_reads_the_catalog_without_sqlalchemy(tmp_path: Path) -> None:
+    """To import it takes longer than to read a large catalog; the first write does it."""
+    program = (
+        "import sys, anyio\n"
+        "from pathlib import Path\n"
+        "from maitred.catalog.store import CatalogStore\n"
+        "from maitred.storage.sqlite import SqliteDatabase\n"
+        "async def main():\n"
+        "    async with CatalogStore(SqliteDatabase(Path(sys.argv[1]))) as store:\n"
+        "        assert (await store.load()).generation == await store.generation() == 0\n"
+        "    print('sqlalchemy' in sys.modules, 'alembic' in sys.modules)\n"
+        "anyio.run(main)\n"
+    )
+    path = new_catalog(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "False False\n", done.stderr
 
 
 def test_migrating_what_is_migrated_changes_nothing(tmp_path: Path) -> None:
@@ -221,6 +225,40 @@ async def test_a_catalog_of_a_newer_maitred_is_refused_with_advice(tmp_path: Pat
     ):
         async with open_store(tmp_path / "c.db"):
             pass
+
+
+@pytest.mark.parametrize("revision", ["0001", "0004"])
+async def test_a_catalog_from_before_the_first_release_is_refused_and_kept(
+    revision: str, tmp_path: Path
+) -> None:
+    """No release wrote such a file. The message says what to do; the file stays as it is."""
+    path = tmp_path / "c.db"
+    async with open_store(path) as store:
+        await write(store, found("s", raw("s", "a")))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+
+    told = rf"before the first release wrote it .revision {revision}.; it is left as it is: move it away"
+    with pytest.raises(ConfigError, match=told):
+        async with open_store(path):
+            pass
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT version_num FROM alembic_version").fetchall() == [(revision,)]
+        assert database.execute("SELECT name FROM tools").fetchall() == [("s__a",)]
+
+
+async def test_a_catalog_of_the_last_development_version_is_taken_over_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables came by five revisions, so their columns are in another order; nothing is migrated."""
+    path = tmp_path / "c.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(DEVELOPMENT.read_text(encoding="utf-8"))
+    monkeypatch.setattr(migrations, "migrate", never)
+    async with open_store(path) as store:
+        await write(store, found("s", raw("s", "a", description="Ä")))
+    async with open_store(path) as store:
+        assert [tool.description for tool in (await store.load()).tools] == ["Ä"]
 
 
 async def test_a_corrupt_catalog_is_refused_with_advice(tmp_path: Path) -> None:
@@ -274,8 +312,8 @@ async def test_nobody_else_reads_a_catalog(before: int | None, tmp_path: Path) -
             async with open_store(path):
                 pass
             path.chmod(before)
-        async with open_full_store(path) as store:
-            await store.load()
+        async with open_store(path) as store:
+            await store.check()
             modes = modes_in(tmp_path)
     finally:
         os.umask(usual)
@@ -311,15 +349,9 @@ async def test_a_store_that_cannot_be_read_any_more_says_so(tmp_path: Path) -> N
         assert caught.value.path == str(tmp_path / "c.db")
 
 
-async def test_a_store_that_is_not_open_cannot_be_used() -> None:
-    """A mistake in the program, and told as one."""
-    with pytest.raises(RuntimeError, match="not open"):
-        await open_full_store(":memory:").generation()
-
-
 async def test_a_write_that_is_given_up_leaves_nothing_that_runs_on(tmp_path: Path) -> None:
     """Wherever it is given up: what runs on would keep the program from ending."""
-    async with open_full_store(tmp_path / "c.db") as store:
+    async with open_store(tmp_path / "c.db") as store:
         known = await store.load()
         change = await plan(known, found("s", raw("s", "a")), Counter())
         before = asyncio.all_tasks()

@@ -9,6 +9,7 @@ from tests.catalog.databases import execute, new_catalog
 
 from maitred.audit.hash_chain import Mark, Verification, digest_of
 from maitred.audit.log import AuditEntry, AuditLog
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -17,14 +18,14 @@ pytestmark = pytest.mark.anyio
 async def path(tmp_path: Path) -> Path:
     """A trail of ten lines."""
     path = new_catalog(tmp_path)
-    async with AuditLog(path) as trail:
+    async with AuditLog(SqliteDatabase(path)) as trail:
         for number in range(1, 11):
             await trail.record(AuditEntry(who=f"w{number}", action="call"))
     return path
 
 
 async def verified(path: Path, known: Mark | None = None) -> Verification:
-    return await AuditLog(path).verify(known=known)
+    return await AuditLog(SqliteDatabase(path)).verify(known=known)
 
 
 def swap(path: Path) -> None:
@@ -89,7 +90,7 @@ async def test_a_tail_that_was_cut_together_with_the_head_is_noticed_by_a_mark_n
     path: Path,
 ) -> None:
     """Whoever can write the file can make it agree with itself, but not with what was noted."""
-    known = await AuditLog(path).head()
+    known = await AuditLog(SqliteDatabase(path)).head()
     assert (await verified(path, known)).faults == ()
     execute(path, "DELETE FROM audit WHERE seq > 8")
     execute(path, "UPDATE audit_ends SET seq = 8, digest = (SELECT digest FROM audit WHERE seq = 8)"
@@ -101,7 +102,7 @@ async def test_a_tail_that_was_cut_together_with_the_head_is_noticed_by_a_mark_n
 
 async def test_an_older_mark_still_holds_when_lines_came_and_went(path: Path) -> None:
     """A mark of a line that is kept, and one of a line that was dropped by retention."""
-    trail = AuditLog(path)
+    trail = AuditLog(SqliteDatabase(path))
     old = Mark(seq=2, digest=execute(path, "SELECT digest FROM audit WHERE seq = 2")[0][0])
     assert (await trail.verify(known=old)).faults == ()
     execute(path, "DELETE FROM audit WHERE seq <= 5")
@@ -114,14 +115,14 @@ async def test_an_older_mark_still_holds_when_lines_came_and_went(path: Path) ->
 async def test_with_a_key_nobody_can_forge_the_chain_from_the_file_alone(tmp_path: Path) -> None:
     """Hashes computed without it are wrong, and so is another key."""
     path = new_catalog(tmp_path)
-    async with AuditLog(path, key=b"secret") as trail:
+    async with AuditLog(SqliteDatabase(path), key=b"secret") as trail:
         for number in range(1, 4):
             await trail.record(AuditEntry(who=f"w{number}", action="call"))
         assert (await trail.verify()).faults == ()
     forge(path)
 
-    assert "line 3 was changed" in (await AuditLog(path, key=b"secret").verify()).faults
-    assert (await AuditLog(path, key=b"other").verify()).faults
+    assert "line 3 was changed" in (await AuditLog(SqliteDatabase(path), key=b"secret").verify()).faults
+    assert (await AuditLog(SqliteDatabase(path), key=b"other").verify()).faults
 
 
 async def test_a_trail_of_nothing_is_whole(tmp_path: Path) -> None:

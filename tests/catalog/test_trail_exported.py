@@ -11,6 +11,7 @@ from tests.catalog.databases import execute, new_catalog
 from maitred.audit.hash_chain import AuditFilter, Mark, verify_export
 from maitred.audit.log import AuditEntry, AuditLog
 from maitred.errors import StoreError
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 async def written(path: Path, key: bytes = b"") -> list[str]:
     """An export of ten lines."""
-    async with AuditLog(path, key=key) as trail:
+    async with AuditLog(SqliteDatabase(path), key=key) as trail:
         for number in TEN:
             await trail.record(AuditEntry(who=f"w{number}", action="call", detail='é "digest"'))
         return [line async for line in trail.lines()]
@@ -65,7 +66,7 @@ async def test_a_damaged_export_is_noticed(
 async def test_an_export_that_was_cut_short_is_noticed_by_its_head(path: Path) -> None:
     """By itself it proves nothing about lines that would come after it."""
     lines = await written(path)
-    head = await AuditLog(path).head()
+    head = await AuditLog(SqliteDatabase(path)).head()
 
     assert verify_export(lines, b"", head).faults == ()
     assert verify_export(lines[:8], b"", None).faults == ()
@@ -75,7 +76,10 @@ async def test_an_export_that_was_cut_short_is_noticed_by_its_head(path: Path) -
 async def test_with_the_wrong_key_every_line_is_a_fault_and_the_key_is_suspected(path: Path) -> None:
     """In the file and in an export."""
     lines = await written(path, b"k" * 32)
-    for found in (verify_export(lines, b"", None), await AuditLog(path, key=b"other").verify()):
+    for found in (
+        verify_export(lines, b"", None),
+        await AuditLog(SqliteDatabase(path), key=b"other").verify(),
+    ):
         assert found.faults[0] == "line 1 was changed"
         assert found.faults[-1] == "no line fits; was the trail written with another key, or with none?"
     assert verify_export(lines, b"k" * 32, None).faults == ()
@@ -83,7 +87,7 @@ async def test_with_the_wrong_key_every_line_is_a_fault_and_the_key_is_suspected
 
 async def test_the_newest_lines_come_first_in_pages_and_may_be_chosen(path: Path) -> None:
     """By time, by principal, by a tool under either name, by server."""
-    async with AuditLog(path) as trail:
+    async with AuditLog(SqliteDatabase(path)) as trail:
         for number in TEN:
             who, tool = ("ann", "add") if number % 2 else ("bob", "list")
             await trail.record(
@@ -105,7 +109,7 @@ async def test_the_newest_lines_come_first_in_pages_and_may_be_chosen(path: Path
 
 async def test_what_began_and_ended_is_one_line_and_what_never_ended_is_seen(path: Path) -> None:
     """Also where a page ends between the two."""
-    async with AuditLog(path) as trail:
+    async with AuditLog(SqliteDatabase(path)) as trail:
         lost = await trail.record(AuditEntry(who="a", action="call", outcome="begun"))
         begun = await trail.record(AuditEntry(who="a", action="call", outcome="begun"))
         await trail.record(AuditEntry(who="a", action="call", outcome="ok", begun=begun))
@@ -121,14 +125,14 @@ async def test_a_line_that_cannot_be_read_is_shown_as_such(path: Path) -> None:
     """Rather than the others not at all."""
     await written(path)
     execute(path, "UPDATE audit SET body = '[' WHERE seq = 10")
-    found = await AuditLog(path).latest(AuditFilter(), limit=2)
+    found = await AuditLog(SqliteDatabase(path)).latest(AuditFilter(), limit=2)
 
     assert [line["outcome"] for line in found.lines] == ["cannot be read", "ok"]
 
 
 async def test_an_act_that_is_not_to_be_kept_is_gone_if_it_cannot_be_written(path: Path) -> None:
     """What waited before it stays, and goes first once the file can be written again."""
-    async with AuditLog(path, flush_every_s=3_600) as trail:
+    async with AuditLog(SqliteDatabase(path), flush_every_s=3_600) as trail:
         execute(path, "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(FAIL, 'full'); END")
         trail.note(AuditEntry(who="noted", action="a"))
         with pytest.raises(StoreError, match="full"):

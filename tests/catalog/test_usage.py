@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.backends.rig import eventually
-from tests.catalog.makers import open_full_store
+from tests.catalog.makers import open_store
 
 from maitred.errors import StoreError
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Spending
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.usage.recorder import UsageRecorder
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +48,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "c.db"
 
     async def make() -> None:
-        async with open_full_store(path):
+        async with open_store(path):
             pass
 
     anyio.run(make)
@@ -81,12 +82,15 @@ def execute(path: Path, statement: str) -> None:
 
 async def calls(path: Path, clock: Clock) -> dict[ToolKey, int]:
     """The calls that a gateway would see which starts now."""
-    return {key: usage.calls for key, usage in (await UsageRecorder(path, clock=clock).usage()).items()}
+    return {
+        key: usage.calls
+        for key, usage in (await UsageRecorder(SqliteDatabase(path), clock=clock).usage()).items()
+    }
 
 
 async def test_calls_are_known_at_once_and_by_the_next_process(path: Path, clock: Clock) -> None:
     """What is not written yet counts; leaving writes the rest. Source: issue "Menu", usage."""
-    async with UsageRecorder(path, clock=clock, flush_every_s=NEVER_S) as recorder:
+    async with UsageRecorder(SqliteDatabase(path), clock=clock, flush_every_s=NEVER_S) as recorder:
         recorder.called(A, ok=True, elapsed_ms=10)
         await recorder.flush()
         recorder.called(A, ok=False, elapsed_ms=1_000)
@@ -97,12 +101,12 @@ async def test_calls_are_known_at_once_and_by_the_next_process(path: Path, clock
     assert (known[A].calls, known[A].errors, known[A].mean_ms, known[A].p95_ms) == (2, 1, 505, 1_300)
     assert known[A].last_used == "2026-03-30T12:00:00+00:00"
     assert {name: usage.calls for name, usage in servers.items()} == {"s": 2, "t": 1}
-    assert await UsageRecorder(path, clock=clock).usage() == known
+    assert await UsageRecorder(SqliteDatabase(path), clock=clock).usage() == known
 
 
 async def test_what_is_recorded_is_written_in_the_background_without_being_asked(path: Path) -> None:
     """A gateway that is killed has lost at most a second."""
-    async with UsageRecorder(path, flush_every_s=0.01) as recorder:
+    async with UsageRecorder(SqliteDatabase(path), flush_every_s=0.01) as recorder:
         with closing(sqlite3.connect(path)) as connection:
             for made in (1, 2):
                 recorder.called(A, ok=True, elapsed_ms=1)
@@ -122,7 +126,10 @@ def test_whatever_fails_in_between_two_recorders_on_one_file_add_up(
 
     async def live(path: Path) -> None:
         clock = Clock()
-        pair = [UsageRecorder(path, clock=clock), UsageRecorder(path, clock=clock)]
+        pair = [
+            UsageRecorder(SqliteDatabase(path), clock=clock),
+            UsageRecorder(SqliteDatabase(path), clock=clock),
+        ]
         made: Counter[ToolKey] = Counter()
         tokens = 0
         for action in actions:
@@ -160,7 +167,7 @@ async def test_a_write_that_breaks_off_in_the_middle_leaves_nothing_behind_and_i
         "CREATE TRIGGER full BEFORE INSERT ON spending BEGIN SELECT RAISE(ABORT, 'disk is full'); END",
     )
     with capture_logs() as logs:
-        async with UsageRecorder(path, clock=clock, flush_every_s=NEVER_S) as recorder:
+        async with UsageRecorder(SqliteDatabase(path), clock=clock, flush_every_s=NEVER_S) as recorder:
             recorder.called(A, ok=True, elapsed_ms=1)
             recorder.spent("p", answers=1, answer_tokens=5)
             assert [await recorder.flush() for _ in range(3)] == [False] * 3
@@ -178,7 +185,7 @@ async def test_a_gateway_leaves_in_time_although_another_holds_the_file(path: Pa
     with closing(sqlite3.connect(path, isolation_level=None)) as other, anyio.fail_after(120):
         other.execute("BEGIN IMMEDIATE")
         with anyio.CancelScope() as scope:
-            async with UsageRecorder(path, clock=clock, flush_every_s=NEVER_S) as recorder:
+            async with UsageRecorder(SqliteDatabase(path), clock=clock, flush_every_s=NEVER_S) as recorder:
                 recorder.called(A, ok=True, elapsed_ms=1)
                 scope.cancel()
                 await anyio.sleep_forever()
@@ -189,7 +196,7 @@ async def test_a_gateway_leaves_in_time_although_another_holds_the_file(path: Pa
 async def test_a_gateway_that_is_cancelled_writes_what_it_counted(path: Path, clock: Clock) -> None:
     """Being ended is how a gateway usually ends."""
     with anyio.CancelScope() as scope:
-        async with UsageRecorder(path, clock=clock, flush_every_s=NEVER_S) as recorder:
+        async with UsageRecorder(SqliteDatabase(path), clock=clock, flush_every_s=NEVER_S) as recorder:
             recorder.called(A, ok=True, elapsed_ms=1)
             scope.cancel()
             await anyio.sleep_forever()
@@ -199,7 +206,7 @@ async def test_a_gateway_that_is_cancelled_writes_what_it_counted(path: Path, cl
 
 async def test_a_flush_that_is_cancelled_loses_nothing(path: Path, clock: Clock) -> None:
     """Neither before its thread began nor after."""
-    recorder = UsageRecorder(path, clock=clock)
+    recorder = UsageRecorder(SqliteDatabase(path), clock=clock)
     recorder.called(A, ok=True, elapsed_ms=1)
     with anyio.CancelScope() as scope:
         scope.cancel()
@@ -214,7 +221,7 @@ async def test_calls_recorded_while_a_flush_runs_are_neither_lost_nor_doubled(
     path: Path, clock: Clock
 ) -> None:
     """Requests go on beside the write, and so do questions about usage."""
-    recorder = UsageRecorder(path, clock=clock)
+    recorder = UsageRecorder(SqliteDatabase(path), clock=clock)
     done = anyio.Event()
 
     async def flush() -> None:
@@ -233,12 +240,12 @@ async def test_what_a_principal_spent_today_is_known_at_once_and_after_a_restart
     path: Path, clock: Clock
 ) -> None:
     """The ledger goes on where the last process stopped; a new day begins at nothing."""
-    async with UsageRecorder(path, clock=clock) as recorder:
+    async with UsageRecorder(SqliteDatabase(path), clock=clock) as recorder:
         assert recorder.today("p").spent == 0
         recorder.spent("p", lists=1, list_tokens=300, raw_tokens=9_000)
         recorder.spent("q", results=1, result_tokens=50)
         before = recorder.today("p")
-    async with UsageRecorder(path, clock=clock) as recorder:
+    async with UsageRecorder(SqliteDatabase(path), clock=clock) as recorder:
         assert recorder.today("p") == before
         recorder.spent("p", answers=2, answer_tokens=120)
         after = recorder.today("p")
@@ -254,7 +261,7 @@ async def test_what_a_principal_spent_today_is_known_at_once_and_after_a_restart
 
 async def test_spending_is_listed_with_the_newest_day_first(path: Path, clock: Clock) -> None:
     """Written or not, and only the days asked for."""
-    recorder = UsageRecorder(path, clock=clock)
+    recorder = UsageRecorder(SqliteDatabase(path), clock=clock)
     for _ in range(3):
         recorder.spent("q", lists=1)
         recorder.spent("p", lists=1)
@@ -268,7 +275,7 @@ async def test_spending_is_listed_with_the_newest_day_first(path: Path, clock: C
 
 async def test_old_days_are_dropped_and_the_others_stay(path: Path, clock: Clock) -> None:
     """The file does not grow for ever."""
-    recorder = UsageRecorder(path, clock=clock)
+    recorder = UsageRecorder(SqliteDatabase(path), clock=clock)
     for key in (A, B):
         recorder.called(key, ok=True, elapsed_ms=1)
         recorder.spent("p", lists=1)
@@ -285,7 +292,7 @@ async def test_without_a_file_a_gateway_counts_in_memory_and_says_what_is_wrong(
 ) -> None:
     """A catalog that was moved away does not stop a gateway; asking for usage tells why there is none."""
     with missing(path):
-        async with UsageRecorder(path, clock=clock) as recorder:
+        async with UsageRecorder(SqliteDatabase(path), clock=clock) as recorder:
             recorder.called(A, ok=True, elapsed_ms=1)
             recorder.spent("p", list_tokens=5)
             assert recorder.today("p").spent == 5
@@ -296,7 +303,7 @@ async def test_without_a_file_a_gateway_counts_in_memory_and_says_what_is_wrong(
 
 async def test_a_spoiled_row_and_an_odd_name_do_not_keep_other_counts_out(path: Path, clock: Clock) -> None:
     """One histogram that cannot be read counts as empty, and half a character is written as `?`."""
-    recorder = UsageRecorder(path, clock=clock)
+    recorder = UsageRecorder(SqliteDatabase(path), clock=clock)
     recorder.called(A, ok=True, elapsed_ms=1)
     await recorder.flush()
     execute(path, "UPDATE usage SET histogram = 5")

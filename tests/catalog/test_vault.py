@@ -9,10 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 from cryptography.fernet import Fernet
+from tests.catalog.databases import key_beside
 
 from maitred.backends.oauth.grants import KeptGrant
 from maitred.backends.oauth.vault import Vault
 from maitred.errors import StoreError, VaultError
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.storage.tables import logins
 
 pytestmark = pytest.mark.anyio
@@ -46,16 +48,16 @@ async def kept(vault: Vault) -> KeptGrant:
 
 async def test_what_is_kept_comes_back_and_is_no_text_in_the_file(path: Path) -> None:
     """Another process reads it with the same key. Source: issue "Admission"."""
-    await Vault(path).save("a", BODY)
+    await Vault(SqliteDatabase(path), key_beside(path)).save("a", BODY)
 
-    assert (await kept(Vault(path))).body == BODY
-    assert await Vault(path).load("b") is None
+    assert (await kept(Vault(SqliteDatabase(path), key_beside(path)))).body == BODY
+    assert await Vault(SqliteDatabase(path), key_beside(path)).load("b") is None
     assert not is_text_in(path)
 
 
 async def test_the_key_is_made_at_first_use_and_is_its_owners_alone(path: Path) -> None:
     """Reading makes none. Source: issue "Admission"."""
-    vault = Vault(path)
+    vault = Vault(SqliteDatabase(path), key_beside(path))
     assert await vault.load("a") is None
     assert not vault.key_path.exists()
     await vault.save("a", BODY)
@@ -69,17 +71,17 @@ async def test_processes_that_make_a_key_at_the_same_time_agree_on_one(path: Pat
     names = [f"server-{number}" for number in range(8)]
     async with anyio.create_task_group() as tasks:
         for name in names:
-            tasks.start_soon(Vault(path).save, name, BODY)
+            tasks.start_soon(Vault(SqliteDatabase(path), key_beside(path)).save, name, BODY)
 
     for name in names:
-        found = await Vault(path).load(name)
+        found = await Vault(SqliteDatabase(path), key_beside(path)).load(name)
         assert found is not None
         assert found.body == BODY
 
 
 async def test_a_key_of_the_environment_makes_no_file(path: Path) -> None:
     """What `openssl rand -base64 32` prints is one. Source: docs/oauth.md."""
-    vault = Vault(path, key=base64.b64encode(b"\xfb\xff" * 16).decode())
+    vault = Vault(SqliteDatabase(path), key_beside(path), key=base64.b64encode(b"\xfb\xff" * 16).decode())
     await vault.save("a", BODY)
 
     assert (await kept(vault)).body == BODY
@@ -118,7 +120,7 @@ async def test_a_wrong_key_is_told_with_what_to_do(
     path: Path, change: Callable[[Vault], None], told: str
 ) -> None:
     """It can be forgotten without a key. Source: issue "Admission"."""
-    vault = Vault(path)
+    vault = Vault(SqliteDatabase(path), key_beside(path))
     await vault.save("a", BODY)
     change(vault)
 
@@ -131,17 +133,17 @@ async def test_a_wrong_key_is_told_with_what_to_do(
 
 async def test_a_wrong_key_of_the_environment_is_named(path: Path) -> None:
     """Source: maitred."""
-    await Vault(path).save("a", BODY)
+    await Vault(SqliteDatabase(path), key_beside(path)).save("a", BODY)
 
     with pytest.raises(VaultError, match="the key in MAITRED_KEY"):
-        await Vault(path, key=Fernet.generate_key().decode()).load("a")
+        await Vault(SqliteDatabase(path), key_beside(path), key=Fernet.generate_key().decode()).load("a")
     with pytest.raises(VaultError, match="MAITRED_KEY holds no key"):
-        await Vault(path, key="hunter2").load("a")
+        await Vault(SqliteDatabase(path), key_beside(path), key="hunter2").load("a")
 
 
 async def test_a_body_that_was_read_before_a_change_does_not_take_its_place(path: Path) -> None:
     """A login in the meantime wins over a renewal of the one before. Source: issue "Admission"."""
-    vault = Vault(path)
+    vault = Vault(SqliteDatabase(path), key_beside(path))
     await vault.save("a", BODY)
     before = await kept(vault)
     await vault.save("a", b"newer")
@@ -156,7 +158,7 @@ async def test_a_body_that_was_read_before_a_change_does_not_take_its_place(path
 
 async def test_a_login_after_a_logout_is_no_version_of_the_one_before(path: Path) -> None:
     """Source: maitred."""
-    vault = Vault(path)
+    vault = Vault(SqliteDatabase(path), key_beside(path))
     await vault.save("a", BODY)
     before = await kept(vault)
     await vault.forget("a")
@@ -167,7 +169,10 @@ async def test_a_login_after_a_logout_is_no_version_of_the_one_before(path: Path
 
 async def test_a_claim_is_one_processs_until_it_ends(path: Path) -> None:
     """A process that dies holds it no longer than it asked for. Source: issue "Admission"."""
-    first, second = Vault(path), Vault(path)
+    first, second = (
+        Vault(SqliteDatabase(path), key_beside(path)),
+        Vault(SqliteDatabase(path), key_beside(path)),
+    )
     await first.save("a", BODY)
     version = (await kept(first)).version
 
@@ -181,5 +186,5 @@ async def test_a_claim_is_one_processs_until_it_ends(path: Path) -> None:
 async def test_a_catalog_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
     """And is not made. Source: maitred."""
     with pytest.raises(StoreError, match="cannot be used"):
-        await Vault(tmp_path / "gone.db").load("a")
+        await Vault(SqliteDatabase(tmp_path / "gone.db"), key_beside(tmp_path / "gone.db")).load("a")
     assert not (tmp_path / "gone.db").exists()

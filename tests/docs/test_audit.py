@@ -17,6 +17,7 @@ from maitred.audit.masking import mask_text
 from maitred.calls import screening
 from maitred.config.settings import Audit, Results
 from maitred.gateway import REQUEST_KEY
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.surfaces.http.errors import REQUEST_HEADER
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,7 +34,7 @@ ACTS = (
 
 def fill(folder: Path) -> None:
     async def record() -> None:
-        async with AuditLog(new_catalog(folder)) as trail:
+        async with AuditLog(SqliteDatabase(new_catalog(folder))) as trail:
             for act in ACTS:
                 await trail.record(act)
 

@@ -32,6 +32,7 @@ from maitred.gateway.admission import Verdict
 from maitred.model.access import LOCAL_USER
 from maitred.model.approvals import Event
 from maitred.model.tools import Tool, ToolCall
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.wiring import open_gateway
 
 SERVER = str(Path(__file__).parent.parent / "support" / "faulty_server.py")
@@ -163,7 +164,7 @@ def _told(event: Event) -> Sequence[str]:
 async def work(path: Path, number: int, times: int) -> None:
     notes = Shifting("notes")
     async with open_gateway(settings_for(path), in_process={"notes": notes.sdk()}) as gateway:
-        decider = Decider(gateway, Registry(path), notes, number)
+        decider = Decider(gateway, Registry(SqliteDatabase(path)), notes, number)
         decider.change()
         await decider.found()
         for _ in range(times):

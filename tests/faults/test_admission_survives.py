@@ -23,6 +23,7 @@ from maitred.admission.registry import Registry
 from maitred.audit.log import AuditLog
 from maitred.model.access import LOCAL_USER
 from maitred.model.approvals import Binding, Event
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +86,7 @@ async def test_a_log_that_was_altered_stops_its_server_and_nothing_else(tmp_path
 
 async def test_a_decision_on_what_was_replaced_meanwhile_is_not_written(tmp_path: Path) -> None:
     """A change that nobody decided on gives way to the next, and the log is no longer for it."""
-    registry = Registry(new_catalog(tmp_path))
+    registry = Registry(SqliteDatabase(new_catalog(tmp_path)))
     first, second = (Event(kind="definition_changed", binding=Binding(definition=d)) for d in "12")
     await registry.append("s", [Event(kind="registered", binding=Binding(manifest="m")), first], after=0)
     assert await registry.append("s", [second], after=1, last=first, instead=True)
@@ -228,7 +229,7 @@ class Witness:
         found = [(one["action"], one["server"], one.get("detail", "")) for one in lines if "server" in one]
         for one in self.decided:
             assert found.count(one) == 1
-        async with AuditLog(self._path) as trail:
+        async with AuditLog(SqliteDatabase(self._path)) as trail:
             assert (await trail.verify()).faults == ()
 
 

@@ -11,6 +11,7 @@ from tests.catalog.databases import execute
 from tests.faults import recorder
 
 from maitred.audit.log import AuditLog
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -34,4 +35,4 @@ async def test_a_gateway_that_is_killed_has_done_nothing_that_is_not_written_dow
     assert set(seen) <= set(begun.values())
     assert max(Counter(ended).values()) == 1
     assert set(answered) <= {begun[seq] for seq in ended} <= set(seen)
-    assert (await AuditLog(tmp_path / "c.db").verify()).faults == ()
+    assert (await AuditLog(SqliteDatabase(tmp_path / "c.db")).verify()).faults == ()

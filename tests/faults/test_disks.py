@@ -330,7 +330,7 @@ def test_too_few_descriptors_are_told_as_such_and_with_the_limit(tmp_path: Path)
     program = (
         "import os, resource, sys\n"
         "from pathlib import Path\n"
-        "from maitred.storage.database import opened\n"
+        "from maitred.storage.sqlite_file import opened\n"
         "from maitred.errors import StoreError\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "held = []\n"

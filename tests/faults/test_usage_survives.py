@@ -7,8 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
-from tests.catalog.makers import open_full_store
+from tests.catalog.makers import open_store
 
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.usage.recorder import UsageRecorder
 
 pytestmark = pytest.mark.anyio
@@ -22,12 +23,13 @@ from pathlib import Path
 import anyio
 
 from maitred.usage.recorder import UsageRecorder
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.model.tools import ToolKey
 
 KEY = ToolKey(server="s", name="t")
 
 async def main():
-    async with UsageRecorder(Path(sys.argv[1])) as recorder:
+    async with UsageRecorder(SqliteDatabase(Path(sys.argv[1]))) as recorder:
         count = 0
         while True:
             recorder.called(KEY, ok=True, elapsed_ms=1)
@@ -43,7 +45,7 @@ anyio.run(main)
 async def test_a_gateway_that_is_killed_has_lost_at_most_the_last_second(tmp_path: Path) -> None:
     """Calls and tokens are written as they come, not at the end. Source: issue "Menu", usage."""
     path = tmp_path / "c.db"
-    async with open_full_store(path):
+    async with open_store(path):
         pass
     made: list[tuple[int, float]] = []
     command = [sys.executable, "-c", COUNTING, str(path)]
@@ -59,7 +61,7 @@ async def test_a_gateway_that_is_killed_has_lost_at_most_the_last_second(tmp_pat
             await process.wait()
 
     due = max(count for count, at in made if at <= killed_at - LOST_S)
-    after = UsageRecorder(path)
+    after = UsageRecorder(SqliteDatabase(path))
     kept = sum(usage.calls for usage in (await after.usage(2)).values())
     assert due > 0
     assert kept >= due

@@ -24,6 +24,7 @@ from maitred.gateway import Gateway
 from maitred.gateway.admission import Verdict
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
+from maitred.storage.sqlite import SqliteDatabase
 from maitred.wiring import open_gateway
 
 MOST_STARTS: Final = 3
@@ -112,7 +113,7 @@ class Deciding(RuleBasedStateMachine):
 
     def _allowed(self) -> set[str]:
         path = self._folder / "c.db"
-        one = allowed(self._portal.call(Registry(path).log, "notes"))
+        one = allowed(self._portal.call(Registry(SqliteDatabase(path)).log, "notes"))
         assert one.approved is not None
         if one.suspended:
             return set()

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from tests.catalog.makers import open_store
 
 from maitred.admission.gatekeeper import event
 from maitred.admission.image_gate import ImageGate
 from maitred.admission.registry import Registry
 from maitred.model.approvals import Binding, identified
-from maitred.wiring import open_store
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 NAME = "docker.io/acme/tool:1"
@@ -19,7 +20,7 @@ BOUND = Binding(manifest="m", image=NAME)
 @pytest.fixture
 async def registry(tmp_path: Path) -> Registry:
     async with open_store(tmp_path / "c.db"):
-        return Registry(tmp_path / "c.db")
+        return Registry(SqliteDatabase(tmp_path / "c.db"))
 
 
 async def happen(registry: Registry, *kinds: str) -> None:

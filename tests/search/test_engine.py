@@ -21,7 +21,8 @@ from maitred.search.fusion import clauses
 from maitred.search.index import HybridIndex
 from maitred.search.rerank import RerankStage
 from maitred.search.results import Filter
-from maitred.search.vector_store import SqliteVectors
+from maitred.search.vector_store import SqlVectors
+from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +66,7 @@ class Meaning:
         return vectors
 
 
-def engine(embedder: Embedder | None, cache: SqliteVectors | None = None) -> SearchEngine:
+def engine(embedder: Embedder | None, cache: SqlVectors | None = None) -> SearchEngine:
     return SearchEngine(make_embedder=lambda: embedder, cache=cache)
 
 
@@ -131,7 +132,7 @@ async def catalog(folder: Path) -> Path:
         return folder / "c.db"
 
 
-async def warm(cache: SqliteVectors, embedder: Meaning) -> str:
+async def warm(cache: SqlVectors, embedder: Meaning) -> str:
     """Start, wait for all vectors, search once; why vectors could not be kept."""
     async with engine(embedder, cache) as search:
         await search.update(TOOLS)
@@ -142,7 +143,7 @@ async def warm(cache: SqliteVectors, embedder: Meaning) -> str:
 
 async def test_vectors_are_made_once_and_only_for_what_changed(tmp_path: Path) -> None:
     """The next start reads them; a changed tool alone is embedded anew."""
-    cache = SqliteVectors(await catalog(tmp_path))
+    cache = SqlVectors(SqliteDatabase(await catalog(tmp_path)))
     first, second, third = Meaning(), Meaning(), Meaning()
     assert await warm(cache, first) == ""
     assert await warm(cache, second) == ""
@@ -174,11 +175,11 @@ def overwrite(path: Path, statement: str) -> None:
 async def test_damaged_vectors_are_made_anew(tmp_path: Path, damage: str, told: str) -> None:
     """Random bytes, cut bytes, no table: search is as good as before. Source: issue "Search", Done when 4."""
     path = await catalog(tmp_path)
-    await warm(SqliteVectors(path), Meaning())
+    await warm(SqlVectors(SqliteDatabase(path)), Meaning())
     overwrite(path, damage)
     embedder = Meaning()
 
-    assert await warm(SqliteVectors(path), embedder) == told
+    assert await warm(SqlVectors(SqliteDatabase(path)), embedder) == told
     assert embedder.embedded == 62
 
 
@@ -188,7 +189,7 @@ async def test_a_full_disk_stops_no_search(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))
     try:
-        told = await warm(SqliteVectors(path), Meaning())
+        told = await warm(SqlVectors(SqliteDatabase(path)), Meaning())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -262,7 +263,7 @@ async def test_queries_that_are_not_english_find_their_tools(query: str, expecte
 async def test_vectors_of_tools_that_are_gone_are_dropped(tmp_path: Path) -> None:
     """The cache follows the catalog; it does not grow with its history."""
     path = await catalog(tmp_path)
-    async with engine(Meaning(), SqliteVectors(path)) as search:
+    async with engine(Meaning(), SqlVectors(SqliteDatabase(path))) as search:
         for generation in range(5):
             about = f"Version {generation} of a letter."
             await search.update(snapshot_of([raw("mail", "send", description=about)], generation=generation))
@@ -282,7 +283,7 @@ async def test_what_was_embedded_before_a_failure_is_kept(tmp_path: Path) -> Non
             return super().documents(documents)
 
     path = await catalog(tmp_path)
-    async with engine(Breaking(quick=False), SqliteVectors(path)) as search:
+    async with engine(Breaking(quick=False), SqlVectors(SqliteDatabase(path))) as search:
         many = [raw("other", f"t{n}", description=f"Letter {n}.") for n in range(100)]
         await search.update(snapshot_of(many))
         await search.settled()

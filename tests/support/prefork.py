@@ -32,7 +32,6 @@ from typing import IO
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = Path(__file__).with_name("launch.py")
 MODULES = (
-    "aiosqlite",
     "anyio._backends._asyncio",
     "anyio.streams.buffered",
     "maitred.admission.credential_detection",
@@ -44,8 +43,8 @@ MODULES = (
     "maitred.backends.stdio",
     "maitred.calls.subscriptions",
     "maitred.catalog.discovery",
-    "maitred.catalog.sqlite",
     "maitred.catalog.store",
+    "maitred.catalog.store_writes",
     "maitred.catalog.token_worker",
     "maitred.chains.monty",
     "maitred.config.declined",

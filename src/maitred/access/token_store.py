@@ -1,9 +1,9 @@
 """Store access tokens: create, list and revoke them, and find the grant of a token.
 
 A token is `maitred_<id>_<secret>`. Scanners recognise the prefix, the id finds the row and may be shown, the
-secret has 256 random bits. The file holds only the SHA-256 of the whole token: with that much randomness a
-fast hash is as good as a slow one. Known tokens stay in memory for a second. So another process's revocation
-takes effect within a second, and this process's at once.
+secret has 256 random bits. The database holds only the SHA-256 of the whole token: with that much randomness
+a fast hash is as good as a slow one. Known tokens stay in memory for a second. So another process's
+revocation takes effect within a second, and this process's at once.
 """
 
 import hashlib
@@ -11,19 +11,18 @@ import hmac
 import json
 import re
 import secrets
-import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, RefusedAccess, Role, Scope
-from maitred.storage.database import within
+from maitred.storage.database import Database, WriteOptions
 
-T = TypeVar("T")
+if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+    from sqlalchemy import Connection
 
 PREFIX: Final = "maitred"
 RESERVED: Final = (LOCAL, "http", "folder", "policy", "configuration", "maitred")
@@ -32,12 +31,18 @@ RESERVED: Final = (LOCAL, "http", "folder", "policy", "configuration", "maitred"
 Those parts decide by themselves, and the audit trail has their names.
 """
 
-_BUSY_S: Final = 5.0
+_LASTING: Final = WriteOptions(wait_s=5.0, durable=True, lasting=True)
 _MAX_KNOWN: Final = 1_000
 _MAX_TOKEN: Final = 200
 _TOKEN = re.compile(rf"{PREFIX}_([0-9a-f]{{10}})_[\w-]{{20,}}", re.ASCII)
 _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
-_COLUMNS: Final = "id, principal, role, scope, made_by, made_at, expires_at, revoked_at, revoked_by, digest"
+_COLUMNS: Final = (
+    "id", "principal", "role", "scope", "made_by", "made_at", "expires_at", "revoked_at", "revoked_by",
+    "digest",
+)  # fmt: skip
+_LISTED: Final = f"SELECT {', '.join(f'tokens.{name}' for name in _COLUMNS)} FROM tokens"  # noqa: S608  # our own names
+_NEWEST_FIRST: Final = f"{_LISTED} ORDER BY tokens.made_at DESC, tokens.id"
+_BY_ID: Final = f"{_LISTED} WHERE tokens.id = ?"
 _UNKNOWN: Final = RefusedAccess(reason="this token is not known (`maitred tokens create` makes one)")
 
 
@@ -78,21 +83,21 @@ class _TokenRow:
 
 
 class Grants:
-    """The tokens in the SQLite file `path`, whose tables exist already; for one event loop.
+    """The tokens in a database, whose tables exist already; for one event loop.
 
     `fresh_s`: for so many seconds a token stays valid after another process revoked it. Every method raises
-    `StoreError` if the file cannot be read or written: then no caller is admitted.
+    `StoreError` if the database cannot be read or written: then no caller is admitted.
     """
 
     def __init__(
         self,
-        path: Path,
+        database: Database,
         *,
         clock: Callable[[], datetime] = _now,
         monotonic: Callable[[], float] = time.monotonic,
         fresh_s: float = 1.0,
     ) -> None:
-        self._path = path
+        self._database = database
         self._clock = clock
         self._monotonic = monotonic
         self._fresh_s = fresh_s
@@ -130,29 +135,47 @@ class Grants:
             made_at=_text(now),
             expires_at=_text(now + lifetime) if lifetime is not None else "",
         )
-        row = (grant.id, principal, role, _scope_text(scope), by, record.made_at, record.expires_at)
-        statement = (
-            "INSERT INTO tokens (id, principal, role, scope, made_by, made_at, expires_at, digest)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        )
-        values = (*row, _digest(token))
-        await self._execute(lambda connection: connection.execute(statement, values), lasting=True)
+        await self._add(record, _digest(token))
         return MadeToken(token=token, record=record)
+
+    async def _add(self, record: TokenRecord, digest: str) -> None:
+        row = {
+            "id": record.id,
+            "principal": record.grant.principal,
+            "role": record.grant.role,
+            "scope": _limits(record.grant.scope),
+            "made_by": record.made_by,
+            "made_at": record.made_at,
+            "expires_at": record.expires_at,
+            "digest": digest,
+        }
+
+        def add(connection: "Connection") -> None:
+            from maitred.storage.tables import tokens  # noqa: PLC0415  # SQLAlchemy is slow to import
+
+            connection.execute(tokens.insert().values(**row))
+
+        await self._database.write(add, _LASTING)
 
     async def listed(self) -> Sequence[TokenRecord]:
         """All tokens, the newest first, with those that expired or were revoked."""
-        query = f"SELECT {_COLUMNS} FROM tokens ORDER BY made_at DESC, id"  # noqa: S608  # our own names
-        rows = await self._execute(lambda connection: connection.execute(query).fetchall())
+        rows = await self._database.read_driver(
+            lambda connection: connection.execute(_NEWEST_FIRST).fetchall()
+        )
         return [_record(row) for row in rows]
 
     async def revoke(self, token_id: str, *, by: str = LOCAL) -> bool:
         """Revoke a token for good; false if no valid one has this id."""
-        statement = "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE id = ? AND revoked_at = ''"
-        values = (_text(self._clock()), by, token_id)
+        values = {"revoked_at": _text(self._clock()), "revoked_by": by}
+
+        def revoke(connection: "Connection") -> int:
+            from maitred.storage.tables import tokens  # noqa: PLC0415  # SQLAlchemy is slow to import
+
+            valid = (tokens.c.id == token_id) & (tokens.c.revoked_at == "")
+            return connection.execute(tokens.update().where(valid).values(**values)).rowcount
+
         try:
-            count = await self._execute(
-                lambda connection: connection.execute(statement, values).rowcount, lasting=True
-            )
+            count = await self._database.write(revoke, _LASTING)
         finally:
             self._cache.pop(token_id, None)
         return count > 0
@@ -179,8 +202,9 @@ class Grants:
         if cached_row is not None and now - cached_row.read_at < self._fresh_s:
             self._cache.move_to_end(token_id)
             return cached_row
-        query = f"SELECT {_COLUMNS} FROM tokens WHERE id = ?"  # noqa: S608  # our own names
-        row = await self._execute(lambda connection: connection.execute(query, (token_id,)).fetchone())
+        row = await self._database.read_driver(
+            lambda connection: connection.execute(_BY_ID, (token_id,)).fetchone()
+        )
         if row is None:
             self._cache.pop(token_id, None)
             return None
@@ -189,9 +213,6 @@ class Grants:
         if len(self._cache) > _MAX_KNOWN:
             self._cache.popitem(last=False)
         return cached_row
-
-    async def _execute(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
-        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
 
 
 def _digest(token: str) -> str:
@@ -202,10 +223,10 @@ def _text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _scope_text(scope: Scope) -> str:
+def _limits(scope: Scope) -> dict[str, Any]:
     limits = {"servers": scope.servers, "categories": scope.categories}
     values = {name: sorted(limit) for name, limit in limits.items() if limit is not None}
-    return json.dumps({**values, "read_only": scope.read_only})
+    return {**values, "read_only": scope.read_only}
 
 
 def _scope(text: str) -> Scope:

@@ -3,45 +3,47 @@
 One call is one transaction: events, the registration that they start or end, and their definition are written
 together or not at all. Events are written only at their planned position in the log; a process that loses the
 race reads the log again. `maitred.admission.approval` knows what a log means. Every start reads this, so it
-uses `sqlite3` alone.
+reads without SQLAlchemy.
 """
 
-import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, fields
-from pathlib import Path
-from typing import Final, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from maitred.model.approvals import Binding, Event, Registration
-from maitred.storage.database import within
+from maitred.storage.database import Database, DriverConnection, WriteOptions
 
-T = TypeVar("T")
+if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+    from sqlalchemy import Connection
 
-_BUSY_S: Final = 60.0  # discoveries write much, and waiting processes have no queue
-_EVENT: Final = "kind, manifest, image, definition, who, why, at"
-_REGISTRATION: Final = ", ".join(one.name for one in fields(Registration))
-_ADD_EVENT: Final = (
-    "INSERT INTO approvals (server, turn, kind, manifest, image, definition, who, why, at)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WAIT_S: Final = 60.0  # discoveries write much, and waiting processes have no queue
+_EVENT: Final = ("kind", "manifest", "image", "definition", "who", "why", "at")
+_EVENTS: Final = ", ".join(f"approvals.{name}" for name in _EVENT)
+_REGISTRATION: Final = tuple(entry.name for entry in fields(Registration))
+_TURNS: Final = "SELECT count(*) AS count_1 FROM approvals"
+_LOG: Final = f"SELECT {_EVENTS} FROM approvals WHERE approvals.server = ? ORDER BY approvals.turn"  # noqa: S608  # our own names
+_LOGS: Final = f"SELECT approvals.server, {_EVENTS} FROM approvals ORDER BY approvals.server, approvals.turn"  # noqa: S608  # as above
+_REGISTERED: Final = (
+    f"SELECT {', '.join(f'registrations.{name}' for name in _REGISTRATION)} FROM registrations"  # noqa: S608  # as above
+    " ORDER BY registrations.server"
 )
-_DROP: Final = "DELETE FROM definitions WHERE hash NOT IN (SELECT definition FROM approvals)"
+_DEFINITION: Final = "SELECT definitions.body FROM definitions WHERE definitions.hash = ?"
 _DECISIONS: Final = frozenset({"approved", "rejected", "suspended", "resumed", "withdrawn"})
 """Events that are decisions; the others are observations, and observed again if they are lost."""
-_KEEP: Final = "INSERT OR IGNORE INTO definitions (hash, body) VALUES (?, ?)"
 
 
 class Registry:
-    """The registry in the SQLite file `path`, whose tables exist already.
+    """The registry in a database, whose tables exist already.
 
-    Every method raises `StoreError` if the file cannot be read or written; a missing file is not created. An
-    event is safe in the file when `append` returns, even if the process is killed.
+    Every method raises `StoreError` if the database cannot be read or written. An event is safe in the
+    database when `append` returns, even if the process is killed.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._writing = anyio.Lock()
 
     async def append(
@@ -57,7 +59,7 @@ class Registry:
     ) -> bool:
         """Write the events that follow the first `after` events of a server's log.
 
-        If a substitute in memory replaces the file, it takes observations, but no decisions.
+        If a substitute in memory replaces the database, it takes observations, but no decisions.
 
         Args:
             server: The server.
@@ -73,84 +75,64 @@ class Registry:
             False, with nothing written, if the log has another length by now, or does not end with `last`.
         """
         lasting = registration is not None or any(event.kind in _DECISIONS for event in events)
+        options = WriteOptions(wait_s=_WAIT_S, durable=True, lasting=lasting)
 
-        def write(connection: sqlite3.Connection) -> bool:
-            connection.execute("BEGIN IMMEDIATE")
-            if _turns(connection, server) != after + instead or (last and _last(connection, server) != last):
+        def write(connection: "Connection") -> bool:
+            from maitred.admission import registry_writes as writes  # noqa: PLC0415  # SQLAlchemy is slow
+
+            if writes.turns(connection, server) != after + instead:
+                return False
+            if last and writes.last(connection, server, _EVENT) != _event_row(last):
                 return False
             if instead:
-                connection.execute("DELETE FROM approvals WHERE server = ? AND turn > ?", (server, after))
-            connection.executemany(
-                _ADD_EVENT, [(server, turn, *_event_row(e)) for turn, e in enumerate(events, after + 1)]
-            )
+                writes.drop_after(connection, server, after)
+            rows = [dict(zip(_EVENT, _event_row(event), strict=True)) for event in events]
+            writes.add(connection, server, rows, after=after)
             if registration is not None:
-                marks = ", ".join("?" * len(fields(Registration)))
-                statement = f"REPLACE INTO registrations ({_REGISTRATION}) VALUES ({marks})"  # noqa: S608  # our own names
-                connection.execute(statement, astuple(registration))
+                writes.register(connection, asdict(registration))
             elif any(event.kind == "withdrawn" for event in events):
-                connection.execute("DELETE FROM registrations WHERE server = ?", (server,))
+                writes.withdraw(connection, server)
             if definition is not None:
-                connection.execute(_KEEP, definition)
+                writes.keep(connection, *definition)
             if instead:
-                connection.execute(_DROP)
-            connection.execute("COMMIT")
+                writes.drop_unnamed(connection)
             return True
 
-        async with self._writing:  # tasks would otherwise compete for the file
-            return await self._execute(write, lasting=lasting)
+        async with self._writing:  # tasks would otherwise compete for the database
+            return await self._database.write(write, options)
 
     async def turns(self) -> int:
         """How many events all servers have; a change means that there are new decisions."""
-        return await self._execute(
-            lambda connection: int(connection.execute("SELECT count(*) FROM approvals").fetchone()[0])
+        return await self._database.read_driver(
+            lambda connection: int(connection.execute(_TURNS).fetchone()[0])
         )
 
     async def log(self, server: str) -> Sequence[Event]:
         """All events of a server, in order; empty if it was never registered."""
-        query = f"SELECT {_EVENT} FROM approvals WHERE server = ? ORDER BY turn"  # noqa: S608  # our own names
-        return await self._execute(
-            lambda connection: [_event(row) for row in connection.execute(query, (server,))]
+        rows = await self._database.read_driver(
+            lambda connection: connection.execute(_LOG, (server,)).fetchall()
         )
+        return [_event(row) for row in rows]
 
     async def everything(self) -> tuple[Mapping[str, Sequence[Event]], Mapping[str, Registration]]:
         """The logs of all servers, also of withdrawn ones, and the servers that are registered now."""
-        logs_query = f"SELECT server, {_EVENT} FROM approvals ORDER BY server, turn"  # noqa: S608  # our own names
-        query = f"SELECT {_REGISTRATION} FROM registrations ORDER BY server"  # noqa: S608  # our own names
-        names = [entry.name for entry in fields(Registration)]
 
-        def read(
-            connection: sqlite3.Connection,
-        ) -> tuple[Mapping[str, Sequence[Event]], Mapping[str, Registration]]:
-            connection.execute("BEGIN")
-            logs: dict[str, list[Event]] = defaultdict(list)
-            for server, *row in connection.execute(logs_query):
-                logs[server].append(_event(row))
-            registrations = [
-                Registration(**dict(zip(names, row, strict=True))) for row in connection.execute(query)
-            ]
-            return dict(logs), {entry.server: entry for entry in registrations}
+        def read(connection: DriverConnection) -> tuple[list[Any], list[Any]]:
+            return connection.execute(_LOGS).fetchall(), connection.execute(_REGISTERED).fetchall()
 
-        return await self._execute(read)
+        events, registered = await self._database.read_driver(read)
+        logs: dict[str, list[Event]] = defaultdict(list)
+        for server, *row in events:
+            logs[server].append(_event(row))
+        registrations = [Registration(**dict(zip(_REGISTRATION, row, strict=True))) for row in registered]
+        return dict(logs), {entry.server: entry for entry in registrations}
 
     async def definition(self, digest: str) -> bytes | None:
         """The definition with a hash; `None` if it is not stored."""
-        query = "SELECT body FROM definitions WHERE hash = ?"
-        row = await self._execute(lambda connection: connection.execute(query, (digest,)).fetchone())
+        row = await self._database.read_driver(
+            lambda connection: connection.execute(_DEFINITION, (digest,)).fetchone()
+        )
         return bytes(row[0]) if row else None
-
-    async def _execute(self, function: Callable[[sqlite3.Connection], T], *, lasting: bool = False) -> T:
-        return await within(self._path, function, wait_s=_BUSY_S, synchronous="FULL", lasting=lasting)
-
-
-def _turns(connection: sqlite3.Connection, server: str) -> int:
-    query = "SELECT max(turn) FROM approvals WHERE server = ?"
-    return int(connection.execute(query, (server,)).fetchone()[0] or 0)
-
-
-def _last(connection: sqlite3.Connection, server: str) -> Event | None:
-    query = f"SELECT {_EVENT} FROM approvals WHERE server = ? ORDER BY turn DESC LIMIT 1"  # noqa: S608  # our own names
-    row = connection.execute(query, (server,)).fetchone()
-    return _event(row) if row else None
 
 
 def _event_row(event: Event) -> tuple[str, ...]:

@@ -1,25 +1,40 @@
-"""The audit trail as a hash chain in SQLite: append, verify, read and prune.
+"""The audit trail as a hash chain in a table: append, verify, read and prune.
 
 Each line contains the hash of the line before it. Two marks are stored separately: `anchor` is the line
 before the first, `head` is the last line. So a check also notices lines that are missing at either end. With
-a key the hashes are HMACs, and access to the file alone is not enough to forge them. The functions are
-synchronous and take a connection; `maitred.audit.log` calls them.
+a key the hashes are HMACs, and access to the database alone is not enough to forge them. The functions are
+synchronous and take a connection in a transaction, which `maitred.audit.log` begins and ends.
 """
 
 import hashlib
 import hmac
 import json
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from maitred.storage.database import DriverConnection
 from maitred.wording import counted
 
 _MAX_FAULTS: Final = 100
-_ADD = "INSERT INTO audit (seq, at, body, digest) VALUES (?, ?, ?, ?)"
-_MOVE = "UPDATE audit_ends SET seq = ?, digest = ? WHERE name = ?"
+_ADD: Final = "INSERT INTO audit (seq, at, body, digest) VALUES (?, ?, ?, ?)"
+_MOVE: Final = "UPDATE audit_ends SET seq=?, digest=? WHERE audit_ends.name = ?"
+_MARK: Final = "SELECT audit_ends.seq, audit_ends.digest FROM audit_ends WHERE audit_ends.name = ?"
+_FIRST_SINCE: Final = "SELECT min(audit.seq) AS min_1 FROM audit WHERE audit.at >= ?"
+_LAST_UP_TO: Final = (
+    "SELECT audit.seq, audit.digest FROM audit WHERE audit.seq < ? ORDER BY audit.seq DESC LIMIT ?"
+)
+_DROP: Final = "DELETE FROM audit WHERE audit.seq <= ?"
+_ROWS: Final = (
+    "SELECT audit.seq, audit.at, audit.body, audit.digest FROM audit WHERE audit.seq > ?"
+    " ORDER BY audit.seq LIMIT ?"
+)
+_LATEST: Final = (
+    "SELECT audit.seq, audit.at, audit.body FROM audit WHERE audit.seq < ? AND audit.at >= ?"
+    " ORDER BY audit.seq DESC LIMIT ?"
+)
+_NAMING: Final = "SELECT audit.body FROM audit WHERE audit.seq > ? AND audit.body LIKE ?"
 _PAGE: Final = 1_000
 _NEWEST: Final = 2**62
 _DIGEST_AT_END: Final = re.compile(r',"digest":"([0-9a-f]{64})"\}\Z')
@@ -75,21 +90,14 @@ def digest_of(body: str, key: bytes) -> str:
     return hmac.digest(key, data, "sha256").hex() if key else hashlib.sha256(data).hexdigest()
 
 
-def mark(connection: sqlite3.Connection, name: str) -> Mark:
-    """The mark `anchor` or `head`; its number is -1 if it is missing."""
-    row = connection.execute("SELECT seq, digest FROM audit_ends WHERE name = ?", (name,)).fetchone()
+def mark(connection: DriverConnection, name: str) -> Mark:
+    """The mark `anchor` or `head`."""
+    row = connection.execute(_MARK, (name,)).fetchone()
     return Mark(seq=row[0], digest=row[1]) if row else Mark(seq=-1)
 
 
-def append(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]], key: bytes) -> int:
-    """Append lines in one transaction; each needs the key `at`. Returns the number of the first."""
-    connection.execute("BEGIN IMMEDIATE")
-    first = _append(connection, lines, key)
-    connection.execute("COMMIT")
-    return first
-
-
-def _append(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]], key: bytes) -> int:
+def append(connection: DriverConnection, lines: Sequence[Mapping[str, Any]], key: bytes) -> int:
+    """Append lines to the chain, each with the key `at`; returns the number of the first."""
     head = mark(connection, "head")
     first = head.seq + 1
     rows: list[tuple[Any, ...]] = []
@@ -102,52 +110,45 @@ def _append(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]], 
     return first
 
 
-def prune(connection: sqlite3.Connection, before: str, note: Mapping[str, Any], key: bytes) -> int:
+def prune(connection: DriverConnection, before: str, note: Mapping[str, Any], key: bytes) -> int:
     """Delete old lines and append `note` with their number; returns how many were deleted.
 
     All lines up to the last one older than `before` go. The last line of the trail always stays.
     """
-    connection.execute("BEGIN IMMEDIATE")
     last, head = _last_before(connection, before), mark(connection, "head")
     if last is None or last.seq >= head.seq:
-        connection.execute("COMMIT")
         return 0
-    count = connection.execute("DELETE FROM audit WHERE seq <= ?", (last.seq,)).rowcount
+    count = connection.execute(_DROP, (last.seq,)).rowcount
     connection.execute(_MOVE, (last.seq, last.digest, "anchor"))
-    _append(connection, [{**note, "detail": f"dropped {counted(count, 'line')} up to {last.seq}"}], key)
-    connection.execute("COMMIT")
+    append(connection, [{**note, "detail": f"dropped {counted(count, 'line')} up to {last.seq}"}], key)
     return count
 
 
-def _last_before(connection: sqlite3.Connection, before: str) -> Mark | None:
+def _last_before(connection: DriverConnection, before: str) -> Mark | None:
     """The line before the first one that is not older than a time: clocks go back, line numbers do not."""
-    row = connection.execute(
-        "SELECT seq, digest FROM audit WHERE seq <"
-        " coalesce((SELECT min(seq) FROM audit WHERE at >= ?), (SELECT max(seq) FROM audit))"
-        " ORDER BY seq DESC LIMIT 1",
-        (before,),
-    ).fetchone()
+    first = connection.execute(_FIRST_SINCE, (before,)).fetchone()[0]
+    if first is None:  # all are older: the last line stays
+        first = mark(connection, "head").seq
+    row = connection.execute(_LAST_UP_TO, (first, 1)).fetchone()
     return Mark(seq=row[0], digest=row[1]) if row else None
 
 
-def pages(connection: sqlite3.Connection, after: int) -> Iterator[Sequence[Row]]:
+def pages(connection: DriverConnection, after: int) -> Iterator[Sequence[Row]]:
     """The rows `seq, at, body, digest` after a line, in pages."""
-    query = "SELECT seq, at, body, digest FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
-    while rows := connection.execute(query, (after, _PAGE)).fetchall():
+    while rows := connection.execute(_ROWS, (after, _PAGE)).fetchall():
         yield rows
         after = rows[-1][0]
 
 
-def latest(connection: sqlite3.Connection, criteria: AuditFilter, before: int, limit: int) -> AuditLines:
+def latest(connection: DriverConnection, criteria: AuditFilter, before: int, limit: int) -> AuditLines:
     """The newest matching lines, the newest first, of those before a number (0: of all).
 
     A line with the outcome `begun` is left out if another line has the final outcome.
     """
     matches: list[Mapping[str, Any]] = []
     ended_lines: set[int] = set()
-    query = "SELECT seq, at, body FROM audit WHERE seq < ? AND at >= ? ORDER BY seq DESC LIMIT ?"
     at = before or _NEWEST
-    while rows := connection.execute(query, (at, criteria.since, _PAGE)).fetchall():
+    while rows := connection.execute(_LATEST, (at, criteria.since, _PAGE)).fetchall():
         for seq, when, body in rows:
             at = seq
             line = _parse_line(seq, when, body)
@@ -161,11 +162,9 @@ def latest(connection: sqlite3.Connection, criteria: AuditFilter, before: int, l
     return AuditLines(lines=matches)
 
 
-def _has_ended(connection: sqlite3.Connection, seq: int) -> bool:
-    query = (
-        "SELECT 1 FROM audit WHERE seq > ? AND json_valid(body) AND json_extract(body, '$.begun') = ? LIMIT 1"
-    )
-    return connection.execute(query, (seq, seq)).fetchone() is not None
+def _has_ended(connection: DriverConnection, seq: int) -> bool:
+    naming = connection.execute(_NAMING, (seq, f'%"begun":{seq}%'))
+    return any(_parse_line(0, "", body).get("begun") == seq for (body,) in naming)
 
 
 def _parse_line(seq: int, at: str, body: str) -> Mapping[str, Any]:
@@ -215,9 +214,8 @@ class _ChainWalk:
         return Verification(lines=self.lines, anchor=self.anchor, head=self.before, faults=tuple(self.faults))
 
 
-def verify(connection: sqlite3.Connection, key: bytes, known: Mark | None) -> Verification:
-    """Check every line in one read transaction; `known` is a mark that the operator saved elsewhere."""
-    connection.execute("BEGIN")
+def verify(connection: DriverConnection, key: bytes, known: Mark | None) -> Verification:
+    """Check every line; `known` is a mark that the operator saved elsewhere."""
     anchor, head = mark(connection, "anchor"), mark(connection, "head")
     walk = _ChainWalk(anchor, known, key)
     walk.faults += [
@@ -232,7 +230,6 @@ def verify(connection: sqlite3.Connection, key: bytes, known: Mark | None) -> Ve
         walk.faults.append(
             f"the trail ends with line {walk.before.seq}, which is not the one noted as its head"
         )
-    connection.execute("COMMIT")
     return replace(walk.result(), head=head)
 
 

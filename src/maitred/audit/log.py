@@ -1,21 +1,19 @@
-"""Write the audit trail: append-only lines in the catalog's file, chained by hashes.
+"""Write the audit trail: append-only lines in the catalog's database, chained by hashes.
 
 `record` returns when the line survives the end of this process; changes use it before their answer leaves.
 `note` costs almost nothing and is written soon after; reads use it. Both keep the order of calls, and waiting
-lines share a transaction. Appending to a fast disk is quicker than a switch to a thread, so it happens
-on the event loop while no other process writes. Everything else, such as a checkpoint, runs in a thread.
+lines share a transaction. Arguments are stored as a hash, or in full with their secrets masked. The database
+opens with the first line.
 """
 
 import hashlib
 import hmac
-import sqlite3
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self
 
 import anyio
 import anyio.abc
@@ -26,119 +24,10 @@ from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.masking import masked
 from maitred.errors import StoreError
 from maitred.model.tools import canonical
-from maitred.storage.database import connect, standby_of, within
-from maitred.storage.diagnosis import store_error
+from maitred.storage.database import Database, DriverConnection
 from maitred.wording import counted
 
-T = TypeVar("T")
-
-_BUSY_S: Final = 10.0
-_QUICK_S: Final = 0.005
-_PATIENCE_S: Final = 5.0
-_BETWEEN_CHECKPOINTS: Final = 200
-_MOST_AT_ONCE: Final = 50
-_BUSY_CODE: Final = 0xFF
-
-
-class Appender:
-    """Writes to the SQLite file `path` through one connection, one at a time; `key` signs the chain."""
-
-    def __init__(self, path: Path, key: bytes) -> None:
-        self._path = path
-        self._key = key
-        self._writer: sqlite3.Connection | None = None
-        self._file = (0, 0)
-        self._slow_until = 0.0
-        self._since_checkpoint = 0
-
-    async def append(self, lines: Sequence[Mapping[str, Any]]) -> int:
-        """Append lines to the chain; returns the number of the first.
-
-        Raises:
-            StoreError: The lines cannot be written now.
-        """
-        self._since_checkpoint += len(lines)
-        if self._is_quick() and len(lines) <= _MOST_AT_ONCE:
-            first = self._append_at_once(lines)
-            if first:
-                return first
-        return await self.run(lambda connection: self._append(connection, lines))
-
-    def _is_quick(self) -> bool:
-        is_due = self._since_checkpoint >= _BETWEEN_CHECKPOINTS
-        return self._writer is not None and not is_due and time.monotonic() >= self._slow_until
-
-    def _append_at_once(self, lines: Sequence[Mapping[str, Any]]) -> int:
-        """Append on the event loop; returns the number of the first line, or 0 if a thread has to do it."""
-        started = time.monotonic()
-        try:
-            connection = self._open()
-            connection.execute("PRAGMA busy_timeout=0")
-            first = hash_chain.append(connection, lines, self._key)
-        except (sqlite3.Error, OSError) as error:
-            if not _is_busy(error):
-                self.close()  # ends the transaction; while another process writes, there is none
-            return 0
-        if time.monotonic() - started > _QUICK_S:
-            self._slow_until = time.monotonic() + _PATIENCE_S
-        return first
-
-    def _append(self, connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]]) -> int:
-        first = hash_chain.append(connection, lines, self._key)
-        if self._since_checkpoint >= _BETWEEN_CHECKPOINTS:
-            self._since_checkpoint = 0
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
-        return first
-
-    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Call a function with the connection in a thread, after other writers.
-
-        Raises:
-            StoreError: It failed, and nothing of it was written.
-        """
-
-        def work() -> T:
-            try:
-                connection = self._open()
-                connection.execute(f"PRAGMA busy_timeout={_BUSY_S * 1_000:.0f}")
-                return function(connection)
-            except BaseException as error:
-                self.close()  # ends the transaction
-                if isinstance(error, sqlite3.Error | OSError):
-                    raise store_error(self._path, error) from error
-                raise
-
-        return await anyio.to_thread.run_sync(work)
-
-    def close(self) -> None:
-        """Close the connection; the next write opens another."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-
-    def _open(self) -> sqlite3.Connection:
-        """The open connection; a new one if the path now leads to another file.
-
-        It stays open, since closing the last connection writes the whole log to the disk, which is slow.
-        """
-        if (standby := standby_of(self._path)) is not None:
-            raise standby.why
-        there = self._path.stat()
-        file = (there.st_dev, there.st_ino)
-        if self._writer is None or self._file != file:
-            self.close()
-            self._writer, self._file = connect(self._path, any_thread=True), file
-            self._writer.execute("PRAGMA wal_autocheckpoint=0")
-        return self._writer
-
-
-def _is_busy(error: Exception) -> bool:
-    """Whether another writer has the file, so that no transaction was begun."""
-    return getattr(error, "sqlite_errorcode", 0) & _BUSY_CODE == sqlite3.SQLITE_BUSY
-
-
 log = structlog.get_logger(__name__)
-
 
 KeptArguments = Literal["hash", "full", "none"]
 _LEAVE_S: Final = 12.0
@@ -195,23 +84,23 @@ class _Waiting:
 
 
 class AuditLog:
-    """The audit trail in the SQLite file `path`, whose tables exist already.
+    """The audit trail in a database, whose tables exist already.
 
-    With `key`, the hashes of lines and arguments are HMACs: the file alone is then not enough to forge lines
-    or guess arguments. `flush_every_s` is how many seconds a note may wait. For one event loop; several
-    processes may write to the same file.
+    With `key`, hashes of lines and arguments are HMACs: access to the database alone is then not enough to
+    forge a line, or to guess arguments. `flush_every_s` is how long a note may wait. For one event loop;
+    several processes may write to the same trail.
     """
 
     def __init__(
         self,
-        path: Path,
+        database: Database,
         *,
         key: bytes = b"",
         arguments: KeptArguments = "hash",
         clock: Callable[[], datetime] = _now,
         flush_every_s: float = 0.5,
     ) -> None:
-        self._path = path
+        self._database = database
         self._key = key
         self.arguments: KeptArguments = arguments
         self._clock = clock
@@ -221,7 +110,7 @@ class AuditLog:
         self._fresh = anyio.Event()
         self._lock = anyio.Lock()
         self._failing = False
-        self._appender = Appender(path, key)
+        self._writer = database.quick_writer()
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -239,7 +128,7 @@ class AuditLog:
         tasks.cancel_scope.cancel()
         with anyio.move_on_after(_LEAVE_S, shield=True):
             await self._flush_quietly()
-            await anyio.to_thread.run_sync(self._appender.close)
+            await self._writer.close()
         return await tasks.__aexit__(kind, error, trace)
 
     def note(self, act: AuditEntry) -> None:
@@ -322,8 +211,10 @@ class AuditLog:
             lines = [*self._lost_line(lost_count), *(waiting.line for waiting in acts)]
             first = 0
             try:
-                with anyio.CancelScope(shield=True):  # a cancelled write would leave the outcome unknown
-                    first = await self._appender.append(lines)
+                with anyio.CancelScope(shield=True):  # whether it was written has to be known
+                    first = await self._writer.write(
+                        lambda connection: hash_chain.append(connection, lines, self._key), rows=len(lines)
+                    )
             finally:
                 if first:
                     self._lost_count -= lost_count
@@ -333,7 +224,7 @@ class AuditLog:
                     self._waiting[:0] = acts
                     self._drop_excess()
         if target and not target.seq:
-            raise StoreError(str(self._path), "too much waits to be written")
+            raise StoreError(self._database.name, "too much waits to be written")
 
     def _lost_line(self, count: int) -> Sequence[Mapping[str, Any]]:
         detail = f"lost {counted(count, 'act')}: the file could not be written for too long"
@@ -346,21 +237,25 @@ class AuditLog:
         at = before.isoformat(timespec="milliseconds")
         async with self._lock:
             with anyio.CancelScope(shield=True):
-                count = await self._appender.run(
-                    lambda connection: hash_chain.prune(connection, at, note, self._key)
+                count = await self._writer.write(
+                    lambda connection: hash_chain.prune(connection, at, note, self._key),
+                    rows=1,
+                    is_small=False,
                 )
         return count
 
     async def head(self) -> Mark:
         """The last line of the trail.
 
-        An operator who saves it elsewhere can prove later with `verify` that the file was not rewritten.
+        An operator who saves it elsewhere can prove later with `verify` that the trail was not rewritten.
         """
-        return await self._query(lambda connection: hash_chain.mark(connection, "head"))
+        return await self._database.read_driver(lambda connection: hash_chain.mark(connection, "head"))
 
     async def verify(self, *, known: Mark | None = None) -> Verification:
         """Check that no line was changed, removed, moved or cut off; `known` is a head saved before."""
-        return await self._query(lambda connection: hash_chain.verify(connection, self._key, known))
+        return await self._database.read_driver(
+            lambda connection: hash_chain.verify(connection, self._key, known)
+        )
 
     async def lines(self, *, after: int = 0) -> AsyncIterator[str]:
         """The lines after a number as JSON objects, oldest first, each with its `digest` at the end.
@@ -368,8 +263,7 @@ class AuditLog:
         The digest is that of the line without `,"digest":"..."`.
         """
         while True:
-            start = after
-            page = await self._query(lambda connection: next(hash_chain.pages(connection, start), ()))  # noqa: B023  # called at once
+            page = await self._database.read_driver(partial(_page, after))
             if not page:
                 return
             for seq, _, body, digest in page:
@@ -378,7 +272,11 @@ class AuditLog:
 
     async def latest(self, criteria: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
         """The newest matching lines, the newest first, of those before a number (0: of all)."""
-        return await self._query(lambda connection: hash_chain.latest(connection, criteria, before, limit))
+        return await self._database.read_driver(
+            lambda connection: hash_chain.latest(connection, criteria, before, limit)
+        )
 
-    async def _query(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await within(self._path, function)
+
+def _page(after: int, connection: DriverConnection) -> Sequence[hash_chain.Row]:
+    """Some rows after a line, none after the last."""
+    return next(hash_chain.pages(connection, after), ())

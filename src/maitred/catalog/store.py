@@ -1,333 +1,220 @@
-"""Persistence of the catalog: SQLAlchemy Core over SQLite, opened, migrated, read whole and written in parts.
+"""The catalog in a database: read whole, and written in parts.
 
-Reads of single tools never come here; a process loads one `Snapshot` and serves from it. Every write runs in
-one transaction and raises the generation only when something changed that a reader could notice.
+Reads of single tools never come here; a process loads one `Snapshot` and serves from it. Reading takes
+constant statements and no SQLAlchemy, which takes longer to import than a large catalog to read; writing is
+in `store_writes`. JSON columns are read as text, and equal texts share one value, which nobody changes.
 """
 
-import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-import anyio
-import sqlalchemy as sa
-import structlog
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from pydantic_core import from_json
 
-from maitred.catalog import rows
+from maitred.backends.listing import extra_fields
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.config.paths import make_folder
-from maitred.errors import ConfigError, StoreError
-from maitred.model.resources import Offer
-from maitred.model.servers import ServerRecord
+from maitred.errors import StoreError
+from maitred.model.categories import Placement
+from maitred.model.resources import Offer, OfferKey
+from maitred.model.servers import ServerFacts, ServerRecord
 from maitred.model.tools import Mediation, Tool, ToolKey
-from maitred.model.usage import ToolStanding
-from maitred.storage.diagnosis import HOLDS, may_pass, store_error
-from maitred.storage.tables import offers, schemas, servers, standings, state, tools
+from maitred.model.usage import ToolStanding, Usage
+from maitred.storage.database import Database, DriverConnection
 
-log = structlog.get_logger(__name__)
+if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+    from sqlalchemy import Connection
 
-_CHUNK = 500
-_OTHERS = 0o077
-_ADDRESS = "file:"
-_IN_MEMORY = (_ADDRESS, ":memory:")
+T = TypeVar("T")
+
+_UNKNOWN: Final = -1
+
+SERVER_COLUMNS: Final = ("name", "fingerprint", "facts", "synced_at", "error", "notes", "judged_by")
+TOOL_COLUMNS: Final = (
+    "server",
+    "raw_name",
+    "name",
+    "title",
+    "description",
+    "input_hash",
+    "output_hash",
+    "annotations",
+    "extra",
+    "cost_tokens",
+    "category",
+    "confidence",
+    "placed_by",
+    "tags",
+    "use_cases",
+    "use_cases_by",
+    "mending",
+    "raw_input_hash",
+    "withheld",
+)
+OFFER_COLUMNS: Final = ("server", "kind", "key", "name", "definition", "withheld")
+STANDING_COLUMNS: Final = ("server", "raw_name", "score", "level", "usage")
+STATE_COLUMNS: Final = ("generation", "placed_by", "tiers_at", "mended_by")
+SCHEMA_COLUMNS: Final = ("hash", "body")
 
 
-Migrate = Callable[[sa.Connection, str | None], None]
-"""Brings a database from a revision (`None`: empty) to the present tables, inside the open transaction."""
+def _select(table: str, columns: Sequence[str], order: str = "") -> str:
+    by = f" ORDER BY {table}.{order}" if order else ""
+    return f"SELECT {', '.join(f'{table}.{name}' for name in columns)} FROM {table}{by}"  # noqa: S608  # our own names
 
 
-class SqlStore:
-    """A store in an SQL database; `path` is an SQLite file, the address of one in memory, or `:memory:`.
+GENERATION: Final = _select("state", ("generation",))
+STATE: Final = _select("state", STATE_COLUMNS)
+SERVERS: Final = _select("servers", SERVER_COLUMNS)
+TOOLS: Final = _select("tools", TOOL_COLUMNS, "name")
+SCHEMAS: Final = _select("schemas", SCHEMA_COLUMNS)
+OFFERS: Final = _select("offers", OFFER_COLUMNS, "name")
+STANDINGS: Final = _select("standings", STANDING_COLUMNS)
 
-    `migrate` is called only when the database is behind; see `maitred.storage.migrate`.
+_json = lru_cache(maxsize=4_096)(from_json)
+
+
+class CatalogStore:
+    """A catalog in a database.
+
+    Args:
+        database: Where; it is opened and closed with the store.
+        stands_by: Whether the catalog may be in memory as long as its file cannot be made.
     """
 
-    def __init__(self, path: str, *, migrate: Migrate) -> None:
-        self._path = path
-        self._run_migrations = migrate
-        self._engine: AsyncEngine | None = None
+    def __init__(self, database: Database, *, stands_by: bool = False) -> None:
+        self._database = database
+        self._stands_by = stands_by
 
     async def __aenter__(self) -> Self:
-        if not self._path.startswith(_IN_MEMORY):
-            await anyio.to_thread.run_sync(_make_place, Path(self._path))
-        address = f"{self._path}&uri=true" if self._path.startswith(_ADDRESS) else self._path
-        engine = create_async_engine(f"sqlite+aiosqlite:///{address}", connect_args={"timeout": 10})
-        sa.event.listen(engine.sync_engine, "connect", _prepare)
-        sa.event.listen(engine.sync_engine, "begin", _begin)
-        self._engine = engine
-        try:
-            with anyio.CancelScope(shield=True):  # see `_explained`
-                async with engine.connect() as connection:
-                    revision = await connection.run_sync(_revision)
-                if revision != rows.HEAD:
-                    await self._migrate()
-        except sa.exc.DatabaseError as error:
-            with anyio.CancelScope(shield=True):
-                await engine.dispose()
-                raise await self._not_opened(error) from error
-        except BaseException:
-            await engine.dispose()
-            raise
+        await self._database.open(stands_by=self._stands_by)
         return self
-
-    async def _not_opened(self, error: sa.exc.DatabaseError) -> ConfigError | StoreError:
-        """Why it cannot be opened: what can pass is another error than what has to be mended."""
-        cause = _cause(error)
-        found = await anyio.to_thread.run_sync(store_error, Path(self._path), cause)
-        if may_pass(cause):
-            return found
-        advice = found.advice or f"If maitred made it, it holds {HOLDS}: copy it before anything else."
-        return ConfigError(self._path, [f"the catalog cannot be opened: {found.reason}. {advice}"])
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._engine is not None:
-            with anyio.CancelScope(shield=True):  # a connection cut off in the middle is not closed at all
-                await self._engine.dispose()
-
-    async def _migrate(self) -> None:
-        """Migrate in one write transaction; a process that came first may have done it already."""
-        async with self._writing() as connection:
-            revision = await connection.run_sync(_revision)
-            if revision != rows.HEAD:
-                log.debug("migrating the catalog", path=self._path, revision=revision, to=rows.HEAD)
-                await connection.run_sync(self._run_migrations, revision)
-
-    @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        async with self._db.connect() as connection:
-            await connection.execution_options(writes=True)
-            async with connection.begin():
-                yield connection
+        await self._database.close()
 
     @property
-    def _db(self) -> AsyncEngine:
-        if self._engine is None:
-            raise RuntimeError("the store is not open")
-        return self._engine
+    def faults(self) -> int:
+        """How often it was found that nothing can be written."""
+        return self._database.faults
 
-    @asynccontextmanager
-    async def _explained(self) -> AsyncIterator[None]:
-        """Turn what the database raises into what a user can read; end what was begun.
-
-        Where a task is cancelled in the middle, the driver closes its connection twice, and the second time
-        never comes to an end: the whole program would not.
-        """
-        with anyio.CancelScope(shield=True):
-            try:
-                yield
-            except sa.exc.SQLAlchemyError as error:
-                path = Path(self._path)
-                raise await anyio.to_thread.run_sync(store_error, path, _cause(error)) from error
-
-    async def generation(self) -> int:
-        """The present generation."""
-        async with self._explained(), self._db.connect() as connection:
-            return await _generation(connection)
+    async def check(self) -> str:
+        """Why nothing can be written now, found out by trying; empty if something can be."""
+        return await self._database.check()
 
     async def load(self) -> Snapshot:
         """Read everything in one transaction."""
-        async with self._explained():
-            return await self._load()
+        return await self._read(_load)
 
-    async def _load(self) -> Snapshot:
-        async with self._db.connect() as connection, connection.begin():
-            generation = await _generation(connection)
-            [(placed_by, tiers_at, mended_by)] = await _all(connection, state, rows.STATE_COLUMNS)
-            server_rows = await _all(connection, servers, rows.SERVER_COLUMNS)
-            tool_rows = await _all(connection, tools, rows.TOOL_COLUMNS, order="name")
-            schema_rows = await _all(connection, schemas, rows.SCHEMA_COLUMNS)
-            offer_rows = await _all(connection, offers, rows.OFFER_COLUMNS, order="name")
-            standing_rows = await _all(connection, standings, rows.STANDING_COLUMNS)
-        return Snapshot(
-            generation=generation,
-            servers={row[0]: rows.record(row) for row in server_rows},
-            tools=tuple(map(rows.tool, tool_rows)),
-            schemas={digest: bytes(body) for digest, body in schema_rows},
-            offers=tuple(map(rows.offer, offer_rows)),
-            standings=dict(map(rows.standing, standing_rows)),
-            placed_by=placed_by,
-            tiers_at=tiers_at,
-            mended_by=mended_by,
-        )
+    async def generation(self) -> int:
+        """The present generation; none that ever was when another database is there than before."""
+        if await self._database.is_replaced():
+            return _UNKNOWN
+        return await self._read(_generation)
 
     async def write(self, change: Change, *, planned_on: int) -> int | None:
         """Apply a change in one transaction; see `maitred.catalog.live.Store`."""
-        raised = sa.update(state).where(state.c.id == 1).values(generation=state.c.generation + 1)
-        async with self._explained(), self._writing() as connection:
-            if await _generation(connection) != planned_on:
-                return None
-            if change:
-                await self._apply(connection, change)
-                if change.visible:
-                    await connection.execute(raised)
-            return await _generation(connection)
 
-    async def _apply(self, connection: AsyncConnection, change: Change) -> None:
-        await _delete(connection, tools, change.removed_tools)
-        for name in change.removed_servers:
-            await connection.execute(sa.delete(tools).where(tools.c.server == name))
-            await connection.execute(sa.delete(servers).where(servers.c.name == name))
-        for record in change.servers:
-            await _put(connection, servers, [_server_row(record)], ["name"])
-        await _put(
-            connection,
-            schemas,
-            [{"hash": digest, "body": body} for digest, body in change.schemas.items()],
-            ["hash"],
-        )
-        await _put(connection, tools, [_tool_row(tool) for tool in change.tools], ["server", "raw_name"])
-        if change.removed_tools or change.removed_servers or change.tools:
-            hashes = (tools.c.input_hash, tools.c.output_hash, tools.c.raw_input_hash)
-            used = sa.union(*(sa.select(column) for column in hashes))
-            await connection.execute(sa.delete(schemas).where(schemas.c.hash.not_in(used)))
-        await self._apply_whole(connection, change)
+        def write(connection: "Connection") -> int | None:
+            from maitred.catalog import store_writes  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-    @staticmethod
-    async def _apply_whole(connection: AsyncConnection, change: Change) -> None:
-        """What a change replaces as a whole: offers, standings, and the marks of the state."""
-        if change.offers is not None:
-            await connection.execute(sa.delete(offers))
-            fresh = [asdict(offer.key) | _offer_row(offer) for offer in change.offers]
-            await _put(connection, offers, fresh, ["server", "kind", "key"])
-        if change.standings is not None:
-            await connection.execute(sa.delete(standings))
-            fresh = [_standing_row(key, standing) for key, standing in change.standings.items()]
-            await _put(connection, standings, fresh, ["server", "raw_name"])
-        marks = {name: getattr(change, name) for name in rows.STATE_COLUMNS}
-        if marks := {name: mark for name, mark in marks.items() if mark}:
-            await connection.execute(sa.update(state).where(state.c.id == 1).values(**marks))
+            return store_writes.write(connection, change, planned_on)
+
+        try:
+            await self._database.ensure()
+            return await self._database.write(write)
+        except StoreError as error:
+            self._database.note_fault(error)
+            raise
+
+    async def _read(self, function: Callable[[DriverConnection], T]) -> T:
+        try:
+            return await self._database.read_driver(function)
+        except StoreError:
+            await self._database.ensure()
+        return await self._database.read_driver(function)
 
 
-def _make_place(path: Path) -> None:
-    """Make the folder, and the file for its owner alone: there are tokens and an audit trail in it."""
-    try:
-        make_folder(path.parent)
-    except (NotADirectoryError, FileExistsError) as error:
-        fault = f"the folder of the catalog cannot be made ({error.strerror}); set `catalog.path` to another"
-        raise ConfigError(str(path.parent), [fault]) from error
-    except OSError as error:
-        raise store_error(path, error) from error
-    with suppress(OSError):  # why it cannot be made or changed is found when it is opened
-        if not path.exists():  # to close one that is in use would give up the locks of this process
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        for one in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))):
-            if one.exists() and one.stat().st_mode & _OTHERS:
-                one.chmod(one.stat().st_mode & ~_OTHERS & 0o7777)
+def _generation(connection: DriverConnection) -> int:
+    return int(connection.execute(GENERATION).fetchone()[0])
 
 
-def _cause(error: sa.exc.SQLAlchemyError) -> Exception:
-    """What the driver raised, if it was that."""
-    cause = getattr(error, "orig", None)
-    return cause if isinstance(cause, Exception) else error
+def _load(connection: DriverConnection) -> Snapshot:
+    generation, placed_by, tiers_at, mended_by = connection.execute(STATE).fetchone()
+    return Snapshot(
+        generation=int(generation),
+        servers={row[0]: _record(row) for row in connection.execute(SERVERS)},
+        tools=tuple(map(_tool, connection.execute(TOOLS))),
+        schemas={digest: bytes(body) for digest, body in connection.execute(SCHEMAS)},
+        offers=tuple(map(_offer, connection.execute(OFFERS))),
+        standings=dict(map(_standing, connection.execute(STANDINGS))),
+        placed_by=placed_by,
+        tiers_at=tiers_at,
+        mended_by=mended_by,
+    )
 
 
-def _prepare(connection: Any, _: Any) -> None:
-    """Set up a new SQLite connection: readers beside one writer, transactions begun by us, not the driver."""
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+def _record(row: Sequence[Any]) -> ServerRecord:
+    """A server as it was stored."""
+    name, fingerprint, facts, synced_at, error, notes, judged_by = row
+    return ServerRecord(
+        name=name,
+        fingerprint=fingerprint,
+        facts=ServerFacts(**_json(facts)),
+        synced_at=synced_at,
+        error=error,
+        notes=tuple(_json(notes)),
+        judged_by=judged_by,
+    )
 
 
-def _begin(connection: sa.Connection) -> None:
-    """Take the write lock at once where a write will follow, so that no two writers wait for each other."""
-    writes = connection.get_execution_options().get("writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+def _tool(row: Sequence[Any]) -> Tool:
+    """A tool as it was stored."""
+    server, raw_name, name, title, description, input_hash, output_hash, annotations, extra, cost = row[:10]
+    return Tool(
+        key=ToolKey(server=server, name=raw_name),
+        name=name,
+        title=title,
+        description=description,
+        input_hash=input_hash,
+        output_hash=output_hash,
+        annotations=_json(annotations),
+        extra=extra_fields(_json(extra)),  # an older catalog may hold fields that nobody judged
+        cost_tokens=cost,
+        placement=_placement(*row[10:14]),
+        use_cases=_texts(row[14]),
+        use_cases_by=row[15],
+        mending=None if row[16] == "{}" else _mending(row[16], row[17]),
+        withheld=row[18],
+    )
 
 
-def _revision(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    row = connection.execute(sa.text("SELECT version_num FROM alembic_version")).first()
-    return str(row[0]) if row else None
+def _mending(stored: str, input_hash: str) -> Mediation:
+    values = from_json(stored)
+    tags, use_cases = values.pop("tags", ()), values.pop("use_cases", ())
+    return Mediation(**values, tags=tuple(tags), use_cases=tuple(use_cases), input_hash=input_hash)
 
 
-async def _generation(connection: AsyncConnection) -> int:
-    return int((await connection.execute(sa.select(state.c.generation))).scalar_one())
+@lru_cache(maxsize=4_096)
+def _placement(category: str, confidence: float, by: Any, tags: str) -> Placement:
+    return Placement(category=category, confidence=confidence, by=by, tags=_texts(tags))
 
 
-def _select(table: sa.Table, columns: Sequence[str]) -> sa.Select[Any]:
-    """The columns of a table, JSON as the text that is stored."""
-    kinds = {name: sa.Text() for name in columns if isinstance(table.c[name].type, sa.JSON)}
-    return sa.select(*(sa.type_coerce(table.c[n], kinds.get(n, table.c[n].type)) for n in columns))
+def _texts(stored: str) -> tuple[str, ...]:
+    return () if stored == "[]" else tuple(from_json(stored))
 
 
-async def _all(
-    connection: AsyncConnection, table: sa.Table, columns: Sequence[str], order: str = ""
-) -> Sequence[Any]:
-    query = _select(table, columns)
-    found = await connection.execute(query.order_by(table.c[order]) if order else query)
-    return list(found.all())
+def _offer(row: Sequence[Any]) -> Offer:
+    """A resource, template or prompt as it was stored."""
+    server, kind, key, name, definition, withheld = row
+    made = OfferKey(server=server, kind=kind, key=key)
+    return Offer(key=made, name=name, definition=_json(definition), withheld=withheld)
 
 
-async def _put(
-    connection: AsyncConnection, table: sa.Table, rows: Sequence[dict[str, Any]], key: Sequence[str]
-) -> None:
-    """Insert rows, or replace those with the same key."""
-    statement = insert(table)
-    fresh = {column.name: statement.excluded[column.name] for column in table.c if column.name not in key}
-    statement = statement.on_conflict_do_update(index_elements=list(key), set_=fresh)
-    for start in range(0, len(rows), _CHUNK):
-        await connection.execute(statement, list(rows[start : start + _CHUNK]))
-
-
-async def _delete(connection: AsyncConnection, table: sa.Table, keys: Iterable[ToolKey]) -> None:
-    for key in keys:
-        where = (table.c.server == key.server) & (table.c.raw_name == key.name)
-        await connection.execute(sa.delete(table).where(where))
-
-
-def _server_row(record: ServerRecord) -> dict[str, Any]:
-    row = asdict(record)
-    return row | {"notes": list(record.notes)}
-
-
-def _tool_row(tool: Tool) -> dict[str, Any]:
-    return {
-        "server": tool.key.server,
-        "raw_name": tool.key.name,
-        "name": tool.name,
-        "title": tool.title,
-        "description": tool.description,
-        "annotations": dict(tool.annotations),
-        "extra": dict(tool.extra),
-        "input_hash": tool.input_hash,
-        "output_hash": tool.output_hash,
-        "cost_tokens": tool.cost_tokens,
-        "category": tool.placement.category,
-        "confidence": tool.placement.confidence,
-        "placed_by": tool.placement.by,
-        "tags": list(tool.placement.tags),
-        "use_cases": list(tool.use_cases),
-        "use_cases_by": tool.use_cases_by,
-        "mending": _mending(tool.mending) if tool.mending else {},
-        "raw_input_hash": tool.mending.input_hash if tool.mending else "",
-        "withheld": tool.withheld,
-    }
-
-
-def _mending(mending: Mediation) -> dict[str, Any]:
-    """What was done to a tool, but for the hash, which has a column of its own."""
-    return {name: value for name, value in asdict(mending).items() if name != "input_hash" and value}
-
-
-def _offer_row(offer: Offer) -> dict[str, Any]:
-    return {"name": offer.name, "definition": dict(offer.definition), "withheld": offer.withheld}
-
-
-def _standing_row(key: ToolKey, standing: ToolStanding) -> dict[str, Any]:
-    return {
-        "server": key.server,
-        "raw_name": key.name,
-        "score": standing.score,
-        "level": standing.level,
-        "usage": asdict(standing.usage),
-    }
+def _standing(row: Sequence[Any]) -> tuple[ToolKey, ToolStanding]:
+    """Whose standing it is, and the standing."""
+    server, raw_name, score, level, usage = row
+    return ToolKey(server=server, name=raw_name), ToolStanding(
+        score=score, level=level, usage=Usage(**from_json(usage))
+    )

@@ -49,8 +49,6 @@ async def stocked(
     more = {name: ServerSpec(name=name, transport="memory") for name in in_process or {}}
     with tempfile.TemporaryDirectory(prefix="maitred-eval-") as folder:
         path = Path(folder) / "catalog.db"
-        async with open_store(path) as store:
-            await _fill(LiveCatalog(store), tools, specs)
         settings = Settings(
             source=Path(folder) / "maitred.yaml",
             servers=specs | more,
@@ -58,6 +56,8 @@ async def stocked(
             disclosure=Disclosure(mode="menu"),
             search=search,
         )
+        async with open_store(settings) as store:
+            await _fill(LiveCatalog(store), tools, specs)
         async with open_gateway(settings, in_process=in_process) as gateway:
             await gateway.settled(settings.limits.start_timeout_s)
             yield gateway

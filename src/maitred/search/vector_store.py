@@ -1,57 +1,80 @@
-"""Vectors of tools in the file of the catalog, so that they are made once; a loss costs only time."""
+"""Vectors of tools in the database of the catalog, so that they are made once; a loss costs only time."""
 
-import json
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-import anyio
+from maitred.storage.database import Database, DriverConnection, placeholders
 
-from maitred.storage.database import opened
+if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+    from sqlalchemy import Connection
+
+_PAGE: Final = 500
 
 
-class SqliteVectors:
-    """The vectors in the SQLite file of a catalog, by content hash; the caller chooses the form of a body.
+class SqlVectors:
+    """The vectors in the database of a catalog, by content hash; the caller chooses the form of a body.
 
-    The methods raise `StoreError` if the file cannot be read or written.
+    The methods raise `StoreError` if it fails. Every start loads vectors, so `load` works without SQLAlchemy.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     async def load(self, model: str, digests: Collection[str]) -> Mapping[str, bytes]:
         """Return the stored vectors of a model for some content hashes."""
-        query = (
-            "SELECT digest, body FROM vectors WHERE model = ? AND typeof(body) = 'blob'"
-            " AND digest IN (SELECT value FROM json_each(?))"
-        )
 
-        def load() -> Mapping[str, bytes]:
-            with opened(self._path) as connection:
-                return dict(connection.execute(query, (model, json.dumps(list(digests)))).fetchall())
+        def load(connection: DriverConnection) -> Mapping[str, bytes]:
+            rows = (
+                row
+                for page in _pages(sorted(digests))
+                for row in connection.execute(select_vectors(len(page)), (model, *page))
+            )
+            return {digest: body for digest, body in rows if isinstance(body, bytes)}  # SQLite keeps any type
 
-        return await anyio.to_thread.run_sync(load)
+        return await self._database.read_driver(load)
 
     async def save(self, model: str, fresh: Mapping[str, bytes]) -> None:
         """Add vectors of a model."""
-        rows = [(model, digest, body) for digest, body in fresh.items()]
+        rows = [{"model": model, "digest": digest, "body": body} for digest, body in fresh.items()]
 
-        def save() -> None:
-            with opened(self._path) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
-                connection.execute("COMMIT")
+        def save(connection: "Connection") -> None:
+            from maitred.storage import core, tables  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-        await anyio.to_thread.run_sync(save)
+            core.put(connection, tables.vectors, rows)
+
+        await self._database.write(save)
 
     async def prune(self, model: str, keep: Collection[str]) -> None:
         """Delete the vectors of other models and of tools that no longer exist."""
+        stored = await self._database.read_driver(lambda connection: connection.execute(KNOWN).fetchall())
+        obsolete = {
+            kind: [digest for of, digest in stored if of == kind and (kind != model or digest not in keep)]
+            for kind in {of for of, _ in stored}
+        }
+        if not any(obsolete.values()):
+            return
 
-        def prune() -> None:
-            with opened(self._path) as connection:
-                stored = connection.execute("SELECT model, digest FROM vectors").fetchall()
-                obsolete = [key for key in stored if key[0] != model or key[1] not in keep]
-                connection.execute("BEGIN IMMEDIATE")
-                connection.executemany("DELETE FROM vectors WHERE model = ? AND digest = ?", obsolete)
-                connection.execute("COMMIT")
+        def prune(connection: "Connection") -> None:
+            from maitred.storage.tables import vectors  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-        await anyio.to_thread.run_sync(prune)
+            for kind, digests in obsolete.items():
+                for page in _pages(digests):
+                    here = (vectors.c.model == kind) & vectors.c.digest.in_(page)
+                    connection.execute(vectors.delete().where(here))
+
+        await self._database.write(prune)
+
+
+KNOWN: Final = "SELECT vectors.model, vectors.digest FROM vectors"
+
+
+def select_vectors(count: int) -> str:
+    """The statement that reads a model's vectors of so many content hashes."""
+    return (
+        "SELECT vectors.digest, vectors.body FROM vectors"  # noqa: S608  # our own names
+        f" WHERE vectors.model = ? AND vectors.digest IN ({placeholders(count)})"
+    )
+
+
+def _pages(digests: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (digests[start : start + _PAGE] for start in range(0, len(digests), _PAGE))

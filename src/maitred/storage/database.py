@@ -1,211 +1,175 @@
-"""Opens the catalog's SQLite file with the standard library alone, and does things with it in a thread.
+"""One seam to a database, and what every engine behind it does: SQLite in `sqlite`, PostgreSQL in `postgres`.
 
-For what is needed at a start, or small: whatever needs the tables as SQLAlchemy knows them has the store. A
-file that cannot be written, as on a full disk, is opened to be read; one that cannot be made is stood in for
-in memory.
+Stores take a `Database`, never a path. `read` and `write` hand a SQLAlchemy connection to a function that
+runs in a worker thread. Importing SQLAlchemy takes longer than reading a large catalog. So what a start or a
+single call needs goes through `read_driver` and `write_driver`: the same transactions, with the driver's
+connection and constant statements, which a test compiles from `maitred.storage.tables`.
 """
 
-import os
-import secrets
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from functools import partial
-from pathlib import Path
-from typing import Final, Literal, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
-import anyio
-
-from maitred.config.paths import make_folder
 from maitred.errors import StoreError
-from maitred.storage.diagnosis import is_of_environment, store_error
+
+if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+    from sqlalchemy import Connection
 
 T = TypeVar("T")
 
-Synchronous = Literal["NORMAL", "FULL"]
-"""`FULL` survives a loss of power, `NORMAL` whatever happens to this process. The file is always whole."""
+HEAD: Final = "0005"
+"""The newest migration. A database that has it is opened without loading Alembic, which is slow to import."""
+REVISION: Final = "SELECT version_num FROM alembic_version"
 
 
-class FileConnection(sqlite3.Connection):
-    """A connection; `why_read_only` is why the file could not be opened to be written, if it could not."""
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions:
+    """How a transaction writes.
 
-    why_read_only: sqlite3.Error | None = None
-
-
-class Standby:
-    """A catalog in memory, for all who open its file in this process, until the file can be made.
-
-    `why` is told to whoever has to keep something for good.
+    Attributes:
+        wait_s: How long it waits for others who write.
+        durable: Whether it also survives a loss of power; else it survives all that happens to this process.
+        lasting: Whether it is refused while the catalog is in memory only, where it would be lost.
     """
 
-    def __init__(self, path: Path, why: StoreError) -> None:
-        self.why = why
-        self.uri: Final = f"file:/maitred-{secrets.token_hex(8)}?vfs=memdb"
-        self._path = path.absolute()
-        self._held = sqlite3.connect(self.uri, uri=True, isolation_level=None, check_same_thread=False)
-        _STANDBYS[self._path] = self
+    wait_s: float = 10.0
+    durable: bool = False
+    lasting: bool = False
 
-    def move(self) -> bool:
-        """Make the file, whole or not at all; false if another process has made one meanwhile.
 
-        From then on the file is what is opened.
+DEFAULT: Final = WriteOptions()
+
+
+class DriverRows(Protocol):
+    """The rows that a statement gave."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows a statement changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """The next row; `None` after the last."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class DriverConnection(Protocol):
+    """A connection of the driver. Statements have `?` for each value, on both engines."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> DriverRows:
+        """Run one statement."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> DriverRows:
+        """Run one statement for each row of values."""
+        ...
+
+
+class QuickWriter(Protocol):
+    """Writes what is small and often, as a line of the audit trail before each answer; one at a time."""
+
+    async def write(
+        self, function: Callable[[DriverConnection], T], *, rows: int, is_small: bool = True
+    ) -> T:
+        """As `Database.write_driver`, but never into memory only; on the event loop where that is quicker.
+
+        Args:
+            function: What writes; it is called again where it failed, since nothing of it was written then.
+            rows: About how many rows it writes.
+            is_small: False for what may take long.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close what it has open; the next write opens it."""
+        ...
+
+
+class Database(ABC):
+    """A database with the tables of a catalog. Making it opens nothing; `async with` looks after `open`.
+
+    Methods may be called from one event loop. Each waits for its thread also where its task is cancelled:
+    what was begun is written, or not. They raise `StoreError` where the database cannot be read or written.
+    """
+
+    name: str
+    """Where it is, as errors name it; it holds no secret."""
+    faults: int
+    """How often it was found that nothing can be written."""
+
+    @abstractmethod
+    async def read(self, function: "Callable[[Connection], T]") -> T:
+        """Run a function in one reading transaction: it sees the database as it is at one moment."""
+
+    @abstractmethod
+    async def write(self, function: "Callable[[Connection], T]", options: WriteOptions = DEFAULT) -> T:
+        """Run a function in one writing transaction, beside which nobody else writes.
+
+        What it did is undone where it raises an error.
+        """
+
+    @abstractmethod
+    async def read_driver(self, function: Callable[[DriverConnection], T]) -> T:
+        """As `read`, with the connection of the driver."""
+
+    @abstractmethod
+    async def write_driver(
+        self, function: Callable[[DriverConnection], T], options: WriteOptions = DEFAULT
+    ) -> T:
+        """As `write`, with the connection of the driver."""
+
+    @abstractmethod
+    def quick_writer(self) -> QuickWriter:
+        """What writes small things often."""
+
+    @abstractmethod
+    async def open(self, *, stands_by: bool = False) -> None:
+        """Make the tables where there are none. With `stands_by` they are in memory if they cannot be made.
 
         Raises:
-            OSError, sqlite3.Error: It cannot be made yet.
+            ConfigError: There is something else than the tables of this version.
+            StoreError: It cannot be opened now.
         """
-        make_folder(self._path.parent)
-        draft = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
-        try:
-            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            with closing(sqlite3.connect(draft)) as file:
-                self._held.backup(file)
-            if self._path.exists() and not self._path.stat().st_size:
-                draft.replace(self._path)  # what is left of an attempt to make it
-            else:
-                self._path.hardlink_to(draft)
-        except FileExistsError:
-            self.close()
-            return False
-        finally:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
-        self.close()
-        return True
 
-    def close(self) -> None:
-        """Forget all that it has."""
-        if _STANDBYS.pop(self._path, None) is not None:
-            self._held.close()
+    @abstractmethod
+    async def ensure(self) -> None:
+        """Bring what is open to the present tables where another process left it without.
 
+        Raises:
+            StoreError: That cannot be; the reason is that for which reading failed before.
+        """
 
-_STANDBYS: Final[dict[Path, Standby]] = {}
+    @abstractmethod
+    async def close(self) -> None:
+        """End what `open` began; as often as that."""
 
+    @abstractmethod
+    async def check(self) -> str:
+        """Why nothing can be written now, found out by trying; empty if something can be."""
 
-def standby_of(path: Path) -> Standby | None:
-    """What stands in for a catalog's file in this process, if anything does."""
-    return _STANDBYS.get(path.absolute())
+    @abstractmethod
+    def note_fault(self, error: StoreError) -> None:
+        """Count a failed write in `faults` where it may be over later."""
 
-
-def is_nothing(path: Path) -> bool:
-    """Whether a catalog's file is not there, or has nothing in it; false where that cannot be told."""
-    try:
-        if not path.stat().st_size:
-            return True
-        with closing(connect(path)) as connection:
-            return int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]) == 0
-    except FileNotFoundError:
-        return True
-    except (OSError, sqlite3.Error):
+    async def is_replaced(self) -> bool:
+        """Whether another database took the place of the one in memory, once after it happened."""
         return False
 
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
 
-def connect(
-    path: Path,
-    *,
-    wait_s: float = 10.0,
-    synchronous: Synchronous = "NORMAL",
-    any_thread: bool = False,
-    lasting: bool = False,
-) -> FileConnection:
-    """A connection to a file that is there; one that is not is not made. No transaction begins by itself.
-
-    It waits `wait_s` for others who write. With `any_thread` another thread may use it, one at a time. What
-    is `lasting` does not go to what stands in for the file.
-
-    Raises:
-        StoreError: It is `lasting`, and the file is stood in for.
-        sqlite3.Error: It cannot be opened.
-    """
-    open_it = partial(_connected, wait_s=wait_s, synchronous=synchronous, any_thread=any_thread)
-    if (standby := standby_of(path)) is not None:
-        if lasting:
-            raise standby.why
-        return open_it(standby.uri)
-    address = path.absolute().as_uri()
-    try:
-        return open_it(f"{address}?mode=rw")
-    except sqlite3.Error as error:
-        found = _to_read(path, address, open_it) if is_of_environment(error) else None
-        if found is None:
-            raise
-        found.why_read_only = error
-        return found
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
-def _connected(
-    uri: str, *, wait_s: float, synchronous: Synchronous, any_thread: bool, alone: bool = False
-) -> FileConnection:
-    """A connection that has read the file once, so that what keeps it from that is known.
-
-    `alone` keeps all others out for as long as it is open, and needs no shared memory for that.
-    """
-    connection = sqlite3.connect(
-        uri,
-        uri=True,
-        timeout=wait_s,
-        isolation_level=None,
-        check_same_thread=not any_thread,
-        factory=FileConnection,
-    )
-    try:
-        if alone:
-            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        connection.execute(f"PRAGMA synchronous={synchronous}")
-        connection.execute("PRAGMA schema_version").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _to_read(path: Path, address: str, open_it: Callable[..., FileConnection]) -> FileConnection | None:
-    """A connection for reading to a file beside which SQLite can make nothing; `None` where that fails, too.
-
-    Where no log of changes is left, the file itself has all, and nobody changes it while none can be made.
-    """
-    log = path.with_name(f"{path.name}-wal")
-    try:
-        if log.exists() and log.stat().st_size:
-            connection = open_it(f"{address}?mode=rw", alone=True)
-            connection.execute("PRAGMA query_only=ON")
-        else:
-            connection = open_it(f"{address}?mode=ro&immutable=1")
-    except (OSError, sqlite3.Error):
-        return None
-    return connection
-
-
-@contextmanager
-def opened(
-    path: Path, *, wait_s: float = 10.0, synchronous: Synchronous = "NORMAL", lasting: bool = False
-) -> Iterator[FileConnection]:
-    """A connection of one's own, as `connect` makes it; what is left open when it is closed is undone.
-
-    Raises:
-        StoreError: The file cannot be opened, or what is done with it fails in SQLite.
-    """
-    try:
-        with closing(connect(path, wait_s=wait_s, synchronous=synchronous, lasting=lasting)) as connection:
-            yield connection
-    except sqlite3.Error as error:
-        raise store_error(path, error) from error
-
-
-async def within(
-    path: Path,
-    function: Callable[[FileConnection], T],
-    *,
-    wait_s: float = 10.0,
-    synchronous: Synchronous = "NORMAL",
-    lasting: bool = False,
-) -> T:
-    """Do something with a connection of its own in a worker thread; see `opened`.
-
-    The thread is waited for even if the task is cancelled: what was begun is written, or not.
-    """
-
-    def run() -> T:
-        with opened(path, wait_s=wait_s, synchronous=synchronous, lasting=lasting) as connection:
-            return function(connection)
-
-    return await anyio.to_thread.run_sync(run)
+def placeholders(count: int) -> str:
+    """The part of a statement for a list of so many values."""
+    return ", ".join("?" * count)

@@ -1,6 +1,6 @@
-"""The tables of the catalog; `migrations/` makes them, `store` reads and writes them.
+"""All tables; `migrations/` makes them, each store reads and writes its own.
 
-Schemas stand in a table of their own, keyed by content hash: many tools share one, a tool row stays thin, and
+Schemas are in a table of their own, keyed by content hash: many tools share one, a tool row stays thin, and
 a change of a description does not rewrite a schema.
 """
 

@@ -1,19 +1,17 @@
-"""Counts calls and tokens as they happen and stores them in the SQLite file of a catalog.
+"""Counts calls and tokens as they happen and stores them in the database of a catalog.
 
 Recording only adds up in memory. A background task writes the sums in one transaction and adds them to the
-stored ones, so several gateways can share a file. If a write fails, the sums stay in memory for the next
+stored ones, so several gateways can share a database. If a write fails, the sums stay in memory for the next
 attempt. They are by day and tool, so memory does not grow with the calls.
 """
 
 import json
-import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -24,37 +22,46 @@ import structlog
 from maitred.errors import StoreError
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Spending, Usage
-from maitred.storage.database import within
+from maitred.storage.database import Database, DriverConnection, WriteOptions, placeholders
 from maitred.usage import histogram as figures
 from maitred.usage.histogram import Tally, first_day, usage_of
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
-_BUSY_S = 2.0
+_PATIENCE: Final = WriteOptions(wait_s=2.0)
 _LEAVE_S = 5.0
 _TOKENS: Final = (
     "lists", "list_tokens", "answers", "answer_tokens", "results", "result_tokens", "raw_tokens",
 )  # fmt: skip
 _NOTHING: Final = (0,) * len(_TOKENS)
 
-_ADD_CALLS = (
+_ADD_CALLS: Final = (
     "INSERT INTO usage (day, server, raw_name, calls, errors, total_ms, histogram, last_used)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,"
-    " errors = errors + excluded.errors, total_ms = total_ms + excluded.total_ms,"
-    " histogram = excluded.histogram, last_used = max(last_used, excluded.last_used)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, server, raw_name) DO UPDATE SET"
+    " calls = (usage.calls + excluded.calls), errors = (usage.errors + excluded.errors),"
+    " total_ms = (usage.total_ms + excluded.total_ms), histogram = excluded.histogram,"
+    " last_used = CASE WHEN (usage.last_used > excluded.last_used) THEN usage.last_used"
+    " ELSE excluded.last_used END"
 )
-_ADD_TOKENS = (
-    f"INSERT INTO spending (day, principal, {', '.join(_TOKENS)}) VALUES (?, ?{', ?' * len(_TOKENS)})"  # noqa: S608  # our own names
-    f" ON CONFLICT DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in _TOKENS)}"
+_ADD_TOKENS: Final = (
+    f"INSERT INTO spending (day, principal, {', '.join(_TOKENS)}) VALUES ({placeholders(len(_TOKENS) + 2)})"  # noqa: S608  # our own names
+    " ON CONFLICT (day, principal) DO UPDATE SET "
+    + ", ".join(f"{name} = (spending.{name} + excluded.{name})" for name in _TOKENS)
 )
-_HISTOGRAM = "SELECT histogram FROM usage WHERE day = ? AND server = ? AND raw_name = ?"
-_CALLS = (
-    "SELECT day, server, raw_name, calls, errors, total_ms, histogram, last_used FROM usage WHERE day >= ?"
+_HISTOGRAM: Final = (
+    "SELECT usage.histogram FROM usage WHERE usage.day = ? AND usage.server = ? AND usage.raw_name = ?"
 )
-_SPENT = f"SELECT day, principal, {', '.join(_TOKENS)} FROM spending WHERE day >= ?"  # noqa: S608  # as above
+_CALLS: Final = (
+    "SELECT usage.day, usage.server, usage.raw_name, usage.calls, usage.errors, usage.total_ms,"
+    " usage.histogram, usage.last_used FROM usage WHERE usage.day >= ?"
+)
+_SPENT: Final = (
+    f"SELECT spending.day, spending.principal, {', '.join(f'spending.{name}' for name in _TOKENS)}"  # noqa: S608  # as above
+    " FROM spending WHERE spending.day >= ?"
+)
+_DROPS: Final = ("DELETE FROM usage WHERE usage.day < ?", "DELETE FROM spending WHERE spending.day < ?")
 
 
 def _now() -> datetime:
@@ -79,17 +86,17 @@ class _Counts:
 
 
 class UsageRecorder:
-    """Usage and spending in the SQLite file `path`; the store has made its tables.
+    """Usage and spending in a database, whose tables exist already.
 
-    Counts reach the file within `flush_every_s` while it is writable: half of that is the pause, the other
-    half is for the write. `clock` returns the time in UTC. For one event loop. Methods that read raise
-    `StoreError` if the file cannot be read; methods that record never raise.
+    Counts reach the database within `flush_every_s` while it is writable: half of that is the pause, the
+    other half is for the write. `clock` returns the time in UTC. For one event loop. Methods that read raise
+    `StoreError` if the database cannot be read; methods that record never raise.
     """
 
     def __init__(
-        self, path: Path, *, clock: Callable[[], datetime] = _now, flush_every_s: float = 1.0
+        self, database: Database, *, clock: Callable[[], datetime] = _now, flush_every_s: float = 1.0
     ) -> None:
-        self._path = path
+        self._database = database
         self._clock = clock
         self._pause_s = flush_every_s / 2
         self._pending = _Counts()
@@ -121,7 +128,7 @@ class UsageRecorder:
         if tasks is None:
             return None
         tasks.cancel_scope.cancel()
-        with anyio.move_on_after(_LEAVE_S, shield=True):  # a write that has begun ends within `_BUSY_S`
+        with anyio.move_on_after(_LEAVE_S, shield=True):  # a write that has begun ends by `_PATIENCE`
             await self.flush()
         return await tasks.__aexit__(kind, error, trace)
 
@@ -191,7 +198,7 @@ class UsageRecorder:
                 return True
             written = False
             try:
-                await self._within(lambda connection: _write(connection, counts))
+                await self._database.write_driver(lambda connection: _write(connection, counts), _PATIENCE)
                 written = True
             except StoreError as error:
                 if not self._failing:
@@ -206,23 +213,21 @@ class UsageRecorder:
         """Delete the days before the last so many."""
         first = (self._day() - timedelta(days=older_than_days)).isoformat()
 
-        def drop(connection: sqlite3.Connection) -> None:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("DELETE FROM usage WHERE day < ?", (first,))
-            connection.execute("DELETE FROM spending WHERE day < ?", (first,))
-            connection.execute("COMMIT")
+        def drop(connection: DriverConnection) -> None:
+            for statement in _DROPS:
+                connection.execute(statement, (first,))
 
         async with self._lock:
-            await self._within(drop)
+            await self._database.write_driver(drop, _PATIENCE)
 
     # Reading.
 
     async def usage(self, days: int = 30) -> Mapping[ToolKey, Usage]:
-        """Return the usage of each tool over a window up to today, in every gateway on this file."""
+        """Return the usage of each tool over a window up to today, in every gateway on this database."""
         return await self._usage(days, lambda key: key)
 
     async def by_server(self, days: int = 30) -> Mapping[str, Usage]:
-        """Return the usage of each server over a window up to today, in every gateway on this file."""
+        """Return the usage of each server over a window up to today, in every gateway on this database."""
         return await self._usage(days, lambda key: key.server)
 
     async def _usage(self, days: int, owner: Callable[[ToolKey], K]) -> Mapping[K, Usage]:
@@ -231,7 +236,9 @@ class UsageRecorder:
         async with self._lock:  # no flush at the same time, so nothing is counted twice or missed
             fresh = _Counts()
             fresh.add(self._pending)
-            kept = await self._within(lambda connection: connection.execute(_CALLS, (first,)).fetchall())
+            kept = await self._database.read_driver(
+                lambda connection: connection.execute(_CALLS, (first,)).fetchall()
+            )
 
         def fold() -> Mapping[K, Usage]:
             rows: dict[K, list[Any]] = defaultdict(list)
@@ -250,27 +257,24 @@ class UsageRecorder:
         first = first_day(self._day(), days)
         async with self._lock:
             counts = _Counts(tokens=dict(self._pending.tokens))
-            kept = await self._within(lambda connection: connection.execute(_SPENT, (first,)).fetchall())
+            kept = await self._database.read_driver(
+                lambda connection: connection.execute(_SPENT, (first,)).fetchall()
+            )
         for day, principal, *tokens in kept:
             counts.spend((day, principal), tuple(tokens))
         rows = sorted(counts.tokens.items(), key=lambda row: row[0][1])
         rows.sort(key=lambda row: row[0][0], reverse=True)
         return [_spending(day, principal, tokens) for (day, principal), tokens in rows if day >= first]
 
-    async def _within(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await within(self._path, function, wait_s=_BUSY_S)
 
-
-def _write(connection: sqlite3.Connection, counts: _Counts) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    connection.executemany(_ADD_CALLS, _call_rows(connection, counts))
+def _write(connection: DriverConnection, counts: _Counts) -> None:
+    connection.executemany(_ADD_CALLS, list(_call_rows(connection, counts)))
     connection.executemany(
         _ADD_TOKENS, [(day, _text(principal), *n) for (day, principal), n in counts.tokens.items()]
     )
-    connection.execute("COMMIT")
 
 
-def _call_rows(connection: sqlite3.Connection, counts: _Counts) -> Iterable[tuple[Any, ...]]:
+def _call_rows(connection: DriverConnection, counts: _Counts) -> Iterable[tuple[Any, ...]]:
     for (day, key), tally in counts.calls.items():
         of_day = (day, _text(key.server), _text(key.name))
         known = connection.execute(_HISTOGRAM, of_day).fetchone()
@@ -298,5 +302,5 @@ def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _text(name: str) -> str:
-    """Make a name that SQLite can store: half a surrogate pair must not stop the other counts."""
+    """Make a name that a database can store: half a surrogate pair must not stop the other counts."""
     return name.encode("utf-8", "replace").decode()

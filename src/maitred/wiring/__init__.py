@@ -14,11 +14,11 @@ from maitred.wiring.features import (
     make_placer,
     make_tables,
     open_auditing,
-    open_store,
     open_tokens,
 )
 from maitred.wiring.gateway import open_gateway
 from maitred.wiring.reload import follow_settings
+from maitred.wiring.storage import open_store
 
 __all__ = [
     "audit_key",

@@ -34,6 +34,7 @@ from maitred.config.settings import Isolation, Settings
 from maitred.extras import install_command
 from maitred.model.servers import Cage
 from maitred.model.transports import UnknownTransportError, reach_of, transport_kind
+from maitred.wiring.storage import database_of, key_path
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.backends.base import Backend
@@ -104,7 +105,7 @@ class Containers:
             from maitred.backends.isolation.scan import Trivy
 
             own = self._settings.isolation
-            gate = ImageGate(Registry(catalog_path(self._settings)))
+            gate = ImageGate(Registry(database_of(self._settings)))
             self._scanner = Trivy(self._warden.environment)
             images = Images(admit=gate.admit, scanner=self._scanner, pull=own.pull, scan=own.scan)
             engines = make_engines(own, self._warden.mark, path=catalog_path(self._settings))
@@ -376,7 +377,7 @@ def make_access(spec: "ServerSpec", settings: Settings) -> "LoginTarget":
     return LoginTarget(
         spec=spec,
         resolve=resolver(os.environ),
-        store=Vault(catalog_path(settings), key=os.environ.get("MAITRED_KEY", "")),
+        store=Vault(database_of(settings), key_path(settings), key=os.environ.get("MAITRED_KEY", "")),
         make_transport=partial(make_guarded, spec),
     )
 

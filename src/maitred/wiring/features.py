@@ -1,23 +1,20 @@
 """What decides who gets in, what they may do, and what is written down of it.
 
 What makes tools easier to find and to read, and what runs chains.
-
-Where the catalog is kept.
 """
 
 import os
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
-from maitred.config.load import catalog_path
 from maitred.config.settings import Admission, Results, Settings
 from maitred.errors import ConfigError
 from maitred.wiring.exceptions import plainly
+from maitred.wiring.storage import database_of, open_store
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.catalog.stages import Placer
@@ -111,14 +108,14 @@ def plugged_rules() -> "Mapping[str, RuleFunction]":
 def make_menders(settings: Settings, middleware: "Middleware | None") -> "MediatorFactory":
     """What makes mediation services, with the memory of what models answered and of what was proven."""
     from maitred.mediation.factory import MediatorFactory
-    from maitred.mediation.memo_store import SqliteMemos
+    from maitred.mediation.memo_store import SqlMemos
 
     def make_ranker() -> "Ranker":
         from maitred.mediation.search_ranker import SearchRanker
 
         return SearchRanker(bundled())
 
-    return MediatorFactory(SqliteMemos(catalog_path(settings)), make_ranker, middleware=middleware)
+    return MediatorFactory(SqlMemos(database_of(settings)), make_ranker, middleware=middleware)
 
 
 @asynccontextmanager
@@ -126,7 +123,7 @@ async def open_search(settings: Settings) -> "AsyncIterator[SearchEngine]":
     """The search engine with the embedder and the reranker that were chosen; connections end with it."""
     from maitred.config.interpolate import resolver
     from maitred.search.engine import SearchEngine
-    from maitred.search.vector_store import SqliteVectors
+    from maitred.search.vector_store import SqlVectors
 
     resolve = resolver(os.environ)
     async with AsyncExitStack() as stack:
@@ -149,38 +146,10 @@ async def open_search(settings: Settings) -> "AsyncIterator[SearchEngine]":
             if model is not None:
                 stack.push_async_callback(model.aclose)
                 reranker = RerankStage(model, timeout_s=settings.search.rerank_timeout_s)
-        cache = SqliteVectors(catalog_path(settings))
+        cache = SqlVectors(database_of(settings))
         mode = settings.search.mode
         engine = SearchEngine(mode=mode, make_embedder=embedder, cache=cache, reranker=reranker)
         yield await stack.enter_async_context(engine)
-
-
-if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
-    from sqlalchemy import Connection
-
-    from maitred.catalog.sqlite import SqliteStore
-    from maitred.catalog.store import SqlStore
-
-
-def open_store(path: Path, *, stands_by: bool = False) -> "SqliteStore":
-    """The catalog's store, which loads SQLAlchemy only to write and Alembic only to migrate.
-
-    With `stands_by` it is in memory as long as there is no file, and none can be made.
-    """
-    from maitred.catalog.sqlite import SqliteStore
-
-    def full(place: str) -> "SqlStore":
-        from maitred.catalog.store import SqlStore
-
-        return SqlStore(place, migrate=_migrate)
-
-    return SqliteStore(path, full, stands_by=stands_by)
-
-
-def _migrate(connection: "Connection", revision: str | None) -> None:
-    from maitred.storage.migrate import migrate
-
-    migrate(connection, revision)
 
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
@@ -253,7 +222,7 @@ def make_grants(settings: Settings) -> "Grants":
     """The access tokens beside the catalog; the file is opened with the first."""
     from maitred.access.token_store import Grants
 
-    return Grants(catalog_path(settings))
+    return Grants(database_of(settings))
 
 
 @asynccontextmanager
@@ -268,7 +237,7 @@ async def open_tokens(settings: Settings) -> "AsyncIterator[TokenService]":
     from maitred.config.taxonomy import merged
 
     async def known() -> tuple[Collection[str], Collection[str]]:
-        _, registered = await Registry(catalog_path(settings)).everything()
+        _, registered = await Registry(database_of(settings)).everything()
         return {*settings.servers, *registered}, [one.name for one in merged(settings.categories)]
 
     async with open_auditing(settings) as auditing:
@@ -322,7 +291,7 @@ async def open_auditing(settings: Settings) -> "AsyncIterator[AuditService]":
     Raises:
         ConfigError: The catalog, whose file it stands in, cannot be opened.
     """
-    async with plainly(), open_store(catalog_path(settings)), open_trail(settings) as auditing:
+    async with plainly(), open_store(settings), open_trail(settings) as auditing:
         yield auditing
 
 
@@ -332,5 +301,5 @@ async def open_trail(settings: Settings) -> "AsyncIterator[AuditService]":
     from maitred.audit.log import AuditLog
     from maitred.audit.service import AuditService
 
-    async with AuditLog(catalog_path(settings), key=audit_key()) as trail:
+    async with AuditLog(database_of(settings), key=audit_key()) as trail:
         yield AuditService(trail, settings.audit)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.model.access import LOCAL_USER
 from maitred.wiring.backends import make_pool, remove_containers
@@ -24,10 +23,10 @@ from maitred.wiring.features import (
     make_screen,
     make_tables,
     open_search,
-    open_store,
     open_trail,
     open_writer,
 )
+from maitred.wiring.storage import database_of, open_store
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from mcp.server import Server
@@ -116,14 +115,15 @@ async def _make_parts(
     from maitred.gateway.parts import GatewayParts
     from maitred.usage.recorder import UsageRecorder
 
-    path = catalog_path(settings)
-    catalog = LiveCatalog(await stack.enter_async_context(open_store(path, stands_by=discovers)))
+    database = database_of(settings)
+    store = open_store(settings, stands_by=discovers)
+    catalog = LiveCatalog(await stack.enter_async_context(store))
     await catalog.refresh()
-    usage = await stack.enter_async_context(UsageRecorder(path))
+    usage = await stack.enter_async_context(UsageRecorder(database))
     auditing = await stack.enter_async_context(open_trail(settings))
     await stack.enter_async_context(pool)
     search = await stack.enter_async_context(open_search(settings))
-    gatekeeper = Gatekeeper(Registry(path), catalog, make_judge)
+    gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
     keeper = Discoverer(catalog, pool, counter.count, gatekeeper)
     events = Events(keeper, lambda: frozenset(pool.refused()))

@@ -12,6 +12,7 @@ from tests.catalog.databases import new_catalog
 from tests.surfaces.cli.rig import Run, runner, write
 
 from maitred.audit.log import AuditEntry, AuditLog
+from maitred.storage.sqlite import SqliteDatabase
 
 CALL = AuditEntry(
     who="ann", client="editor", action="call", server="desk", tool="write", published="desk__write",
@@ -23,7 +24,7 @@ def fill(folder: Path, key: bytes = b"") -> None:
     """A trail of five lines, of which the first is very old, and one began and never ended."""
 
     async def record() -> None:
-        async with AuditLog(new_catalog(folder), key=key) as trail:
+        async with AuditLog(SqliteDatabase(new_catalog(folder)), key=key) as trail:
             await trail.record(AuditEntry(who="old", action="login"))
             await trail.record(CALL)
             begun = await trail.record(AuditEntry(who="bob", action="call", tool="lost", outcome="begun"))

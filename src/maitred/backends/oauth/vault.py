@@ -1,6 +1,6 @@
 """Logins to servers, encrypted beside the catalog.
 
-Each login is a row in the catalog's file, encrypted with a key that is elsewhere. The key is in the
+Each login is a row in the catalog's database, encrypted with a key that is elsewhere. The key is in the
 environment, or in a file that is made at first use and that only its owner can read. So a copy of the
 catalog alone gives no access. A reader of the owner's files has access.
 Versions and claims let several processes renew a login one at a time. Implements
@@ -12,94 +12,106 @@ import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from cryptography.fernet import Fernet, InvalidToken
 
 from maitred.backends.oauth.grants import KeptGrant
+from maitred.config.paths import make_folder
 from maitred.errors import VaultError
-from maitred.storage.database import opened
+from maitred.storage.database import Database, WriteOptions
+
+if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+    from sqlalchemy import Connection
+
+_LASTING: Final = WriteOptions(durable=True, lasting=True)
+_LOGIN: Final = "SELECT logins.body, logins.version FROM logins WHERE logins.server = ?"
 
 
 class Vault:
-    """Logins in the SQLite file of a catalog, which must exist.
+    """Logins in the database of a catalog, whose tables exist already.
 
     Args:
-        path: The catalog's file.
-        key: The key from the operator; empty if it is in a file beside the catalog.
+        database: The catalog's database.
+        key_path: The file of the key, used if the operator gives none.
+        key: The key from the operator; empty if it is in the file.
     """
 
-    def __init__(self, path: Path, *, key: str = "") -> None:
-        self._path = path
+    def __init__(self, database: Database, key_path: Path, *, key: str = "") -> None:
+        self._database = database
+        self.key_path = key_path
         self._key = key
-
-    @property
-    def key_path(self) -> Path:
-        """The file of the key, used if the operator gives none."""
-        return self._path.with_name(f"{self._path.name}.key")
 
     async def load(self, server: str) -> KeptGrant | None:
         """The stored login of a server.
 
         Raises:
             VaultError: It was encrypted with another key.
-            StoreError: The file cannot be read.
+            StoreError: The database cannot be read.
         """
-        query = "SELECT body, version FROM logins WHERE server = ?"
-
-        def load() -> KeptGrant | None:
-            with opened(self._path) as connection:
-                row = connection.execute(query, (server,)).fetchone()
-            return KeptGrant(body=self._decrypted(server, row[0]), version=row[1]) if row else None
-
-        return await anyio.to_thread.run_sync(load)
+        row = await self._database.read_driver(
+            lambda connection: connection.execute(_LOGIN, (server,)).fetchone()
+        )
+        if not row:
+            return None
+        body = await anyio.to_thread.run_sync(self._decrypted, server, row[0])
+        return KeptGrant(body=body, version=row[1])
 
     async def save(self, server: str, body: bytes, *, after: str | None = None) -> bool:
         """Store a body, with `after` only in place of this version; returns whether it was stored.
 
         Raises:
             VaultError: There is no key, and none can be made.
-            StoreError: The file cannot be written.
+            StoreError: The database cannot be written.
         """
-        insert = (
-            "INSERT INTO logins (body, version, held_until, server) VALUES (?, ?, 0, ?)"
-            " ON CONFLICT (server) DO UPDATE SET"
-            " body = excluded.body, version = excluded.version, held_until = 0"
-        )
-        update = "UPDATE logins SET body = ?, version = ?, held_until = 0 WHERE server = ? AND version = ?"
+        encrypted = await anyio.to_thread.run_sync(lambda: self._cipher(make=True).encrypt(body))
+        row = {"body": encrypted, "version": uuid.uuid4().hex, "held_until": 0.0}
 
-        def save() -> bool:
-            values = (self._cipher(make=True).encrypt(body), uuid.uuid4().hex, server)
+        def save(connection: "Connection") -> bool:
+            from maitred.storage import core  # noqa: PLC0415  # SQLAlchemy is slow to import
+            from maitred.storage.tables import logins  # noqa: PLC0415  # as above
+
             if after is None:
-                return self._changed(insert, values)
-            return self._changed(update, (*values, after))
+                core.put(connection, logins, [{"server": server, **row}])
+                return True
+            this = (logins.c.server == server) & (logins.c.version == after)
+            return connection.execute(logins.update().where(this).values(**row)).rowcount > 0
 
-        return await anyio.to_thread.run_sync(save)
+        return await self._database.write(save, _LASTING)
 
     async def claim(self, server: str, version: str, *, for_s: float) -> bool:
         """Reserve the right to change this version for some seconds, so that a dead process loses it."""
-        query = "UPDATE logins SET held_until = ? WHERE server = ? AND version = ? AND held_until <= ?"
         now = time.time()
-        return await self._change(query, (now + for_s, server, version, now))
+        return await self._hold(server, version, until=now + for_s, free_at=now)
 
     async def release(self, server: str, version: str) -> None:
         """Give the right back without a change."""
-        query = "UPDATE logins SET held_until = 0 WHERE server = ? AND version = ?"
-        await self._change(query, (server, version))
+        await self._hold(server, version, until=0.0)
+
+    async def _hold(self, server: str, version: str, *, until: float, free_at: float | None = None) -> bool:
+        def hold(connection: "Connection") -> bool:
+            from maitred.storage.tables import logins  # noqa: PLC0415  # SQLAlchemy is slow to import
+
+            this = (logins.c.server == server) & (logins.c.version == version)
+            if free_at is not None:
+                this &= logins.c.held_until <= free_at
+            return connection.execute(logins.update().where(this).values(held_until=until)).rowcount > 0
+
+        return await self._database.write(hold, _LASTING)
 
     async def forget(self, server: str, *, after: str | None = None) -> bool:
         """Delete a login, with `after` only this version; returns whether there was one. Needs no key."""
-        query = "DELETE FROM logins WHERE server = ?"
-        if after is None:
-            return await self._change(query, (server,))
-        return await self._change(f"{query} AND version = ?", (server, after))
 
-    async def _change(self, query: str, values: tuple[object, ...]) -> bool:
-        return await anyio.to_thread.run_sync(lambda: self._changed(query, values))
+        def forget(connection: "Connection") -> bool:
+            from maitred.storage.tables import logins  # noqa: PLC0415  # SQLAlchemy is slow to import
 
-    def _changed(self, query: str, values: tuple[object, ...]) -> bool:
-        with opened(self._path, synchronous="FULL", lasting=True) as connection:
-            return connection.execute(query, values).rowcount > 0
+            this = logins.c.server == server
+            if after is not None:
+                this &= logins.c.version == after
+            return connection.execute(logins.delete().where(this)).rowcount > 0
+
+        return await self._database.write(forget, _LASTING)
 
     def _decrypted(self, server: str, body: bytes) -> bytes:
         try:
@@ -138,6 +150,7 @@ def _write_key(path: Path, key: bytes) -> None:
     """Make the file of the key, whole or not at all; another process may do the same at this moment."""
     draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
+        make_folder(path.parent)
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations over the connection that `catalog.store` hands in."""
+"""What Alembic runs: the migrations over the connection that a `Database` hands in."""
 
 from alembic import context
 

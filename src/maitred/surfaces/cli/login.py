@@ -95,7 +95,7 @@ async def _log_in(
         err.print(Text(f"{told} this address to log in to {spec.name}:\n{page}"))
 
     path = catalog_path(settings)
-    async with open_store(path) as store:
+    async with open_store(settings) as store:
         if why := await store.check():  # checked first, so that no operator logs in without effect
             raise StoreError(str(path), f"the login could not be kept: {why}")
         await log_in(make_access(spec, settings), browse, timeout_s=timeout_s)
@@ -115,5 +115,5 @@ def _open(page: str) -> bool:
 async def _log_out(settings: Settings, spec: ServerSpec) -> str | None:
     from maitred.backends.oauth.login import log_out  # noqa: PLC0415  # slow to import
 
-    async with open_store(catalog_path(settings)):
+    async with open_store(settings):
         return await log_out(make_access(spec, settings))

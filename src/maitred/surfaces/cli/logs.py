@@ -21,7 +21,7 @@ from maitred.surfaces.cli.console import printable
 
 _SILENT: Final = ("mcp", "client", "server", "uvicorn", "asyncio")
 """Libraries that log events which we report in our own words."""
-_BRIEF: Final = ("aiosqlite", "httpcore2")
+_BRIEF: Final = ("httpcore2",)
 """Libraries that log single values: rows of the catalog, headers of answers."""
 _QUOTED: Final = re.compile("[ \t=\r\n\"']")
 _AS_IT_IS: Final = frozenset({"event", "exception", "stack"})

@@ -1,0 +1,90 @@
+"""What only SQLAlchemy can do: imported with the first statement that is built of tables."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from maitred.storage.database import WriteOptions
+
+T = TypeVar("T")
+
+_CHUNK: Final = 500
+_WRITES: Final = "writes"
+
+
+def sqlite_engine(connect: Callable[[], Any]) -> sa.Engine:
+    """An engine that opens a connection for each transaction, and closes it after that."""
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.pool.NullPool)
+    sa.event.listen(engine, "connect", _keep_references)
+    sa.event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _keep_references(connection: Any, _: Any) -> None:
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Take the write lock at once where a write follows, so that no two writers wait for each other."""
+    writes = connection.get_execution_options().get(_WRITES) is not None
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def postgres_engine(
+    connect: Callable[[], Any], begin: Callable[[Any, WriteOptions | None], None]
+) -> sa.Engine:
+    """An engine that keeps some connections; `begin` begins a transaction with it."""
+    engine = sa.create_engine("postgresql+psycopg://", creator=connect, pool_pre_ping=True)
+
+    def begun(connection: sa.Connection) -> None:
+        begin(connection.connection.driver_connection, connection.get_execution_options().get(_WRITES))
+
+    sa.event.listen(engine, "begin", begun)
+    return engine
+
+
+def run(engine: sa.Engine, function: Callable[[sa.Connection], T], writes: WriteOptions | None) -> T:
+    """Run a function in one transaction, which writes if there are options for that."""
+    with engine.connect() as connection:
+        connection.execution_options(**{_WRITES: writes})
+        with connection.begin():
+            return function(connection)
+
+
+def driver_error(error: sa.exc.SQLAlchemyError) -> Exception:
+    """What the driver raised, if it was that."""
+    cause = getattr(error, "orig", None)
+    return cause if isinstance(cause, Exception) else error
+
+
+def revision(connection: sa.Connection) -> str | None:
+    """The migration that a database is at; `None` where it has no tables of ours."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    row = connection.execute(sa.text("SELECT version_num FROM alembic_version")).first()
+    return str(row[0]) if row else None
+
+
+def put(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], key: Sequence[str] = ()
+) -> None:
+    """Insert rows, or replace those with the same key, which is the primary one unless it is given."""
+    key = key or [column.name for column in table.primary_key]
+    make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = make(table)
+    fresh = {column.name: statement.excluded[column.name] for column in table.c if column.name not in key}
+    statement = (
+        statement.on_conflict_do_update(index_elements=list(key), set_=fresh)
+        if fresh
+        else statement.on_conflict_do_nothing(index_elements=list(key))
+    )
+    for start in range(0, len(rows), _CHUNK):
+        connection.execute(statement, [dict(row) for row in rows[start : start + _CHUNK]])
+
+
+def keep_first(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:
+    """Insert a row unless there is one with its key."""
+    make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    connection.execute(make(table).values(**row).on_conflict_do_nothing())

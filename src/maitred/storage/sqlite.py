@@ -1,0 +1,274 @@
+"""A catalog in an SQLite file; see `database`. Each transaction has a connection of its own."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+import structlog
+
+from maitred.config.paths import make_folder
+from maitred.errors import ConfigError, StoreError
+from maitred.storage.database import (
+    DEFAULT,
+    HEAD,
+    REVISION,
+    Database,
+    DriverConnection,
+    QuickWriter,
+    WriteOptions,
+)
+from maitred.storage.diagnosis import HOLDS, may_pass, store_error
+from maitred.storage.sqlite_file import (
+    FileConnection,
+    Standby,
+    Synchronous,
+    connect,
+    is_nothing,
+    standby_of,
+)
+from maitred.storage.sqlite_writer import SqliteWriter
+
+if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+    from sqlalchemy import Connection, Engine
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_OTHERS: Final = 0o077
+_CHECK: Final = WriteOptions(wait_s=2.0)
+
+
+class SqliteDatabase(Database):
+    """The catalog in the SQLite file `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = str(path)
+        self.faults = 0
+        self._users = 0
+        self._engines: dict[WriteOptions | None, Engine] = {}
+        self._standby: Standby | None = None
+        self._replaced = False
+        self._is_only_read = False
+
+    async def read(self, function: "Callable[[Connection], T]") -> T:
+        """See `Database.read`."""
+        return await anyio.to_thread.run_sync(self._run, function, None)
+
+    async def write(self, function: "Callable[[Connection], T]", options: WriteOptions = DEFAULT) -> T:
+        """See `Database.write`."""
+        return await anyio.to_thread.run_sync(self._run, function, options)
+
+    async def read_driver(self, function: Callable[[DriverConnection], T]) -> T:
+        """See `Database.read_driver`."""
+        return await anyio.to_thread.run_sync(self._run_driver, "BEGIN", function, DEFAULT)
+
+    async def write_driver(
+        self, function: Callable[[DriverConnection], T], options: WriteOptions = DEFAULT
+    ) -> T:
+        """See `Database.write_driver`."""
+        return await anyio.to_thread.run_sync(self._run_driver, "BEGIN IMMEDIATE", function, options)
+
+    def quick_writer(self) -> QuickWriter:
+        """See `Database.quick_writer`."""
+        return SqliteWriter(self.path)
+
+    async def open(self, *, stands_by: bool = False) -> None:
+        """See `Database.open`."""
+        if not await self._is_current():
+            await self._begin(stands_by=stands_by)
+        await anyio.to_thread.run_sync(_close_to_others, self.path)
+        self._users += 1
+
+    async def ensure(self) -> None:
+        """See `Database.ensure`; a file that is gone is not made: an empty one would take its place."""
+        if standby_of(self.path) is None:
+            await anyio.to_thread.run_sync(self._look_for_file)
+        if await self._is_current():
+            return
+        try:
+            await anyio.to_thread.run_sync(self._prepare)
+        except ConfigError as error:
+            raise StoreError(self.name, "; ".join(error.faults)) from error
+
+    async def close(self) -> None:
+        """See `Database.close`."""
+        self._users -= 1
+        if not self._users and self._standby is not None:
+            self._standby.close()
+            self._standby = None
+
+    async def check(self) -> str:
+        """See `Database.check`; a catalog in memory becomes a file where one can be made."""
+        try:
+            if self._standby is None:
+                await self.write_driver(_touch, _CHECK)
+            else:
+                await self._leave_memory(self._standby)
+        except StoreError as error:
+            self.faults += 1
+            return error.reason
+        return ""
+
+    async def is_replaced(self) -> bool:
+        """See `Database.is_replaced`."""
+        replaced, self._replaced = self._replaced, False
+        return replaced
+
+    def note_fault(self, error: StoreError) -> None:
+        """See `Database.note_fault`."""
+        self.faults += may_pass(error)
+
+    # --- opening ------------------------------------------------------------------------------------------
+
+    async def _is_current(self) -> bool:
+        try:
+            rows = await self.read_driver(lambda connection: connection.execute(REVISION).fetchall())
+        except StoreError:
+            return False
+        return rows == [(HEAD,)]
+
+    async def _begin(self, *, stands_by: bool) -> None:
+        """Make the file, or bring it to the present tables; where neither can be, begin in memory."""
+        try:
+            await anyio.to_thread.run_sync(self._prepare)
+        except StoreError as error:
+            if not stands_by or not await anyio.to_thread.run_sync(is_nothing, self.path):
+                raise
+            try:
+                self._standby = Standby(self.path, error)
+            except sqlite3.Error:  # an old SQLite
+                raise error from None
+            self.faults += 1
+            log.warning("the catalog is kept in memory, since its file cannot be made", reason=error.reason)
+            await anyio.to_thread.run_sync(self._prepare)
+
+    def _prepare(self) -> None:
+        """Make the file and its tables; another process may do the same."""
+        from sqlalchemy.exc import DatabaseError  # noqa: PLC0415  # slow to import
+
+        from maitred.storage import core, migrate  # noqa: PLC0415  # slow to import
+
+        def upgrade(connection: "Connection") -> None:
+            revision = core.revision(connection)
+            if revision != HEAD:
+                log.debug("migrating the catalog", path=self.name, revision=revision, to=HEAD)
+                migrate.migrate(connection, revision)
+
+        if standby_of(self.path) is None:
+            _make_place(self.path)
+        try:
+            core.run(self._engine(DEFAULT), upgrade, DEFAULT)
+        except DatabaseError as error:
+            raise self._not_opened(core.driver_error(error)) from error
+
+    def _not_opened(self, cause: Exception) -> ConfigError | StoreError:
+        """Why it cannot be opened: what can pass is another error than what has to be mended."""
+        found = store_error(self.path, cause)
+        if may_pass(cause):
+            return found
+        advice = found.advice or f"If maitred made it, it holds {HOLDS}: copy it before anything else."
+        return ConfigError(self.name, [f"the catalog cannot be opened: {found.reason}. {advice}"])
+
+    def _look_for_file(self) -> None:
+        try:
+            if not self.path.exists():
+                raise StoreError(self.name, "the file is gone")
+        except OSError as error:
+            raise store_error(self.path, error) from error
+
+    async def _leave_memory(self, standby: Standby) -> None:
+        try:
+            self._replaced = not await anyio.to_thread.run_sync(standby.move)
+        except (OSError, sqlite3.Error) as error:
+            raise await anyio.to_thread.run_sync(store_error, self.path, error) from error
+        self._standby = None
+
+    # --- transactions -------------------------------------------------------------------------------------
+
+    def _connect(self, options: WriteOptions) -> FileConnection:
+        synchronous: Synchronous = "FULL" if options.durable else "NORMAL"
+        connection = connect(
+            self.path, wait_s=options.wait_s, synchronous=synchronous, lasting=options.lasting
+        )
+        self._note_mode(connection.why_read_only)
+        return connection
+
+    def _note_mode(self, why: sqlite3.Error | None) -> None:
+        """Say once why the file is opened to be read only."""
+        was_only_read, self._is_only_read = self._is_only_read, why is not None
+        if why is not None and not was_only_read:
+            self.faults += 1
+            reason = store_error(self.path, why).reason
+            log.warning("the catalog cannot be written; what it holds is served", reason=reason)
+
+    def _run_driver(self, begin: str, function: Callable[[DriverConnection], T], options: WriteOptions) -> T:
+        try:
+            with closing(self._connect(options)) as connection:  # which undoes what is not committed
+                connection.execute(begin)
+                done = function(connection)
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise store_error(self.path, error) from error
+        return done
+
+    def _run(self, function: "Callable[[Connection], T]", options: WriteOptions | None) -> T:
+        from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415  # slow to import
+
+        from maitred.storage import core  # noqa: PLC0415  # slow to import
+
+        try:
+            return core.run(self._engine(options), function, options)
+        except SQLAlchemyError as error:
+            raise store_error(self.path, core.driver_error(error)) from error
+
+    def _engine(self, options: WriteOptions | None) -> "Engine":
+        from maitred.storage import core  # noqa: PLC0415  # slow to import
+
+        def connected() -> FileConnection:
+            connection = self._connect(options or DEFAULT)
+            try:
+                if options is not None and connection.why_read_only is None:
+                    connection.execute("PRAGMA journal_mode=WAL").close()
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+        if (engine := self._engines.get(options)) is None:
+            engine = self._engines[options] = core.sqlite_engine(connected)
+        return engine
+
+
+def _touch(connection: DriverConnection) -> None:
+    """Write what changes nothing."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    connection.execute(f"PRAGMA user_version={int(version)}")
+
+
+def _make_place(path: Path) -> None:
+    """Make the folder, and the file for its owner alone: there are tokens and an audit trail in it."""
+    try:
+        make_folder(path.parent)
+    except (NotADirectoryError, FileExistsError) as error:
+        fault = f"the folder of the catalog cannot be made ({error.strerror}); set `catalog.path` to another"
+        raise ConfigError(str(path.parent), [fault]) from error
+    except OSError as error:
+        raise store_error(path, error) from error
+    with suppress(OSError):  # why it cannot be made is found when it is opened
+        if not path.exists():  # to close one that is in use would give up the locks of this process
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    _close_to_others(path)
+
+
+def _close_to_others(path: Path) -> None:
+    """Let the owner alone read the file and what SQLite has beside it."""
+    with suppress(OSError):
+        for one in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))):
+            if one.exists() and one.stat().st_mode & _OTHERS:
+                one.chmod(one.stat().st_mode & ~_OTHERS & 0o7777)

