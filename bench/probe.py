@@ -25,7 +25,7 @@ from bench.queries import make_queries
 from bench.replicas import replicate, tools_of
 from bench.values import PeerError
 from maitred.config.settings import Search
-from maitred.evaluation.fixture_gateway import stocked
+from maitred.evaluation.fixture_gateway import gateway_with_tools
 from maitred.evaluation.metrics import percentile
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import RawTool
@@ -64,7 +64,7 @@ class Probed:
 async def probe_maitred(tools: Sequence[RawTool], queries: Sequence[str], mode: Mode) -> Probed:
     """Search a gateway; ten of its tools are those of a live server, which then changes them."""
     server = LiveServer(tools[:CHANGED])
-    async with stocked(tools[CHANGED:], Search(mode=mode), {_LIVE: server.server}) as gateway:
+    async with gateway_with_tools(tools[CHANGED:], Search(mode=mode), {_LIVE: server.server}) as gateway:
         before = _resident()
         build = await timed(gateway.warm(wholly=True))
         taken = [await timed(gateway.search([query], limit=_RESULTS, viewer=LOCAL_USER)) for query in queries]

@@ -26,7 +26,7 @@ from bench.replicas import replicate, tools_of
 from bench.stage import ROOT, Stage, maitred
 from bench.values import Failure, Size, Spread, ratios, spread
 from maitred.config.settings import Search
-from maitred.evaluation.fixture_gateway import stocked
+from maitred.evaluation.fixture_gateway import gateway_with_tools
 from maitred.evaluation.metrics import percentile
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
@@ -107,7 +107,7 @@ def measure(stage: Stage, size: Size) -> Tiers:
 async def _measure(stage: Stage, amount: _Amount) -> Tiers:
     name, path = stage.definitions()
     tools = replicate(tools_of(corpus.read(path)), amount.tools)
-    async with stocked(tools, Search(mode="lexical")) as gateway:
+    async with gateway_with_tools(tools, Search(mode="lexical")) as gateway:
         await _placed(gateway)
         config = _configure(gateway, stage.folder / "tiers.yaml")
         serve = maitred("serve", "--config", str(config), "--transport", "http", "--port", "0")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maitred.wording import counted, did_you_mean, near_names
+from maitred.wording import count_of, did_you_mean, near_names
 
 SOURCE = Path(__file__).parents[1] / "src" / "maitred"
 OTHERS = {
@@ -33,7 +33,7 @@ OTHERS = {
 )
 def test_a_noun_agrees_with_its_number(number: int, noun: str, said: str) -> None:
     """Nobody reads "1 tools"."""
-    assert counted(number, noun) == said
+    assert count_of(number, noun) == said
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ from maitred.poisoning.scorer import (
     about,
     discount,
     kind_of,
-    packed,
+    pack_weights,
     read_sentences,
-    seen,
+    sentence_features,
 )
 
 FOLDS = 7
@@ -92,7 +92,7 @@ def main() -> None:
     counts = np.bincount([row.definition for row in rows], minlength=len(reads))
     held_from = _chosen(reads, held_out, counts, options.least, console)
     table, bias = fit(rows)
-    np.savez_compressed(options.out, **packed(table, bias, held_from, SLOPE))
+    np.savez_compressed(options.out, **pack_weights(table, bias, held_from, SLOPE))
     console.print(f"wrote {options.out} ({options.out.stat().st_size / 1e3:.0f} kB)")
 
 
@@ -142,9 +142,9 @@ def _take(
             if sentence.folded in known:
                 continue
             known.add(sentence.folded)
-        places, values = seen(sentence.folded, kind_of(sentence.where), label=sentence.label).features(
-            subjects
-        )
+        places, values = sentence_features(
+            sentence.folded, kind_of(sentence.where), label=sentence.label
+        ).features(subjects)
         rows.append(Row(definition=len(reads), places=places, values=values, evil=is_evil))
     reads.append(Read(fold=fold, evil=evil, recorded=known is not None, counted=counted, ruled=severities))
 

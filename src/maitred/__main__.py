@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from maitred.errors import MaitredError
-from maitred.surfaces.daemon.client_entry import served
+from maitred.surfaces.daemon.client_entry import serve_command
 
 _ENGINE = "pydantic_monty"
 _UTF8 = ["-X", "utf8"]
@@ -51,7 +51,7 @@ def _leave(code: object) -> None:
 def _run() -> None:
     prepare()
     try:
-        code = served(sys.argv[1:], os.environ)
+        code = serve_command(sys.argv[1:], os.environ)
     except MaitredError as error:
         from maitred.surfaces.cli.console import fail  # noqa: PLC0415  # slow to import
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
-from maitred.wording import counted, either
+from maitred.wording import count_of, join_with_or
 
 if sys.platform != "win32":
     import resource
@@ -30,7 +30,7 @@ def os_reason(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
-def for_want_of_files(error: BaseException) -> str:
+def open_files_reason(error: BaseException) -> str:
     """The reason, if file descriptors ran out anywhere in the error's causes; else empty."""
     todo, visited = [error], set[int]()
     while todo:
@@ -61,7 +61,7 @@ class ConfigError(MaitredError):
     def __init__(self, source: str, faults: Sequence[str]) -> None:
         self.source = source
         self.faults = tuple(faults)
-        head = f"{source}: {counted(len(self.faults), 'fault')}"
+        head = f"{source}: {count_of(len(self.faults), 'fault')}"
         super().__init__("\n".join([head, *(f"  {f}" for f in self.faults)]))
 
 
@@ -192,7 +192,7 @@ class ToolNotFoundError(NotFoundError):
     def __init__(self, name: str, *, nearest: Sequence[str] = ()) -> None:
         self.name = name
         self.nearest = tuple(nearest)
-        hint = f" Did you mean {either(self.nearest)}?" if self.nearest else ""
+        hint = f" Did you mean {join_with_or(self.nearest)}?" if self.nearest else ""
         super().__init__(
             f"There is no tool named {name!r}.{hint} `search_tools` finds tools by what they do."
         )
@@ -213,7 +213,11 @@ class PathNotFoundError(NotFoundError):
         names = [near.removeprefix(f"{kind}/") for near in self.nearest]
         is_named = bool(name) and kind in ("server", "category")
         what, label = (kind, name) if is_named else ("page", path)
-        hint = f" Did you mean {either(names if is_named else self.nearest, repr)}?" if self.nearest else ""
+        hint = (
+            f" Did you mean {join_with_or(names if is_named else self.nearest, repr)}?"
+            if self.nearest
+            else ""
+        )
         lists = "`list_tools_meta` lists all categories, with path servers all servers."
         super().__init__(f"There is no {what} {label!r}.{hint} {lists}")
 
@@ -260,7 +264,7 @@ class ServerNotFoundError(NotFoundError):
     def __init__(self, name: str, *, nearest: Sequence[str] = ()) -> None:
         self.name = name
         self.nearest = tuple(nearest)
-        hint = f" Did you mean {either(self.nearest, repr)}?" if self.nearest else ""
+        hint = f" Did you mean {join_with_or(self.nearest, repr)}?" if self.nearest else ""
         lists = "`maitred list` and `maitred approvals --all` name all."
         super().__init__(f"There is no server {name!r}.{hint} {lists}")
 

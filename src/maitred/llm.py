@@ -1,9 +1,9 @@
 """Ask a language model: Anthropic, OpenAI, or any endpoint that speaks OpenAI's protocol.
 
 The extra `llm` brings the vendors' SDKs. A worker thread imports them with the first question, so the start
-costs nothing. Servers wrote most of what a model reads, so neither that nor its answer is trusted: `plain`
-and `json_objects` clean both. The prompts are in `maitred.search` and `maitred.mediation`. Errors never quote
-an SDK, whose texts may contain a key.
+costs nothing. Servers wrote most of what a model reads, so neither that nor its answer is trusted:
+`plain_text` and `json_objects` clean both. The prompts are in `maitred.search` and `maitred.mediation`.
+Errors never quote an SDK, whose texts may contain a key.
 """
 
 import json
@@ -306,7 +306,7 @@ def _is_http(url: str) -> bool:
         return False
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """The text on one line, without invisible characters."""
     return " ".join("".join(map(_visible, _INVISIBLE.sub("", text))).split())
 

@@ -15,7 +15,7 @@ _IN_IES = re.compile(r"[^aeiou]y$")
 _IN_ES = re.compile(r"(?:s|x|z|ch|sh)$")
 
 
-def counted(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """A number with what it counts, such as `1 tool`, `1,200 tools` or `2 categories`."""
     return f"{number:,} {noun if number == 1 else _plural(noun)}"
 
@@ -49,10 +49,10 @@ def did_you_mean(
 ) -> str:
     """A hint such as "did you mean 'tools'?", after `lead`; `otherwise` alone if no name is near."""
     near = near_names(name, known, most=most)
-    return f"{lead}did you mean {either(near, quoted)}?" if near else otherwise
+    return f"{lead}did you mean {join_with_or(near, quoted)}?" if near else otherwise
 
 
-def either(names: Sequence[str], quoted: Callable[[str], str] = str) -> str:
+def join_with_or(names: Sequence[str], quoted: Callable[[str], str] = str) -> str:
     """Names joined by "or"."""
     return " or ".join(map(quoted, names))
 

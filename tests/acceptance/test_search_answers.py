@@ -16,8 +16,8 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Search
 from maitred.disclosure.answers import SearchAnswer
-from maitred.disclosure.signature import parameters, shown
-from maitred.evaluation.fixture_gateway import stocked
+from maitred.disclosure.signature import escape_unprintable, parameters
+from maitred.evaluation.fixture_gateway import gateway_with_tools
 from maitred.evaluation.metrics import percentile
 from maitred.model.access import LOCAL_USER
 
@@ -44,7 +44,9 @@ def call_ready(snapshot: Snapshot, answer: SearchAnswer) -> list[bool]:
     found = []
     for result in answer.results:
         needed = [n for n, _, is_needed in parameters(snapshot.schema(result.tool.input_hash)) if is_needed]
-        found.append(all(re.search(rf"[(,]\s?{re.escape(shown(n))}: ", result.line) for n in needed))
+        found.append(
+            all(re.search(rf"[(,]\s?{re.escape(escape_unprintable(n))}: ", result.line) for n in needed)
+        )
     return found
 
 
@@ -57,7 +59,7 @@ async def test_answers_are_small_and_can_be_called_from(kind: str, tmp_path: Pat
     tools = [tool for entry in known for tool in read_tools(entry["server"], entry["tools"])[0]]
     texts: list[str] = []
     ready: list[bool] = []
-    async with stocked(tools, Search()) as gateway:
+    async with gateway_with_tools(tools, Search()) as gateway:
         await gateway.warm(wholly=True)
         for query in make_queries(known, QUERIES):
             answer = await gateway.search([query], limit=5, viewer=LOCAL_USER)

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maitred.admission.approval import Approval, ForbiddenEvent, replay, step
-from maitred.model.approvals import Binding, Event, EventKind, identified, name_and_identity
+from maitred.model.approvals import Binding, Event, EventKind, image_with_identity, name_and_identity
 
 NAME = "docker.io/acme/tool:1"
 PINNED = "docker.io/acme/tool@sha256:" + "0" * 64
-ONE, TWO = identified(NAME, "sha256:1111"), identified(NAME, "sha256:2222")
+ONE, TWO = image_with_identity(NAME, "sha256:1111"), image_with_identity(NAME, "sha256:2222")
 BOUND = Binding(manifest="m", image=NAME)
 
 
@@ -34,7 +34,7 @@ STARTED = (REGISTERED, APPROVED, IS_ONE)
 @pytest.mark.parametrize("name", [NAME, "localhost:5000/acme/tool:1", "docker.io/library/tool:latest"])
 def test_what_an_image_turned_out_to_be_is_told_apart_from_its_name(name: str) -> None:
     """And a name with a digest of its own is no other one."""
-    assert name_and_identity(identified(name, "sha256:1111")) == (name, "sha256:1111")
+    assert name_and_identity(image_with_identity(name, "sha256:1111")) == (name, "sha256:1111")
     assert name_and_identity(name) == (name, "")
     assert name_and_identity(PINNED) == (PINNED, "")
     assert name_and_identity("") == ("", "")
@@ -85,7 +85,7 @@ def test_another_name_needs_another_approval() -> None:
     moved = after(*STARTED, other)
     assert moved.state == "pending"
     approved = (*STARTED, other, event("approved", moved.seen))
-    bound = identified("docker.io/acme/tool:2", "sha256:2222")
+    bound = image_with_identity("docker.io/acme/tool:2", "sha256:2222")
     assert after(*approved, event("image_changed", image=bound)).state == "approved"
 
 

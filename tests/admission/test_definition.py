@@ -14,7 +14,7 @@ from maitred.admission.definition import (
     PartKey,
     define,
     diff,
-    shadowed_by_name,
+    shadow_lookup,
 )
 from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.tools import RawTool, ToolKey
@@ -189,7 +189,7 @@ def test_new_and_gone_parts_are_told() -> None:
     """A new tool is ordinary, unless it could be taken for another server's."""
     live = define([replace(TOOL, key=ToolKey(server="s", name=name)) for name in ("Read_File", "new")])
     others = [ToolKey(server="files", name="readFile"), ToolKey(server="s", name="new")]
-    found = {c.part.name: c for c in diff(define([TOOL]), live, shadowed=shadowed_by_name(others, but="s"))}
+    found = {c.part.name: c for c in diff(define([TOOL]), live, shadowed=shadow_lookup(others, but="s"))}
 
     assert (found["send"].kind, found["send"].weight) == ("gone", "less")
     assert (found["new"].kind, found["new"].weight) == ("added", "wording")

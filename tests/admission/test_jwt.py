@@ -19,7 +19,14 @@ from tests.admission.issuer import (
     token,
 )
 
-from maitred.access.jwt import ClaimMapping, JwtPolicy, JwtVerifier, KeySet, KeysUnavailableError, granted
+from maitred.access.jwt import (
+    ClaimMapping,
+    JwtPolicy,
+    JwtVerifier,
+    KeySet,
+    KeysUnavailableError,
+    grant_from_claims,
+)
 from maitred.model.access import EVERYTHING, Grant, RefusedAccess, Scope
 
 pytestmark = pytest.mark.anyio
@@ -159,7 +166,7 @@ async def test_while_the_keys_cannot_be_had_the_caller_is_told_to_try_again() ->
 
 
 def role(meaning: ClaimMapping, **given: Any) -> str:
-    grant = granted({"sub": "ann", **given}, meaning)
+    grant = grant_from_claims({"sub": "ann", **given}, meaning)
     return grant.role if isinstance(grant, Grant) else ""
 
 
@@ -194,7 +201,7 @@ def test_without_a_known_role_the_default_is_given() -> None:
 def test_claims_limit_what_may_be_used(given: dict[str, Any], scope: Scope) -> None:
     """A token that lacks a claim that is asked for gets nothing of it."""
     meaning = ClaimMapping(default_role="agent", servers="servers", categories="areas", read_only="ro")
-    grant = granted({"sub": "ann", **given}, meaning)
+    grant = grant_from_claims({"sub": "ann", **given}, meaning)
 
     assert isinstance(grant, Grant)
     assert grant.scope == scope
@@ -202,4 +209,4 @@ def test_claims_limit_what_may_be_used(given: dict[str, Any], scope: Scope) -> N
 
 def test_a_reason_holds_nothing_of_the_token() -> None:
     """It may end up in a log."""
-    assert json.dumps(token())[10:40] not in str(granted({"sub": 1}, MEANING))
+    assert json.dumps(token())[10:40] not in str(grant_from_claims({"sub": 1}, MEANING))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maitred.poisoning.confusables import fold
-from maitred.poisoning.passages import decoded, passages, quoted, sentences
+from maitred.poisoning.passages import decode_parts, passages, quote_text, sentences
 
 
 def test_names_of_properties_are_texts_and_pictures_are_none() -> None:
@@ -48,8 +48,10 @@ def test_only_what_is_prose_when_decoded_is_told() -> None:
     codes = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ "
     codes += "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b78"
 
-    assert list(decoded(codes)) == []
-    assert [one.text for one in decoded("aSBhbSBhIHNlbnRlbmNlIG9mIHdvcmRz")] == ["i am a sentence of words"]
+    assert list(decode_parts(codes)) == []
+    assert [one.text for one in decode_parts("aSBhbSBhIHNlbnRlbmNlIG9mIHdvcmRz")] == [
+        "i am a sentence of words"
+    ]
 
 
 def test_words_of_one_alphabet_are_not_changed_by_folding() -> None:
@@ -60,6 +62,6 @@ def test_words_of_one_alphabet_are_not_changed_by_folding() -> None:
 @given(st.text())
 def test_any_text_can_be_quoted_and_cut(text: str) -> None:
     """Whatever a server sends, the quotation is one printable line of bounded length."""
-    assert quoted(text) == "" or quoted(text).isprintable()
-    assert len(quoted(text)) <= 160
+    assert quote_text(text) == "" or quote_text(text).isprintable()
+    assert len(quote_text(text)) <= 160
     assert "".join(part for _, part in sentences(text)).strip() is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maitred.admission.schema_diff import differences, reworded, short
+from maitred.admission.schema_diff import differences, rewording_clause, short
 
 
 def test_equal_schemas_differ_in_nothing() -> None:
@@ -29,7 +29,7 @@ def test_alternatives_that_only_name_types_are_told_by_the_whole_when_it_has_no_
 @pytest.mark.parametrize(("old", "new"), [("", "b"), ("a", ""), ("abc", "abd"), ("aa", "aaa"), ("x", "y")])
 def test_a_rewording_shows_both_versions(old: str, new: str) -> None:
     """Also where one is the beginning or the end of the other."""
-    clause = reworded("it", old, new)
+    clause = rewording_clause("it", old, new)
 
     assert repr(old) in clause or not old
     assert repr(new) in clause or not new
@@ -37,5 +37,5 @@ def test_a_rewording_shows_both_versions(old: str, new: str) -> None:
 
 def test_a_line_stays_a_line() -> None:
     """Line breaks and control characters of a server are shown as escapes."""
-    assert "\n" not in reworded("it", "a\nb", "a\x1b[31m\nc")
+    assert "\n" not in rewording_clause("it", "a\nb", "a\x1b[31m\nc")
     assert len(short("x" * 1_000)) < 200

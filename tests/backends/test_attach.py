@@ -11,7 +11,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.backends.isolation.streams import Streams, attached
+from maitred.backends.isolation.streams import Streams, attach_socket
 from maitred.backends.process import Tail
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +57,7 @@ async def pair(
     streams = Streams(on_stdout=came.send_nowait, tail=tail, rate=rate)
     engine.setblocking(False)
     with engine, came, said:
-        await attached(ours, streams)
+        await attach_socket(ours, streams)
         yield streams, engine, said, tail
         streams.close()
         await streams.ended.wait()

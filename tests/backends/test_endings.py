@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maitred.backends.isolation.endings import ended_for_memory, judged, memory_count
+from maitred.backends.isolation.endings import container_ending, ended_for_memory, memory_count
 from maitred.backends.isolation.engine_api import ContainerState
 
 MIB = 2**20
@@ -34,7 +34,7 @@ def test_the_kind_of_an_end_follows_from_all_that_is_known(
 ) -> None:
     """Exit code, the engine's own word, what it did, and what the kernel counted."""
     state = ContainerState(running=False, code=code, out_of_memory=flag)
-    ending = judged(state, frozenset(actions), by_kernel, 64 * MIB)
+    ending = container_ending(state, frozenset(actions), by_kernel, 64 * MIB)
 
     assert ending.kind == kind
     assert said in ending.reason

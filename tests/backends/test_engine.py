@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from maitred.backends.isolation.container_spec import wanted
+from maitred.backends.isolation.container_spec import container_spec
 from maitred.backends.isolation.engine import open_engine
 from maitred.backends.isolation.engine_api import EngineError, EngineInfo, ImageInfo
 from maitred.model.servers import ServerSpec
@@ -114,4 +114,4 @@ async def test_whatever_else_an_engine_warns_of_is_told(capfd: pytest.CaptureFix
 def container() -> Any:
     spec = ServerSpec(name="tool", image="localhost/tool:1")
     info = EngineInfo(address="", name="Docker", version="24.0.0")
-    return wanted(spec, ImageInfo(identity="sha256:1"), info, labels={}, resolve=str)
+    return container_spec(spec, ImageInfo(identity="sha256:1"), info, labels={}, resolve=str)

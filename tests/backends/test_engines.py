@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from maitred.backends.base import ConnectError
-from maitred.backends.isolation.container_spec import wanted
+from maitred.backends.isolation.container_spec import container_spec
 from maitred.backends.isolation.engine_api import (
     GATEWAY,
     SERVER,
@@ -103,7 +103,7 @@ async def test_what_is_no_engine_is_not_taken_for_one(folder: Path) -> None:
 def test_a_container_runs_as_the_images_user_but_never_as_root(chosen: str, becomes: str) -> None:
     """By its number; a name may be another one of root's."""
     image = ImageInfo(identity="sha256:1", user=chosen)
-    made = wanted(SPEC, image, LOCAL, labels={}, resolve=str)
+    made = container_spec(SPEC, image, LOCAL, labels={}, resolve=str)
 
     assert made.user == becomes
     assert made.image == "sha256:1"
@@ -115,8 +115,8 @@ def test_more_cores_than_there_are_is_all_of_them(monkeypatch: pytest.MonkeyPatc
     spec = ServerSpec(name="tool", image="localhost/tool:1", cage=Cage(nano_cpus=4_000_000_000))
     image = ImageInfo(identity="sha256:1")
 
-    assert wanted(spec, image, LOCAL, labels={}, resolve=str).nano_cpus == 2_000_000_000
-    assert wanted(spec, image, REMOTE, labels={}, resolve=str).nano_cpus == 4_000_000_000
+    assert container_spec(spec, image, LOCAL, labels={}, resolve=str).nano_cpus == 2_000_000_000
+    assert container_spec(spec, image, REMOTE, labels={}, resolve=str).nano_cpus == 4_000_000_000
 
 
 def test_a_home_that_the_image_or_the_manifest_names_is_left() -> None:
@@ -124,8 +124,10 @@ def test_a_home_that_the_image_or_the_manifest_names_is_left() -> None:
     image = ImageInfo(identity="sha256:1", env={"HOME": "/app"})
     own = ServerSpec(name="tool", image="localhost/tool:1", env={"HOME": "/data"})
 
-    assert wanted(SPEC, image, LOCAL, labels={}, resolve=str).env == {}
-    assert wanted(own, ImageInfo(identity="sha256:1"), LOCAL, labels={}, resolve=str).env == {"HOME": "/data"}
+    assert container_spec(SPEC, image, LOCAL, labels={}, resolve=str).env == {}
+    assert container_spec(own, ImageInfo(identity="sha256:1"), LOCAL, labels={}, resolve=str).env == {
+        "HOME": "/data"
+    }
 
 
 def test_volumes_of_the_image_are_kept_in_memory_unless_a_folder_was_granted_there(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_volumes_of_the_image_are_kept_in_memory_unless_a_folder_was_granted_the
     spec = ServerSpec(name="tool", image="localhost/tool:1", cage=cage)
     image = ImageInfo(identity="sha256:1", volumes=("/data/", "/data/sub", "logs"))
 
-    assert wanted(spec, image, LOCAL, labels={}, resolve=str).in_memory == [
+    assert container_spec(spec, image, LOCAL, labels={}, resolve=str).in_memory == [
         *("/tmp", "/var/tmp", "/data/sub", "/logs")
     ]
 
@@ -145,7 +147,7 @@ def test_a_folder_to_read_with_another_file_system_in_it_is_not_granted() -> Non
     spec = ServerSpec(name="tool", image="localhost/tool:1", cage=cage)
 
     with pytest.raises(ConnectError, match=r"/dev, which .* has another file system at /dev/\w+"):
-        wanted(spec, ImageInfo(identity="sha256:1"), LOCAL, labels={}, resolve=str)
+        container_spec(spec, ImageInfo(identity="sha256:1"), LOCAL, labels={}, resolve=str)
 
 
 def test_what_another_server_could_turn_into_a_link_is_not_granted(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_what_another_server_could_turn_into_a_link_is_not_granted(tmp_path: Pat
 
     def granted(spec: ServerSpec, *others: ServerSpec) -> int:
         image = ImageInfo(identity="sha256:1")
-        return len(wanted(spec, image, LOCAL, labels={}, resolve=str, others=others).mounts)
+        return len(container_spec(spec, image, LOCAL, labels={}, resolve=str, others=others).mounts)
 
     writer = of("writer", tmp_path, writable=True)
     said = f"{folder}, which it was granted, lies in {tmp_path}, where writer may write"
@@ -176,7 +178,7 @@ def test_folders_of_this_machine_are_not_granted_to_an_engine_elsewhere(tmp_path
     spec = ServerSpec(name="tool", image="localhost/tool:1", cage=cage)
 
     with pytest.raises(ConnectError, match=r"the engine at tcp://10\.0\.0\.1:2375 may be on another"):
-        wanted(spec, ImageInfo(identity="sha256:1"), REMOTE, labels={}, resolve=str)
+        container_spec(spec, ImageInfo(identity="sha256:1"), REMOTE, labels={}, resolve=str)
 
 
 def test_the_doctor_tells_which_engine_answers_or_why_none_does() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maitred.backends.isolation import installation
-from maitred.backends.isolation.installation import installed
+from maitred.backends.isolation.installation import installation_of
 
 
 def program(path: Path, text: str = "\x7fELF") -> Path:
@@ -49,7 +49,7 @@ def test_of_an_environment_it_is_the_environment_and_its_python(tmp_path: Path) 
     script = program(venv / "bin" / "server", f"#!{venv}/bin/python\n")
 
     for start in (venv / "bin" / "python", script):
-        found = installed(start, "")
+        found = installation_of(start, "")
         assert parts(found, tmp_path) == {"app/venv", "pythons/cpython-3.12.5"}
         assert found.links == {}
         assert found.path[0] == venv / "bin"
@@ -61,7 +61,7 @@ def test_a_link_to_a_tool_in_an_environment_of_its_own_stays_a_link(tmp_path: Pa
     link(tmp_path / "uv" / "python" / "cpython-3.12", "cpython-3.12.5")
     tool = environment(tmp_path / "uv" / "tools" / "server", base.with_name("cpython-3.12"))
     script = program(tool / "bin" / "server", f"#!{tool}/bin/python\n")
-    found = installed(link(tmp_path / "home" / "bin" / "server", str(script)), "")
+    found = installation_of(link(tmp_path / "home" / "bin" / "server", str(script)), "")
 
     assert parts(found, tmp_path) == {"uv/tools/server", "uv/python/cpython-3.12.5"}
     assert found.links == {
@@ -75,7 +75,7 @@ def test_of_a_program_of_node_it_is_its_packages_and_node(tmp_path: Path) -> Non
     bin_ = tmp_path / "node" / "v20" / "bin"
     program(bin_ / "node")
     program(tmp_path / "node/v20/lib/node_modules/npm/bin/npx-cli.js", "#!/usr/bin/env node\n")
-    found = installed(link(bin_ / "npx", "../lib/node_modules/npm/bin/npx-cli.js"), str(bin_))
+    found = installation_of(link(bin_ / "npx", "../lib/node_modules/npm/bin/npx-cli.js"), str(bin_))
 
     assert parts(found, tmp_path) == {"node/v20/lib/node_modules", "node/v20/bin/node"}
     assert found.links == {bin_ / "npx": "../lib/node_modules/npm/bin/npx-cli.js"}
@@ -86,7 +86,7 @@ def test_of_a_package_in_a_project_it_is_the_projects_packages(tmp_path: Path) -
     """Not the project."""
     modules = tmp_path / "project" / "node_modules"
     program(modules / "server" / "node_modules" / "deep" / "index.js", "#!/usr/bin/env -S node --flag\n")
-    found = installed(link(modules / ".bin" / "server", "../server/node_modules/deep/index.js"), "")
+    found = installation_of(link(modules / ".bin" / "server", "../server/node_modules/deep/index.js"), "")
 
     assert parts(found, tmp_path) == {"project/node_modules"}
 
@@ -98,20 +98,20 @@ def test_of_anything_else_it_is_the_file_alone(tmp_path: Path) -> None:
     script = program(tmp_path / "bin" / "script", f"#!{base}/bin/python3 -I\n")
     broken = program(tmp_path / "bin" / "broken", "#!/no/such/interpreter\n")
 
-    assert parts(installed(binary, ""), tmp_path) == {"bin/binary"}
-    assert parts(installed(script, ""), tmp_path) == {"bin/script", "pythons/cpython-3.12.5"}
-    assert parts(installed(broken, ""), tmp_path) == {"bin/broken"}
+    assert parts(installation_of(binary, ""), tmp_path) == {"bin/binary"}
+    assert parts(installation_of(script, ""), tmp_path) == {"bin/script", "pythons/cpython-3.12.5"}
+    assert parts(installation_of(broken, ""), tmp_path) == {"bin/broken"}
 
 
 def test_what_lies_under_opt_is_seen_with_its_own_folder() -> None:
     """A program directly under it has none."""
-    assert installed(Path("/opt/acme/lib/bin/server"), "").parts == [Path("/opt/acme")]
-    assert installed(Path("/opt/server"), "").parts == [Path("/opt/server")]
+    assert installation_of(Path("/opt/acme/lib/bin/server"), "").parts == [Path("/opt/acme")]
+    assert installation_of(Path("/opt/server"), "").parts == [Path("/opt/server")]
 
 
 def test_what_is_of_the_system_needs_nothing() -> None:
     """Everybody sees it."""
-    assert installed(Path("/usr/bin/env"), "").parts == []
+    assert installation_of(Path("/usr/bin/env"), "").parts == []
 
 
 def test_a_home_that_is_an_environment_is_not_seen_whole(
@@ -120,7 +120,7 @@ def test_a_home_that_is_an_environment_is_not_seen_whole(
     """Only what makes it an environment."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     home = environment(tmp_path / "home", python(tmp_path / "pythons"))
-    found = installed(home / "bin" / "python", "")
+    found = installation_of(home / "bin" / "python", "")
 
     assert {Path(one).parts[0] for one in parts(found, tmp_path)} == {"home", "pythons"}
     assert home not in found.parts
@@ -132,12 +132,12 @@ def test_links_that_lead_nowhere_come_to_an_end(target: str, tmp_path: Path) -> 
     """In a circle, or to nothing."""
     looping = link(tmp_path / "bin" / "loop", target)
 
-    assert looping in installed(looping, "").links
+    assert looping in installation_of(looping, "").links
 
 
 def test_the_python_that_runs_this_is_found_whole() -> None:
     """Whatever way it was installed."""
-    found = installed(Path(sys.executable), os.environ["PATH"])
+    found = installation_of(Path(sys.executable), os.environ["PATH"])
 
     assert found.has(Path(os.__file__))
     assert found.has(Path(sys.prefix) / "bin")
@@ -158,6 +158,6 @@ def test_what_a_program_may_change_does_not_say_what_it_sees(tmp_path: Path) -> 
     may_write = (mine, tmp_path / "lib")
 
     for start in (script, linked, mine / "folder" / "python", outside):
-        assert installed(start, "").parts
-        assert installed(start, "", may_write).parts == []
-    assert installed(beside, "", may_write).parts == [beside]
+        assert installation_of(start, "").parts
+        assert installation_of(start, "", may_write).parts == []
+    assert installation_of(beside, "", may_write).parts == [beside]

@@ -122,6 +122,6 @@ def test_what_a_gateway_starts_for_itself_or_for_others_has_no_mark_of_another_g
     own.start()
     try:
         assert own._process is not None
-        assert own._process.pid not in warden.marked(GONE)
+        assert own._process.pid not in warden.processes_with_mark(GONE)
     finally:
         own.close()

@@ -1,6 +1,6 @@
 """The filter that Podman is handed refuses more than its own; what it refuses is tried in a container."""
 
-from maitred.backends.isolation.seccomp import narrowed
+from maitred.backends.isolation.seccomp import narrow_profile
 
 PROFILE = {
     "defaultAction": "SCMP_ACT_ERRNO",
@@ -15,7 +15,7 @@ PROFILE = {
 
 def test_no_call_that_is_refused_is_allowed_elsewhere() -> None:
     """Also not under a condition; all else is as it was."""
-    found = narrowed(PROFILE)
+    found = narrow_profile(PROFILE)
     allowed = [rule for rule in found["syscalls"] if rule["action"] == "SCMP_ACT_ALLOW"]
     freely = {name for rule in allowed if not rule.get("args") for name in rule["names"]}
 
@@ -26,7 +26,7 @@ def test_no_call_that_is_refused_is_allowed_elsewhere() -> None:
 
 def test_processes_and_usual_sockets_are_left() -> None:
     """By their arguments: no flag that makes a namespace, and four families."""
-    rules = narrowed(PROFILE)["syscalls"]
+    rules = narrow_profile(PROFILE)["syscalls"]
     (clone,) = [
         rule["args"] for rule in rules if rule["names"] == ["clone"] and "arches" in rule.get("excludes", {})
     ]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maitred.backends.base import Ending
-from maitred.backends.pool import desired, difference
+from maitred.backends.pool import desired_state, difference
 from maitred.backends.supervision import BREAKER_AT, MAX_DELAY_S, STABLE_S, Breaker, Restarts, next_check
 from maitred.config.settings import Supervision
 from maitred.model.servers import ServerSpec, Timeouts
@@ -149,4 +149,4 @@ def test_only_servers_that_are_reached_otherwise_are_stopped_or_made_anew() -> N
     ],
 )
 def test_a_server_runs_always_only_if_it_may_run_at_all(fields: dict[str, object], wanted: str) -> None:
-    assert desired(spec("s", **fields)) == wanted
+    assert desired_state(spec("s", **fields)) == wanted

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.cpu import cpu_within
 
-from maitred.audit.masking import MAX_TEXT, mask_text, masked
+from maitred.audit.masking import MAX_TEXT, mask_text, mask_value
 from maitred.config.redaction import MASK
 
 SECRETS: list[Any] = [
@@ -29,19 +29,19 @@ SHAPES = [
 @pytest.mark.parametrize("value", SECRETS, ids=str)
 def test_what_goes_by_the_name_of_a_secret_is_masked(value: Any) -> None:
     """However the name is written, and whatever stands there."""
-    assert MASK in str(masked(value))
+    assert MASK in str(mask_value(value))
 
 
 @pytest.mark.parametrize("value", HARMLESS, ids=str)
 def test_what_only_sounds_like_a_secret_is_kept(value: Any) -> None:
     """Counts, flags, empty values and prose."""
-    assert masked(value) == value
+    assert mask_value(value) == value
 
 
 @pytest.mark.parametrize("secret", SHAPES)
 def test_what_has_the_shape_of_a_secret_is_masked_wherever_it_stands(secret: str) -> None:
     """In a text, in a list, as a key."""
-    found = masked({"note": f"use {secret} now", "list": [secret], secret: 1})
+    found = mask_value({"note": f"use {secret} now", "list": [secret], secret: 1})
 
     assert secret not in str(found)
     assert found["note"].startswith("use ***")
@@ -49,8 +49,8 @@ def test_what_has_the_shape_of_a_secret_is_masked_wherever_it_stands(secret: str
 
 def test_a_password_in_an_address_is_masked() -> None:
     """The address stays recognisable."""
-    assert masked("postgres://ann:hunter2@db/x") == "postgres://***@db/x"
-    assert masked("Authorization: Bearer abcdefgh12345678") == "Authorization: Bearer ***"
+    assert mask_value("postgres://ann:hunter2@db/x") == "postgres://***@db/x"
+    assert mask_value("Authorization: Bearer abcdefgh12345678") == "Authorization: Bearer ***"
 
 
 @pytest.mark.parametrize(
@@ -111,5 +111,5 @@ def test_no_text_makes_masking_slow() -> None:
     }
     with cpu_within(5):
         for piece, times in pieces.items():
-            assert len(masked(piece * times)) <= MAX_TEXT + 1
-        assert MASK in str(masked(deep))
+            assert len(mask_value(piece * times)) <= MAX_TEXT + 1
+        assert MASK in str(mask_value(deep))

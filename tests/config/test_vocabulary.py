@@ -10,7 +10,7 @@ from maitred.config.taxonomy import (
     TAGS,
     check_categories,
     check_tags,
-    merged,
+    merge_categories,
     normalise_tag,
 )
 from maitred.model.categories import Category
@@ -43,7 +43,7 @@ def test_no_word_says_nothing() -> None:
 
 def test_an_operators_own_category_stands_beside_the_built_in_ones() -> None:
     """Without a title it has its name as one."""
-    found = merged({"my_billing": Category(name="my_billing", parent="data", words=("invoice",))})
+    found = merge_categories({"my_billing": Category(name="my_billing", parent="data", words=("invoice",))})
 
     assert found[:10] == CATEGORIES
     assert found[10] == Category(name="my_billing", title="My billing", parent="data", words=("invoice",))
@@ -54,7 +54,7 @@ def test_a_change_replaces_what_it_says_and_adds_its_words() -> None:
     """An operator who only adds a word keeps title, description and the words that were there."""
     before = CATEGORIES[6]
 
-    after = merged({"ai": Category(name="ai", title="Models", words=("zebra", "llm"))})[6]
+    after = merge_categories({"ai": Category(name="ai", title="Models", words=("zebra", "llm"))})[6]
 
     assert after.title == "Models"
     assert after.description == before.description

@@ -9,7 +9,7 @@ from typing import Any
 
 from maitred.errors import DaemonError
 from maitred.surfaces.daemon.client_relay import ClientRelay
-from maitred.surfaces.daemon.handshake import GatewayConnection, packed
+from maitred.surfaces.daemon.handshake import GatewayConnection, encode_line
 
 SOON_S = 120.0
 LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -146,5 +146,5 @@ def shake_hands(client: Lines, gateway: Lines) -> None:
 
 
 def bye(gateway: Lines, word: str) -> None:
-    gateway.write(packed({"maitred": word}))
+    gateway.write(encode_line({"maitred": word}))
     gateway.close()

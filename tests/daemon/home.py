@@ -14,7 +14,7 @@ from tests.backends.rig import eventually, is_gone
 from tests.daemon.gateways import MODERN
 from tests.faults.client import Client
 
-from maitred.surfaces.daemon.control import gateways, stopped
+from maitred.surfaces.daemon.control import gateways, stop_gateways
 from maitred.surfaces.daemon.sockets import GatewayEndpoint, address_of
 
 SPY = Path(__file__).parents[1] / "faults" / "spy_server.py"
@@ -128,7 +128,7 @@ class Home:
             await self.end(client)
         daemons = self.daemons()
         below = [child.pid for pid in daemons for child in psutil.Process(pid).children(recursive=True)]
-        await anyio.to_thread.run_sync(lambda: stopped(self.config, "", all_of_them=False))
+        await anyio.to_thread.run_sync(lambda: stop_gateways(self.config, "", all_of_them=False))
         await self.gone(*daemons, *below)
 
 

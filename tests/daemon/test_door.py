@@ -14,7 +14,7 @@ from tests.support.debugger_server import DebuggerServer
 from maitred.access.tokens import TokenRequest
 from maitred.config.settings import Disclosure
 from maitred.model.access import LOCAL_USER, Role, Scope
-from maitred.surfaces.daemon.handshake import HERE, PLACE, packed
+from maitred.surfaces.daemon.handshake import HERE, PLACE, encode_line
 
 pytestmark = pytest.mark.anyio
 
@@ -207,7 +207,7 @@ async def test_only_who_may_configure_stops_a_gateway(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"nonsense\n", b"[]\n", packed({"maitred": "dance"}), b"{" * 2_000_000 + b"\n"], ids=len
+    "said", [b"nonsense\n", b"[]\n", encode_line({"maitred": "dance"}), b"{" * 2_000_000 + b"\n"], ids=len
 )
 async def test_who_says_nothing_sensible_is_shown_out_and_disturbs_nobody(place: Place, said: bytes) -> None:
     async with place.client() as client:

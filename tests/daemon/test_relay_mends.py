@@ -93,7 +93,7 @@ def test_a_gateway_that_hangs_is_ended_and_its_calls_are_answered(monkeypatch: p
 
     monkeypatch.setattr("maitred.surfaces.daemon.client_relay._QUIET_S", 0.01)
     monkeypatch.setattr("maitred.surfaces.daemon.client_relay.answers", lambda _: not hangs.is_set())
-    monkeypatch.setattr("maitred.surfaces.daemon.client_relay.ended", end)
+    monkeypatch.setattr("maitred.surfaces.daemon.client_relay.end_gateway", end)
     with rig() as relayed:
         first = relayed.gateway()
         shake_hands(relayed.client, first)

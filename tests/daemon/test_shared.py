@@ -19,7 +19,7 @@ from tests.interaction.harness import cli, faulty, opened, text_of
 
 from maitred.config.paths import state_folder
 from maitred.surfaces.daemon.handshake import GatewayConnection
-from maitred.surfaces.daemon.liveness import answers, ended
+from maitred.surfaces.daemon.liveness import answers, end_gateway
 from maitred.surfaces.daemon.session_replay import LOST
 from maitred.surfaces.daemon.sockets import address_of
 
@@ -234,7 +234,7 @@ async def test_a_broken_configuration_is_named_until_it_is_mended_and_a_gateway_
         await home.running("slow")
         os.kill(seat.pid(), signal.SIGSTOP)
         assert not await anyio.to_thread.run_sync(answers, talk)
-        assert await anyio.to_thread.run_sync(ended, talk)
+        assert await anyio.to_thread.run_sync(end_gateway, talk)
         talk.close()
         assert (await client.answer())["result"]["content"][0]["text"] == LOST
         assert await pid_of(client, "counter") != server

@@ -19,10 +19,10 @@ from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.errors import DaemonError
 from maitred.surfaces.daemon import client_entry as entry
-from maitred.surfaces.daemon.control import gateways, stopped
+from maitred.surfaces.daemon.control import gateways, stop_gateways
 from maitred.surfaces.daemon.discovery import EndpointQuery, found_now
 from maitred.surfaces.daemon.environment import EnvironmentMatch, runs_here
-from maitred.surfaces.daemon.handshake import HERE, PLACE, GatewayConnection, unpacked, values
+from maitred.surfaces.daemon.handshake import HERE, PLACE, GatewayConnection, decode_line, values
 from maitred.surfaces.daemon.session_replay import Replay
 from maitred.surfaces.daemon.sockets import EndpointLock, address_of
 
@@ -147,11 +147,11 @@ def test_a_folder_that_cannot_be_made_is_told_once_and_who_looks_for_gateways_is
     config.write_text("servers: {}\n")
     monkeypatch.setenv("XDG_RUNTIME_DIR", os.devnull)
     monkeypatch.setattr(entry, "end_when_told", lambda: None)
-    assert entry.served(["serve", "--config", str(config)], {}) is None
+    assert entry.serve_command(["serve", "--config", str(config)], {}) is None
     assert capsys.readouterr().err == ""
     assert entry.serve_shared(config) is None
     assert capsys.readouterr().err.startswith("no gateway is shared: ")
-    for ask in (lambda: gateways(config, ""), lambda: stopped(config, "", all_of_them=True)):
+    for ask in (lambda: gateways(config, ""), lambda: stop_gateways(config, "", all_of_them=True)):
         with pytest.raises(DaemonError, match="cannot be looked for"):
             ask()
 
@@ -244,7 +244,7 @@ def test_the_folder_matters_where_a_server_is_started_by_it(entry: str, *, matte
 @pytest.mark.parametrize("line", [b"", b"no", b"\xff", b"[]", b'{"maitred": 1}', b"[" * 200_000], ids=len)
 def test_a_first_line_that_is_none_of_ours_is_empty(line: bytes) -> None:
     """Whatever it is: a fault would be logged, with what else was sent."""
-    assert unpacked(line) == {}
+    assert decode_line(line) == {}
 
 
 def test_values_are_told_as_digests_and_a_token_not_at_all() -> None:

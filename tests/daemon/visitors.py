@@ -11,7 +11,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.daemon.gateways import LEGACY, MODERN, Json, request
 
 from maitred.gateway import Gateway
-from maitred.surfaces.daemon.handshake import packed, values
+from maitred.surfaces.daemon.handshake import encode_line, values
 from maitred.surfaces.daemon.serve import answering
 from maitred.surfaces.daemon.server import SocketServer
 from maitred.surfaces.daemon.sockets import EndpointLock, address_of
@@ -38,7 +38,7 @@ class Visitor:
         return message
 
     async def hello(self, wants: str = "serve", **more: Any) -> Json:
-        await self.stream.send(packed({"maitred": wants, "values": self._seen, **more}))
+        await self.stream.send(encode_line({"maitred": wants, "values": self._seen, **more}))
         return await self.hear()
 
     async def ask(self, method: str, **params: Any) -> Json:

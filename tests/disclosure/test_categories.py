@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maitred.config.taxonomy import CATEGORIES, MOST_TAGS, merged, normalise_tag
+from maitred.config.taxonomy import CATEGORIES, MOST_TAGS, merge_categories, normalise_tag
 from maitred.disclosure.categories import Classifier, Vectors
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.tools import Tool, ToolKey
@@ -205,7 +205,7 @@ def test_a_tool_goes_below_a_heading_only_by_the_words_of_what_is_there() -> Non
         "chat": Category(name="chat", parent="communication", words=("slack", "channel")),
         "rooms": Category(name="rooms", parent="chat", words=("meeting room",)),
     }
-    classifier = rules(merged(own))
+    classifier = rules(merge_categories(own))
 
     assert category_of(classifier, tool("s", "post_to_channel", "Post to a channel.")) == "chat"
     assert category_of(classifier, tool("s", "find_meeting_room", "Find a meeting room.")) == "rooms"
@@ -214,7 +214,7 @@ def test_a_tool_goes_below_a_heading_only_by_the_words_of_what_is_there() -> Non
 
 def test_an_operators_word_places_what_no_rule_knew() -> None:
     """The names of a company's own systems are taught in a line."""
-    own = merged({"security": Category(name="security", words=("zorblax",))})
+    own = merge_categories({"security": Category(name="security", words=("zorblax",))})
 
     assert category_of(rules(), tool("s", "zorblax_start")) == "utilities"
     assert category_of(rules(own), tool("s", "zorblax_start")) == "security"
@@ -287,7 +287,7 @@ def test_an_ordinary_word_is_not_taken_for_a_language_or_framework(text: str, ta
 
 def test_the_fingerprint_changes_with_everything_that_places_tools() -> None:
     """Whoever keeps placements knows by it when to make them anew."""
-    own = merged({"ai": Category(name="ai", words=("zebra",))})
+    own = merge_categories({"ai": Category(name="ai", words=("zebra",))})
     made = [
         rules(), rules(own), whole(), rules(x=ToolChoice(category="ai")), rules(y=ToolChoice(category="ai")),
         rules(x=ToolChoice(category="ai", tags=("python",))),

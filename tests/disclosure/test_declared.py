@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from maitred.config.document import read_document
 from maitred.errors import ConfigError
-from maitred.visibility.declarations import MAX_FACTS, located, parse, read
+from maitred.visibility.declarations import MAX_FACTS, parse, read, read_with_lines
 from maitred.visibility.facts import Add, Fact, ReadFact, ResetFact, SetFact
 from maitred.visibility.rules import RuleRegistry
 from maitred.visibility.visibility import VisibilityTable
@@ -216,7 +216,7 @@ def test_a_section_may_stand_anywhere_in_a_file() -> None:
     document = read_document(PATH, text)
     raw = document.tree["servers"]["chrome"]["visibility"]
 
-    _, faults = located(document, keys, raw, RULES)
+    _, faults = read_with_lines(document, keys, raw, RULES)
 
     assert [(line, fault.partition(";")[0]) for line, fault in faults] == [
         (5, "servers.chrome.visibility.visible_when.pause: column 1: there is no fact `paused`")

@@ -4,17 +4,17 @@ import re
 
 import pytest
 
-from maitred.disclosure.introduction import MOST_CHARACTERS, Shown, introduction
+from maitred.disclosure.introduction import MOST_CHARACTERS, ListContent, introduction
 from maitred.surfaces.mcp.meta_definitions import calling, definitions
 
-MODES: tuple[Shown, ...] = ("menu", "categories", "all")
+MODES: tuple[ListContent, ...] = ("menu", "categories", "all")
 THREE = ["github", "playwright", "sqlite"]
 MANY = [f"server-with-a-rather-long-name-{number}" for number in range(191)]
 CATEGORIES = ["code_analysis", "web_automation", "data"]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_there_is_is_named(mode: Shown) -> None:
+def test_what_there_is_is_named(mode: ListContent) -> None:
     """A model that sees no tool yet learns whether it is worth to look for one."""
     text = introduction(mode, THREE, CATEGORIES)
 
@@ -25,7 +25,7 @@ def test_what_there_is_is_named(mode: Shown) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("servers", [THREE, MANY, ["x" * 5_000], ["é" * 300, "b"]], ids=len)
-def test_all_of_it_stands_within_the_first_512_characters(mode: Shown, servers: list[str]) -> None:
+def test_all_of_it_stands_within_the_first_512_characters(mode: ListContent, servers: list[str]) -> None:
     """One client reads no further, another cuts at 2 KB."""
     text = introduction(mode, servers, [f"category_{n}" for n in range(40)])
 
@@ -46,7 +46,7 @@ def test_where_not_all_names_fit_the_rest_is_counted() -> None:
 @pytest.mark.parametrize(
     ("mode", "there"), [("menu", definitions()), ("categories", calling()), ("all", ())], ids=MODES
 )
-def test_only_tools_that_the_list_has_are_named(mode: Shown, there: tuple[dict[str, str], ...]) -> None:
+def test_only_tools_that_the_list_has_are_named(mode: ListContent, there: tuple[dict[str, str], ...]) -> None:
     """A model that follows it never calls in vain."""
     words = set(re.findall(r"\w+", introduction(mode, [], [])))
 

@@ -18,7 +18,7 @@ from tests.gateway.rig import Shown
 from maitred.catalog.snapshot import Snapshot
 from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Disclosure, Family
-from maitred.disclosure.budget import within
+from maitred.disclosure.budget import to_o200k_budget
 from maitred.disclosure.pages import CUMULATIVE, INDEX_TOKENS, OVERVIEW_TOKENS, CategoryLine, index, start_of
 from maitred.model.categories import Category, Placement
 from maitred.model.tools import RawTool
@@ -160,10 +160,10 @@ def test_no_tier_costs_more_than_it_may(seed: int) -> None:
 
     found = prices(shown, snapshot, size)
 
-    budgets = [within(tokens, family) for tokens in CUMULATIVE]
+    budgets = [to_o200k_budget(tokens, family) for tokens in CUMULATIVE]
     spent = [found.hot, found.categories, found.page, found.full]
     assert [(s, b) for s, b in zip(spent, budgets, strict=True) if s > b] == []
-    assert cost(shown.menu.overview()) <= within(OVERVIEW_TOKENS, family)
+    assert cost(shown.menu.overview()) <= to_o200k_budget(OVERVIEW_TOKENS, family)
     assert [t.name for t in snapshot.tools[::20] if cost(shown.menu.detail(t, "brief")) >= 300] == []
 
 
@@ -177,7 +177,9 @@ def test_the_index_costs_no_more_than_it_may(count: int) -> None:
     ]
 
     for family in get_args(Family):
-        assert cost(index(lines, within(INDEX_TOKENS, family))) <= within(INDEX_TOKENS, family)
+        assert cost(index(lines, to_o200k_budget(INDEX_TOKENS, family))) <= to_o200k_budget(
+            INDEX_TOKENS, family
+        )
 
 
 @pytest.mark.parametrize("seed", SEEDS)

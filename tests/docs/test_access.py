@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.surfaces.cli.rig import Run, runner, write
 
-from maitred.access.jwt import granted, verifier_of
+from maitred.access.jwt import grant_from_claims, verifier_of
 from maitred.config.load import parse
 from maitred.config.settings import Http, RateLimitSettings
 from maitred.model.access import LEAST, Grant, Scope
@@ -50,7 +50,7 @@ def test_the_settings_of_the_page_are_read() -> None:
     jwt = issuer.http.jwt
     assert jwt is not None
 
-    assert granted(claims, verifier_of(jwt).policy.claims) == Grant(
+    assert grant_from_claims(claims, verifier_of(jwt).policy.claims) == Grant(
         principal="oauth:ann", role="agent", scope=Scope(servers=frozenset({"github"}), read_only=True)
     )
     assert limits.access == RateLimitSettings(calls_per_minute=120, burst=20, calls_at_once=8)

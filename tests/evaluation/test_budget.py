@@ -10,7 +10,7 @@ from maitred.backends.listing import read_tools
 from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Search
 from maitred.evaluation.budget import AnswerCost, measure
-from maitred.evaluation.fixture_gateway import stocked
+from maitred.evaluation.fixture_gateway import gateway_with_tools
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import RawTool, ToolKey
 from maitred.surfaces.mcp.meta_definitions import definitions
@@ -46,7 +46,7 @@ LIMITS = {
 
 async def measured(tools: Sequence[RawTool]) -> dict[str, AnswerCost]:
     with anyio.fail_after(850):
-        async with stocked(tools, WORDS) as gateway:
+        async with gateway_with_tools(tools, WORDS) as gateway:
             assert await gateway.settled(600)
             return {one.name: one for one in await measure(gateway, LOCAL_USER, definitions)}
 

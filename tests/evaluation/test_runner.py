@@ -5,7 +5,7 @@ import pytest
 from tests.evaluation.makers import QUERIES, TOOLS, query, tool
 
 from maitred.config.settings import Search
-from maitred.evaluation.fixture_gateway import NO_SERVER, keys, raw_tools, stocked
+from maitred.evaluation.fixture_gateway import NO_SERVER, gateway_with_tools, keys, raw_tools
 from maitred.evaluation.labelled_queries import LabelledQuery, LabelledTool
 from maitred.evaluation.runner import QueryResult, ask, evaluate, orphans, quality, silence
 from maitred.model.access import LOCAL_USER
@@ -69,7 +69,7 @@ async def test_tools_with_one_name_are_told_apart() -> None:
     ]
 
     with anyio.fail_after(SOON_S):
-        async with stocked(raw_tools(twins), WORDS) as gateway:
+        async with gateway_with_tools(raw_tools(twins), WORDS) as gateway:
             found = await ask(
                 gateway, keys(twins), [query("1", "length in feet", "b"), query("2", "money", "a")], limit=1
             )
@@ -80,7 +80,7 @@ async def test_tools_with_one_name_are_told_apart() -> None:
 async def test_no_server_is_started_for_a_stocked_catalog() -> None:
     """All its servers are known and visible, though there is nothing behind them."""
     with anyio.fail_after(SOON_S):
-        async with stocked(raw_tools(SMALL), WORDS) as gateway:
+        async with gateway_with_tools(raw_tools(SMALL), WORDS) as gateway:
             status = gateway.servers(LOCAL_USER)
             visible = gateway.visible_tools(LOCAL_USER)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.evaluation.makers import tool
 
 from maitred.config.settings import Search
-from maitred.evaluation.fixture_gateway import raw_tools, stocked
+from maitred.evaluation.fixture_gateway import gateway_with_tools, raw_tools
 from maitred.evaluation.labelled_queries import LabelledTool
 from maitred.evaluation.selfcheck import SelfCheck, check
 from maitred.model.access import LOCAL_USER
@@ -35,7 +35,7 @@ GOOD = [
 
 async def checked(tools: Sequence[LabelledTool], server: str = "") -> SelfCheck:
     with anyio.fail_after(SOON_S):
-        async with stocked(raw_tools(tools), Search(mode="lexical")) as gateway:
+        async with gateway_with_tools(raw_tools(tools), Search(mode="lexical")) as gateway:
             return await check(gateway, LOCAL_USER, server)
 
 

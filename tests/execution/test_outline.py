@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maitred.calls.outline import break_at, clip, compact, cut, kind, outline
+from maitred.calls.outline import break_at, clip, compact, kind, outline, truncate
 from maitred.disclosure.budget import estimate
 
 ISSUES = {
@@ -115,13 +115,13 @@ def test_a_value_that_fits_is_returned_itself() -> None:
     """The same object, not a copy."""
     value = {"a": [1, 2, 3]}
 
-    assert cut(value, 100, estimate) == (value, False)
-    assert cut(value, 100, estimate)[0] is value
+    assert truncate(value, 100, estimate) == (value, False)
+    assert truncate(value, 100, estimate)[0] is value
 
 
 def test_keys_are_kept_and_lists_say_how_many_items_are_missing() -> None:
     """The small members stay whole; the long list takes what they leave."""
-    made, was_cut = cut(ISSUES, 500, estimate)
+    made, was_cut = truncate(ISSUES, 500, estimate)
 
     assert was_cut
     assert {k: v for k, v in made.items() if k != "items"} == {"next": "page2", "total": 1200, "ok": True}
@@ -133,7 +133,7 @@ def test_keys_are_kept_and_lists_say_how_many_items_are_missing() -> None:
 
 def test_long_strings_share_the_budget_fairly_and_say_what_is_missing() -> None:
     """One long text does not crowd out another."""
-    made, _ = cut({"a": "x " * 4000, "b": "y " * 9000, "c": "short"}, 600, estimate)
+    made, _ = truncate({"a": "x " * 4000, "b": "y " * 9000, "c": "short"}, 600, estimate)
 
     assert made["c"] == "short"
     assert abs(len(made["a"]) - len(made["b"])) < 10
@@ -143,7 +143,7 @@ def test_long_strings_share_the_budget_fairly_and_say_what_is_missing() -> None:
 
 def test_more_keys_than_fit_are_counted() -> None:
     """An object used as a table is cut like a list."""
-    made, _ = cut({f"user_{n}": {"visits": n} for n in range(5000)}, 300, estimate)
+    made, _ = truncate({f"user_{n}": {"visits": n} for n in range(5000)}, 300, estimate)
 
     assert made["user_0"] == {"visits": 0}
     assert made["…"] == f"+{5000 - (len(made) - 1):,} more keys"
@@ -151,7 +151,7 @@ def test_more_keys_than_fit_are_counted() -> None:
 
 def test_a_budget_that_fills_is_used() -> None:
     """Cutting leaves out little more than it must."""
-    text = compact(cut(ISSUES["items"], 2000, estimate)[0])
+    text = compact(truncate(ISSUES["items"], 2000, estimate)[0])
 
     assert 1700 <= estimate(text) <= 2000
 
@@ -159,7 +159,7 @@ def test_a_budget_that_fills_is_used() -> None:
 @pytest.mark.parametrize("levels", [30, 150, 5000])
 def test_a_value_nested_without_end_is_cut_at_a_level(levels: int) -> None:
     """No recursion follows it down."""
-    made, was_cut = cut(deep(levels), 60, estimate)
+    made, was_cut = truncate(deep(levels), 60, estimate)
 
     assert was_cut
     assert estimate(compact(made)) <= 60
@@ -177,7 +177,7 @@ def test_half_a_character_is_encoded_as_it_is() -> None:
 @settings(max_examples=200, deadline=None)
 def test_a_cut_value_always_fits_and_an_uncut_one_is_whole(value: Any, budget: int) -> None:
     """The two promises of cutting, for any value."""
-    made, was_cut = cut(value, budget, estimate)
+    made, was_cut = truncate(value, budget, estimate)
 
     assert estimate(compact(made)) <= budget
     assert was_cut == (made is not value)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.faults.disk_rig import diary
 
-from maitred.errors import for_want_of_files
+from maitred.errors import open_files_reason
 
 LIMIT = 64
 PROGRAM = f"""
@@ -79,5 +79,5 @@ def test_the_want_of_descriptors_is_found_below_whatever_was_made_of_it() -> Non
     error = ConnectionError("all connection attempts failed")
     error.__cause__ = below
 
-    assert "open files" in for_want_of_files(error)
-    assert for_want_of_files(OSError(2, "No such file")) == ""
+    assert "open files" in open_files_reason(error)
+    assert open_files_reason(OSError(2, "No such file")) == ""

@@ -12,7 +12,7 @@ from tests.access.house import opened, settings_of
 import maitred.surfaces
 from maitred.access.tokens import TokenRequest
 from maitred.catalog.snapshot import Snapshot
-from maitred.chains.answer import checked
+from maitred.chains.answer import check_answer
 from maitred.disclosure.budget import estimate
 from maitred.errors import NotAllowedError, NotFoundError
 from maitred.gateway import Gateway
@@ -127,7 +127,7 @@ def arguments(name: str, method: Callable[..., Any], gateway: Gateway) -> dict[s
         **GIVEN,
         "tool": gateway.snapshot.by_name[TOOL],
         "settings": gateway.settings,
-        "made": checked([], code="", estimate=estimate, max_output_size=0, asked=True),
+        "made": check_answer([], code="", estimate=estimate, max_output_size=0, asked=True),
     }
     if name in OF_SERVERS:
         known["name"] = "files"

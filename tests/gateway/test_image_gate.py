@@ -8,7 +8,7 @@ from tests.catalog.makers import open_store
 from maitred.admission.gatekeeper import event
 from maitred.admission.image_gate import ImageGate
 from maitred.admission.registry import Registry
-from maitred.model.approvals import Binding, identified
+from maitred.model.approvals import Binding, image_with_identity
 from maitred.storage.sqlite import SqliteDatabase
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ async def test_an_image_of_an_approved_server_is_remembered_by_its_first_start(r
     assert await gate.admit("tool", ONE) == ""
     log = await registry.log("tool")
     assert [one.kind for one in log] == ["registered", "approved", "image_changed"]
-    assert (log[2].binding.image, log[2].who) == (identified(NAME, ONE), "tool")
+    assert (log[2].binding.image, log[2].who) == (image_with_identity(NAME, ONE), "tool")
     assert log[2].why == f"it is {ONE} now"
 
 
@@ -51,7 +51,7 @@ async def test_another_image_is_written_down_and_refused_with_both(registry: Reg
     why = f"its image {NAME} is {TWO[:19]} now, and was {ONE[:19]} when it was approved"
     assert (await gate.admit("tool", TWO)).startswith(why)
     last = (await registry.log("tool"))[-1]
-    assert last.binding.image == identified(NAME, TWO)
+    assert last.binding.image == image_with_identity(NAME, TWO)
     assert last.why == f"it is {TWO} now, and was {ONE} when it was approved"
     assert "is not approved" in await gate.admit("tool", ONE)
 

@@ -14,7 +14,7 @@ from tests.interaction.requirements import requirement
 from tests.support.corpus import tokens
 from tests.support.real_servers import SERVERS, Place, RealServer, require, serving_page, write_config
 
-from maitred.wording import counted
+from maitred.wording import count_of
 
 pytestmark = [pytest.mark.real, pytest.mark.anyio, pytest.mark.xdist_group("real-servers")]
 
@@ -129,9 +129,9 @@ async def test_browsing_lists_all_servers_and_all_tools_of_one(client: Client) -
     assert hot.startswith(("For example:\n", "Often used:\n"))
     assert len(tool_lines(hot)) == len(hot.splitlines()) - 1 > 1
     assert categories.startswith("Categories:\n")
-    assert f"{counted(total, 'tool')} on {len(SERVERS)} servers. Next: list_tools_meta" in categories
+    assert f"{count_of(total, 'tool')} on {len(SERVERS)} servers. Next: list_tools_meta" in categories
     for server in SERVERS.values():
-        assert f"server/{server.name}: {counted(server.tools, 'tool')}" in servers
+        assert f"server/{server.name}: {count_of(server.tools, 'tool')}" in servers
     assert len(servers.splitlines()) == len(SERVERS)
     assert len({line.partition("(")[0].lstrip("~") for line in excel}) == len(excel) == SERVERS["excel"].tools
     assert nowhere.is_error

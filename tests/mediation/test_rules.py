@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from maitred.config.settings import Search
-from maitred.evaluation.fixture_gateway import stocked
+from maitred.evaluation.fixture_gateway import gateway_with_tools
 from maitred.evaluation.labelled_queries import LabelledQuery
 from maitred.evaluation.runner import ask, quality
 from maitred.mediation import EnhancedTool, Mediator, RuleTransformer, SourceTool, ToolContext
@@ -368,7 +368,7 @@ async def recall_at_5(tools: Sequence[SourceTool]) -> float:
         for tool in tools
     ]
     ids: Mapping[catalog.ToolKey, str] = {tool.key: tool.key.name for tool in stock}
-    async with stocked(stock, Search()) as gateway:
+    async with gateway_with_tools(stock, Search()) as gateway:
         found = quality(await ask(gateway, ids, queries(), limit=5), [5])
     assert found is not None
     return found.recall[5]

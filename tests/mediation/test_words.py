@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maitred.mediation.lexicon import ABBREVIATIONS, ACRONYMS, BY_CONTEXT, KNOWN, NOUNS, VERBS
-from maitred.mediation.words import around, is_word, spell
+from maitred.mediation.words import certain_words, is_word, spell
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_may_mean_two_things_is_written_out_only_where_its_neighbours_decid
     name: str, around_it: list[str], words: str
 ) -> None:
     """A wrong reading is worse than none."""
-    assert spell(name, around([name, *around_it]), is_tool=True).text == words
+    assert spell(name, certain_words([name, *around_it]), is_tool=True).text == words
 
 
 def test_the_tables_contradict_neither_english_nor_each_other() -> None:

@@ -18,7 +18,7 @@ from maitred.errors import ConfigError
 from maitred.extras import install_command
 from maitred.search.base import Candidate
 from maitred.search.llm_reranker import LlmReranker, make_reranker
-from maitred.search.rerank import Reranked, RerankError, RerankStage
+from maitred.search.rerank import RerankError, RerankResult, RerankStage
 
 WHY = "the extra `llm` is not installed"
 need("openai", "anthropic", reason=WHY)
@@ -42,7 +42,7 @@ def _make(vendor: Vendor, origin: str, *, key: str = "${THE_KEY}") -> LlmReranke
     return reranker
 
 
-async def _order(reranker: LlmReranker, *, timeout_s: float = 20) -> Reranked:
+async def _order(reranker: LlmReranker, *, timeout_s: float = 20) -> RerankResult:
     """One search through the stage, with time enough to import the SDK unless the test says otherwise."""
     with anyio.fail_after(120):
         try:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maitred.search.base import Candidate
-from maitred.search.rerank import Reranked, RerankError, RerankStage, is_complex
+from maitred.search.rerank import RerankError, RerankResult, RerankStage, is_complex
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def _order(
     query: str = SIMPLE,
     scores: Sequence[float] = CLOSE,
     timeout_s: float = 5,
-) -> Reranked:
+) -> RerankResult:
     with anyio.fail_after(120):
         return await RerankStage(Fake(answer), timeout_s=timeout_s).order(query, CANDIDATES, scores)
 
@@ -146,7 +146,7 @@ async def test_a_slow_reranker_is_given_up_and_the_search_answers_without_it() -
 async def test_a_search_that_is_given_up_ends_its_reranker() -> None:
     """A client that goes away is not waited for: cancellation is not taken for a failure."""
     asked, ended = anyio.Event(), anyio.Event()
-    answers: list[Reranked] = []
+    answers: list[RerankResult] = []
 
     async def forever() -> Sequence[int]:
         asked.set()

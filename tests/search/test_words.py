@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.search.tokenize import normalised, query_words, words
+from maitred.search.tokenize import normalise_name, query_words, words
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_any_text_gives_words_that_are_lower_case_and_not_empty(text: str) -> No
 @pytest.mark.parametrize("name", ["listPRs", "list_prs", "list-prs", "LIST PRS"])
 def test_spellings_of_one_name_are_the_same_when_normalised(name: str) -> None:
     """An agent that remembers a name only roughly still hits it exactly."""
-    assert normalised(name) == "listprs"
+    assert normalise_name(name) == "listprs"

@@ -239,7 +239,7 @@ class JwtVerifier:
             return claims
         if reason := self._time_fault(claims):
             return RefusedAccess(reason=reason)
-        return granted(claims, self.policy.claims)
+        return grant_from_claims(claims, self.policy.claims)
 
     def _header_fault(self, header: Mapping[str, Any]) -> str:
         if not header or not isinstance(header.get("kid", ""), str):
@@ -305,7 +305,7 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_TIME
 
 
-def granted(claims: Mapping[str, Any], meaning: ClaimMapping) -> Grant | RefusedAccess:
+def grant_from_claims(claims: Mapping[str, Any], meaning: ClaimMapping) -> Grant | RefusedAccess:
     """The grant that checked claims give, by their meaning; the subject must be a text."""
     subject = claims.get("sub")
     if not isinstance(subject, str) or not subject:

@@ -68,7 +68,7 @@ class TokenRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeToken:
+class NewToken:
     """A new token; show `token` once, since it cannot be read again."""
 
     token: str
@@ -111,7 +111,7 @@ class Grants:
         scope: Scope = EVERYTHING,
         lifetime: timedelta | None = None,
         by: str = LOCAL,
-    ) -> MadeToken:
+    ) -> NewToken:
         """Create a token for a principal; a `lifetime` of `None` never ends.
 
         Raises:
@@ -136,7 +136,7 @@ class Grants:
             expires_at=_text(now + lifetime) if lifetime is not None else "",
         )
         await self._add(record, _digest(token))
-        return MadeToken(token=token, record=record)
+        return NewToken(token=token, record=record)
 
     async def _add(self, record: TokenRecord, digest: str) -> None:
         row = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from maitred.access.token_store import Grants, MadeToken, TokenRecord
+from maitred.access.token_store import Grants, NewToken, TokenRecord
 from maitred.audit.service import AuditService
 from maitred.errors import ConfigError, TokenNotFoundError
 from maitred.model.access import Role, Scope, Viewer
@@ -37,7 +37,7 @@ class TokenService:
         self._auditing = auditing
         self._known_names = known_names
 
-    async def make(self, request: TokenRequest, viewer: Viewer) -> MadeToken:
+    async def make(self, request: TokenRequest, viewer: Viewer) -> NewToken:
         """Create a token.
 
         Raises:
@@ -107,7 +107,7 @@ def token_json(record: TokenRecord) -> dict[str, Any]:
         "servers": None if grant.scope.servers is None else sorted(grant.scope.servers),
         "categories": None if grant.scope.categories is None else sorted(grant.scope.categories),
         "read_only": grant.scope.read_only,
-        "state": state(record),
+        "state": token_state(record),
         "made_by": record.made_by,
         "made_at": record.made_at,
         "expires_at": record.expires_at,
@@ -116,7 +116,7 @@ def token_json(record: TokenRecord) -> dict[str, Any]:
     }
 
 
-def state(record: TokenRecord) -> str:
+def token_state(record: TokenRecord) -> str:
     """`valid`, `expired` or `revoked`."""
     if record.revoked_at:
         return "revoked"

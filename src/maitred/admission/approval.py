@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from maitred.admission.definition import Definition, DefinitionChange, PartKey, Shadowed, diff, no_shadow
+from maitred.admission.definition import Definition, DefinitionChange, PartKey, ShadowLookup, diff, no_shadow
 from maitred.model.approvals import Binding, Event, EventKind, name_and_identity
 
 ApprovalState = Literal["pending", "approved", "rejected", "suspended", "withdrawn"]
@@ -237,7 +237,7 @@ def assess(
     live: Definition,
     *,
     pinning: Pinning,
-    shadowed: Shadowed = no_shadow,
+    shadowed: ShadowLookup = no_shadow,
 ) -> Assessment:
     """Find the parts of a live definition to withhold; `approved` is `None` if none was approved.
 

@@ -176,7 +176,7 @@ def secret_arguments(args: Sequence[str]) -> Iterator[tuple[int, str]]:
         before = option[1] if option and option[2] is None else ""
 
 
-def masked_url(url: str, mask: str = "***") -> str:
+def mask_url(url: str, mask: str = "***") -> str:
     """A URL with a mask for a password before the host, and for credentials among its parameters."""
 
     def user(match: re.Match[str]) -> str:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Final, Literal
 
-from maitred.admission.schema_diff import SchemaDifference, Weight, differences, reworded, short
+from maitred.admission.schema_diff import SchemaDifference, Weight, differences, rewording_clause, short
 from maitred.backends.listing import extra_fields
 from maitred.model.resources import Offer
 from maitred.model.tools import RawTool, ToolKey, canonical
 from maitred.poisoning.confusables import latin
-from maitred.wording import counted
+from maitred.wording import count_of
 
 PartKind = Literal["tool", "prompt", "template", "instructions"]
 
@@ -101,7 +101,7 @@ class DefinitionChange:
     text: str
 
 
-Shadowed = Callable[[str], str]
+ShadowLookup = Callable[[str], str]
 """Returns the other server with a tool that resembles a new tool of this name; empty if there is none."""
 
 
@@ -110,7 +110,7 @@ def no_shadow(_: str) -> str:
     return ""
 
 
-def shadowed_by_name(tools: Iterable[ToolKey], *, but: str) -> Shadowed:
+def shadow_lookup(tools: Iterable[ToolKey], *, but: str) -> ShadowLookup:
     """Names shadow each other if they are equal except for case, separators, width and alphabet.
 
     `but` is the server with the new tools; its own tools do not count.
@@ -254,7 +254,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 
 def diff(
-    approved: Definition, live: Definition, *, shadowed: Shadowed = no_shadow
+    approved: Definition, live: Definition, *, shadowed: ShadowLookup = no_shadow
 ) -> Sequence[DefinitionChange]:
     """The differences between an approved definition and a live one, by part, the most serious first.
 
@@ -272,7 +272,7 @@ def diff(
     return changes
 
 
-def _new(key: PartKey, shadowed: Shadowed) -> DefinitionChange:
+def _new(key: PartKey, shadowed: ShadowLookup) -> DefinitionChange:
     owner = shadowed(key.name) if key.kind == "tool" else ""
     if owner:
         text = f"{key} is new, and could be taken for the tool of that name of server {owner!r}"
@@ -288,7 +288,7 @@ def _as_changes(key: PartKey, clauses: Iterable[SchemaDifference]) -> Iterator[D
             part=key, kind=difference.kind, weight=difference.weight, text=f"{key}: {difference.text}"
         )
     if (rest := len(in_order) - _MAX_CHANGES) > 0:
-        weight, text = in_order[_MAX_CHANGES].weight, f"{key}: {counted(rest, 'more change')}"
+        weight, text = in_order[_MAX_CHANGES].weight, f"{key}: {count_of(rest, 'more change')}"
         yield DefinitionChange(part=key, kind="more", weight=weight, text=text)
     if not in_order:  # no words for this difference: the worst is assumed
         yield DefinitionChange(part=key, kind="changed", weight="power", text=f"{key} has changed")
@@ -298,7 +298,9 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Sc
     for key in ("title", "description"):
         old, new = before.get(key, ""), after.get(key, "")
         if old != new:
-            yield SchemaDifference(kind="reworded", weight="wording", text=reworded(f"its {key}", old, new))
+            yield SchemaDifference(
+                kind="reworded", weight="wording", text=rewording_clause(f"its {key}", old, new)
+            )
     for key in ("name", "mimeType"):
         if before.get(key) != after.get(key):
             text = f"its {key} is {short(str(after.get(key)))!r} instead of {short(str(before.get(key)))!r}"

@@ -21,7 +21,7 @@ from maitred.admission.registry import Registry
 from maitred.backends.listing import clean
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.snapshot import Change, Snapshot
-from maitred.catalog.stages import PublishedDefinition, WithheldParts, rejudged
+from maitred.catalog.stages import PublishedDefinition, WithheldParts, withholding_change
 from maitred.config.settings import Admission
 from maitred.errors import AdmissionError
 from maitred.model.approvals import Binding, Event, EventKind
@@ -156,7 +156,7 @@ class Gatekeeper:
         while True:
             events, state = await self.standing(spec.name)
             state, first_events = _first_events(state, spec)
-            _, suspension = taken(state, [event("suspended", who=who, why=why)])
+            _, suspension = apply_events(state, [event("suspended", who=who, why=why)])
             if not suspension:
                 return False
             last = events[-1] if events else None
@@ -209,7 +209,7 @@ class Gatekeeper:
         )
 
     def judged_by(self, turns: int, *, registered: bool, definition: str) -> str:
-        """Identifies a judgement by its definition, decisions and rules; see `listed_as`."""
+        """Identifies a judgement by its definition, decisions and rules; see `listed_digest_of`."""
         return _judged_by(turns, self.rules(registered=registered), definition)
 
     async def _judgement(
@@ -240,7 +240,7 @@ class Gatekeeper:
         return await anyio.to_thread.run_sync(Definition.from_bytes, body) if body is not None else None
 
 
-def listed_as(record: ServerRecord) -> str:
+def listed_digest_of(record: ServerRecord) -> str:
     """The start of the hash of the definition that the catalog has of a server."""
     return record.judged_by[:_SHORT]
 
@@ -250,7 +250,7 @@ def event(kind: EventKind, binding: Binding = Binding(), *, who: str, why: str =
     return Event(kind=kind, binding=binding, who=who, why=why, at=now())
 
 
-def taken(state: Approval | None, events: Sequence[Event]) -> tuple[Approval | None, list[Event]]:
+def apply_events(state: Approval | None, events: Sequence[Event]) -> tuple[Approval | None, list[Event]]:
     """Apply events in order; returns the state, and the events that were possible and changed it."""
     applied_events = []
     for candidate in events:
@@ -268,10 +268,10 @@ def _first_events(state: Approval | None, spec: ServerSpec) -> tuple[Approval | 
     source = Binding(manifest=spec.fingerprint)
     fresh = state is None or state.withdrawn
     kind: EventKind = "registered" if fresh else "manifest_changed"
-    state, events = taken(state, [event(kind, source, who=CONFIGURATION)])
+    state, events = apply_events(state, [event(kind, source, who=CONFIGURATION)])
     if state is not None:
         approval = event("auto_approved", state.seen, who=CONFIGURATION)
-        state, approvals = taken(state, [approval])
+        state, approvals = apply_events(state, [approval])
         events += approvals
     return state, events
 
@@ -279,7 +279,7 @@ def _first_events(state: Approval | None, spec: ServerSpec) -> tuple[Approval | 
 def _fresh(state: Approval | None, spec: ServerSpec, digest: str) -> list[Event]:
     """The events to log before a server's definition can be judged."""
     state, events = _first_events(state, spec)
-    _, changes = taken(state, [event("definition_changed", Binding(definition=digest), who=spec.name)])
+    _, changes = apply_events(state, [event("definition_changed", Binding(definition=digest), who=spec.name)])
     return events + changes
 
 
@@ -322,7 +322,7 @@ def _withholding_change(
     """The change of the catalog that follows from a judgement."""
     if approval.live is None:
         return Change()
-    listed_digest = listed_as(record)
+    listed_digest = listed_digest_of(record)
     part = approval.live.parts.get(PartKey(kind="instructions"))
     title = clean(str(part.content.get("title", "")) if part else "")
     instructions = clean(str(part.content.get("description", "")) if part else "")
@@ -330,7 +330,7 @@ def _withholding_change(
     is_listed = listed_digest == approval.live.digest[:_SHORT]  # not if it was killed before that
     of = _tools(approval.live) if is_listed else None
     text = instructions[:_MAX_INSTRUCTIONS]
-    return rejudged(snapshot, record.name, withheld, text, title=title, of=of)
+    return withholding_change(snapshot, record.name, withheld, text, title=title, of=of)
 
 
 def _withheld(server: str, judgement: Judgement, judged_by: str) -> WithheldParts:

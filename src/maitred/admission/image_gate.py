@@ -8,7 +8,7 @@ decides. A manifest with the image's digest needs none of this.
 from maitred.admission.approval import Approval, ForbiddenEvent, replay, step
 from maitred.admission.gatekeeper import event
 from maitred.admission.registry import Registry
-from maitred.model.approvals import Binding, Event, identified, name_and_identity
+from maitred.model.approvals import Binding, Event, image_with_identity, name_and_identity
 
 _SHOWN = 19
 
@@ -47,7 +47,7 @@ def _image_event(state: Approval, server: str, identity: str) -> Event:
     name = name_and_identity(state.seen.image)[0]
     was = name_and_identity(state.image)[1]
     why = f"it is {identity} now" + (f", and was {was} when it was approved" if was else "")
-    return event("image_changed", Binding(image=identified(name, identity)), who=server, why=why)
+    return event("image_changed", Binding(image=image_with_identity(name, identity)), who=server, why=why)
 
 
 def _refusal(state: Approval, identity: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from maitred.admission.approval import assess
-from maitred.admission.definition import Definition, PartKey, define, shadowed_by_name
+from maitred.admission.definition import Definition, PartKey, define, shadow_lookup
 from maitred.admission.findings import Finding
 from maitred.admission.judgement import ApprovalRules, ApprovedState, Judgement, Scan
 from maitred.admission.lookalike import KnownTools, compare_servers
@@ -61,7 +61,7 @@ class Judge:
             for other_server in self._names
             for name in self._names[other_server]
         )
-        shadowed = shadowed_by_name(tools, but=server)
+        shadowed = shadow_lookup(tools, but=server)
         parts = live.parts if rules.scan != "off" else ()
         findings_by_part = {part: list(self._findings_of(server, part, live)) for part in parts}
         doubtful = {part for part in findings_by_part if _grades(findings_by_part[part]) & _WITHHELD["block"]}

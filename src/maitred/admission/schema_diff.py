@@ -147,7 +147,7 @@ def _place_differences(place: Place, old: _Spot, new: _Spot) -> Iterator[SchemaD
         yield SchemaDifference(kind="parameter_type", weight=_type_weight(old.types, new.types), text=text)
     if new.text != old.text:
         yield SchemaDifference(
-            kind="parameter_reworded", weight="wording", text=reworded(name, old.text, new.text)
+            kind="parameter_reworded", weight="wording", text=rewording_clause(name, old.text, new.text)
         )
     if new.rest != old.rest:
         keys = sorted({k for k in (*old.rest, *new.rest) if old.rest.get(k) != new.rest.get(k)})
@@ -195,7 +195,7 @@ def _became(was: str | None, now: str | None) -> str:
     return f"was {short(was)} and is gone" if now is None else _from_to(was, now)
 
 
-def reworded(name: str, old: str, new: str) -> str:
+def rewording_clause(name: str, old: str, new: str) -> str:
     """A clause about a text that changed, with enough of both versions to show the difference."""
     if not old:
         return f"{name} got a text: {short(new)!r}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from maitred.storage.database import DriverConnection
-from maitred.wording import counted
+from maitred.wording import count_of
 
 _MAX_FAULTS: Final = 100
 _ADD: Final = "INSERT INTO audit (seq, at, body, digest) VALUES (?, ?, ?, ?)"
@@ -120,7 +120,7 @@ def prune(connection: DriverConnection, before: str, note: Mapping[str, Any], ke
         return 0
     count = connection.execute(_DROP, (last.seq,)).rowcount
     connection.execute(_MOVE, (last.seq, last.digest, "anchor"))
-    append(connection, [{**note, "detail": f"dropped {counted(count, 'line')} up to {last.seq}"}], key)
+    append(connection, [{**note, "detail": f"dropped {count_of(count, 'line')} up to {last.seq}"}], key)
     return count
 
 
@@ -233,7 +233,7 @@ def verify(connection: DriverConnection, key: bytes, known: Mark | None) -> Veri
     return replace(walk.result(), head=head)
 
 
-def exported(body: str, digest: str) -> str:
+def export_line(body: str, digest: str) -> str:
     """A line for an export: the body, with its digest as the last field."""
     return f'{body[:-1]},"digest":"{digest}"}}'
 

@@ -21,11 +21,11 @@ import structlog
 
 from maitred.audit import hash_chain
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
-from maitred.audit.masking import masked
+from maitred.audit.masking import mask_value
 from maitred.errors import StoreError
 from maitred.model.tools import canonical
 from maitred.storage.database import Database, DriverConnection
-from maitred.wording import counted
+from maitred.wording import count_of
 
 log = structlog.get_logger(__name__)
 
@@ -179,7 +179,7 @@ class AuditLog:
         )
         if self.arguments == "hash" or len(data) > _MAX_ARGUMENTS:
             return {"arguments_hash": digest, "arguments_bytes": len(data)}
-        return {"arguments_hash": digest, "arguments": masked(arguments)}
+        return {"arguments_hash": digest, "arguments": mask_value(arguments)}
 
     def _time(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
@@ -227,7 +227,7 @@ class AuditLog:
             raise StoreError(self._database.name, "too much waits to be written")
 
     def _lost_line(self, count: int) -> Sequence[Mapping[str, Any]]:
-        detail = f"lost {counted(count, 'act')}: the file could not be written for too long"
+        detail = f"lost {count_of(count, 'act')}: the file could not be written for too long"
         return [{"at": self._time(), "who": "maitred", "action": "lose", "detail": detail}] if count else []
 
     async def prune(self, older_than_days: int, *, who: str) -> int:
@@ -268,7 +268,7 @@ class AuditLog:
                 return
             for seq, _, body, digest in page:
                 after = seq
-                yield hash_chain.exported(body, digest)
+                yield hash_chain.export_line(body, digest)
 
     async def latest(self, criteria: AuditFilter, *, before: int = 0, limit: int = 50) -> AuditLines:
         """The newest matching lines, the newest first, of those before a number (0: of all)."""

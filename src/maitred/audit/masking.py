@@ -1,8 +1,8 @@
 """Mask secrets in JSON values and texts, by the name of a field or by the shape of a value.
 
-`masked` is for what maitred stores, such as arguments in the audit trail. `mask_text` is for what it passes
-on: it goes by shapes alone, since a name such as `next_token` is no secret. Neither finds every secret. Where
-no secret may be stored, store hashes instead of values.
+`mask_value` is for what maitred stores, such as arguments in the audit trail. `mask_text` is for what it
+passes on: it goes by shapes alone, since a name such as `next_token` is no secret. Neither finds every
+secret. Where no secret may be stored, store hashes instead of values.
 """
 
 import re
@@ -80,7 +80,7 @@ def mask_text(text: str) -> str:
     return _ASSIGNED.sub(rf"\g<kept>{MASK}", text) if "=" in text else text
 
 
-def masked(value: Any, depth: int = 0) -> Any:
+def mask_value(value: Any, depth: int = 0) -> Any:
     """A JSON value with `***` for every secret; a value that is nested too deep is masked whole.
 
     Texts are cut after `MAX_TEXT` characters, so that no caller can make the search slow.
@@ -91,10 +91,10 @@ def masked(value: Any, depth: int = 0) -> Any:
         return mask_text(redact(value[:MAX_TEXT])) + ("…" if len(value) > MAX_TEXT else "")
     if isinstance(value, Mapping):
         return {
-            masked(key): MASK if names_a_secret(key) and _holds(item) else masked(item, depth + 1)
+            mask_value(key): MASK if names_a_secret(key) and _holds(item) else mask_value(item, depth + 1)
             for key, item in value.items()
         }
-    return [masked(item, depth + 1) for item in value] if isinstance(value, list) else value
+    return [mask_value(item, depth + 1) for item in value] if isinstance(value, list) else value
 
 
 def _holds(item: Any) -> bool:

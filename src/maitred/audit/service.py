@@ -23,7 +23,7 @@ from maitred.config.settings import Audit
 from maitred.errors import AuditError, MaitredError, NotAllowedError, StoreError
 from maitred.model.access import Ability, Viewer, refusal
 from maitred.model.tools import ToolCall
-from maitred.wording import counted
+from maitred.wording import count_of
 
 log = structlog.get_logger(__name__)
 
@@ -146,7 +146,7 @@ class AuditService:
         """Record the end of a chain; each of its calls has its own lines with the chain's id."""
         self.note(
             about.viewer, "chain", tool=name, arguments={"code": code}, outcome=outcome, ms=round(ms, 1),
-            detail=counted(calls, "call"), request_id=about.request_id, chain_id=about.chain_id,
+            detail=count_of(calls, "call"), request_id=about.request_id, chain_id=about.chain_id,
         )  # fmt: skip
 
     async def latest(

@@ -22,7 +22,7 @@ _FROM_OUTSIDE: Final = frozenset(
 """Signals that come from other processes; all others, such as SIGSEGV, are the program's own fault."""
 
 
-def ended(code: int | None) -> Ending:
+def exit_ending(code: int | None) -> Ending:
     """How a process ended, by its exit code: negative means a signal, and `None` that it still runs."""
     if code is None:
         return Ending(kind="lost", reason="it closed its standard output")
@@ -72,7 +72,7 @@ class Launch:
     files: Sequence[int] = ()
     rate: int = 0
     wrapped: bool = False
-    ending: Callable[[int | None], Ending] = ended
+    ending: Callable[[int | None], Ending] = exit_ending
 
 
 class Meter:

@@ -46,7 +46,7 @@ def notice_of(message: IncomingMessage) -> Notice | None:
             return None
 
 
-def asked(capabilities: types.ServerCapabilities | None) -> tuple[ListKind, ...]:
+def announced_lists(capabilities: types.ServerCapabilities | None) -> tuple[ListKind, ...]:
     """The lists for which the server declared that it announces changes."""
     if capabilities is None:
         return ()

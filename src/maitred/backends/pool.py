@@ -26,7 +26,7 @@ from maitred.model.servers import EraChoice, Health, ServerSpec
 Desired = Literal["running", "as needed", "stopped"]
 
 
-def desired(spec: ServerSpec) -> Desired:
+def desired_state(spec: ServerSpec) -> Desired:
     """The state that the specification of a server asks for."""
     if not spec.usable:
         return "stopped"
@@ -173,7 +173,7 @@ class BackendPool:
 
     def keeps(self, owner: ServerTask) -> bool:
         """Whether a server should run even if no call needs it."""
-        return self._keeps_running and desired(owner.spec) == "running"
+        return self._keeps_running and desired_state(owner.spec) == "running"
 
     def ended(self, owner: ServerTask) -> None:
         """An owner's connection has ended: check again when the server may be started again."""

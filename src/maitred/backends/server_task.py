@@ -39,10 +39,10 @@ from maitred.errors import (
     ConnectionLostError,
     ServerError,
     ServerUnavailableError,
-    for_want_of_files,
+    open_files_reason,
 )
 from maitred.model.servers import EraChoice, Health, ServerSpec, State
-from maitred.wording import counted
+from maitred.wording import count_of
 
 _UNASKED_S: Final = 60.0
 
@@ -70,7 +70,7 @@ async def until_it_hangs(connection: Connection, plan: Callable[[], Supervision]
             missed = 0 if await _answers(connection, now.check_timeout_s) else missed + 1
         checked_at = time.monotonic()
         if missed >= now.failures:
-            checks = counted(missed, "health check")
+            checks = count_of(missed, "health check")
             return f"it did not answer {checks} of {now.check_timeout_s:g} s each"
 
 
@@ -100,15 +100,15 @@ def pass_on(listener: Listener, server: str, notice: Notice) -> None:
             listener.offers_changed(server)
 
 
-def explained(server: str, error: Exception) -> str:
+def connection_fault(server: str, error: Exception) -> str:
     """Why a connection failed, as a sentence about the server, without known credentials.
 
     An unknown failure is logged with its traceback.
     """
-    return redact(for_want_of_files(error) or _told(server, error))
+    return redact(open_files_reason(error) or _told(server, error))
 
 
-def redacted(ending: Ending) -> Ending:
+def redact_ending(ending: Ending) -> Ending:
     """How a connection ended, without known credentials."""
     return replace(ending, reason=redact(ending.reason))
 
@@ -446,7 +446,9 @@ class ServerTask:
     def _ending(self, reason: str) -> Ending:
         if self._hung:
             return Ending(kind="hang", reason=self._hung)
-        return redacted(self.backend.ending(reason) if self.backend else Ending(kind="lost", reason=reason))
+        return redact_ending(
+            self.backend.ending(reason) if self.backend else Ending(kind="lost", reason=reason)
+        )
 
     def _ended(self, ending: Ending | None, started: float | None) -> None:
         """Record how the connection ended; `None` is an intended end."""
@@ -472,7 +474,7 @@ class ServerTask:
             self._report(SupervisionEvent(kind="suspend", why=why))
 
     def _failed(self, error: Exception, started: float | None) -> None:
-        reason = explained(self.spec.name, error)
+        reason = connection_fault(self.spec.name, error)
         if find(error, LoginNeededError):  # tried again with the next call: the operator may have logged in
             self._breaker, self.again_s = Breaker(), supervision.MAX_DELAY_S
             log.warning("server failed", server=self.spec.name, reason=reason)

@@ -40,7 +40,7 @@ from maitred.backends.listing import (
     read_tools,
     tools_as_sent,
 )
-from maitred.backends.notices import ProgressNotices, asked, listening, notice_of, watching
+from maitred.backends.notices import ProgressNotices, announced_lists, listening, notice_of, watching
 from maitred.config.redaction import SECRETS, redact
 from maitred.config.settings import Limits
 from maitred.errors import (
@@ -407,7 +407,7 @@ async def open_session(
     session = _RawSession(dispatcher=dispatcher, client_info=_CLIENT_INFO, message_handler=on_message)
     async with session:
         await negotiate(session, options.era)
-        lists = asked(session.server_capabilities) if session.modern else ()
+        lists = announced_lists(session.server_capabilities) if session.modern else ()
         async with watching(spec.name, session, lists, options.on_notice):
             yield SessionConnection(spec, session, closing, limits)
 

@@ -82,7 +82,7 @@ def descendants(root: int) -> dict[int, str]:
     return found
 
 
-def marked(mark: str) -> dict[int, str]:
+def processes_with_mark(mark: str) -> dict[int, str]:
     """Every living process that inherited the mark, with its start time."""
     entry = f"{MARK}={mark}".encode()
     found = {}
@@ -167,7 +167,7 @@ def _see_to(containers: dict[str, str], asked: dict[str, _socket.socket]) -> Non
 
 def _end_all(groups: dict[int, str], mark: str) -> None:
     left = []
-    strays = marked(mark)
+    strays = processes_with_mark(mark)
     for pid, started in groups.items():
         now = start_time(pid)
         if not started or not now or now == started:  # a dead leader may have left a group behind

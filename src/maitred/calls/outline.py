@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from maitred.wording import counted
+from maitred.wording import count_of
 
 Estimate = Callable[[str], int]
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def compact(value: Any, *, indent: int | None = None) -> str:
             return compact(_cut(value, _ENDLESS, 0), indent=indent)
 
 
-def cut(value: Any, budget_tokens: int, estimate: Estimate) -> tuple[Any, bool]:
+def truncate(value: Any, budget_tokens: int, estimate: Estimate) -> tuple[Any, bool]:
     """A JSON value cut by its structure so that its compact JSON fits, and whether anything was cut.
 
     Keys are kept as long as they fit, of lists the first items, of strings the beginning, and each place
@@ -106,7 +106,7 @@ def outline(value: Any, budget_tokens: int, estimate: Estimate) -> str:
     if isinstance(value, str):
         first = "\n".join(line[:_LONG_TEXT] for line in _head(value)[:_HEAD_LINES])
         count = value.count("\n") + (not value.endswith("\n"))
-        told = f"{kind(value)}, {counted(count, 'line')}, {counted(len(value), 'character')}"
+        told = f"{kind(value)}, {count_of(count, 'line')}, {count_of(len(value), 'character')}"
         return clip(f"{told}; it begins:\n{first}" if first else told, budget_tokens, estimate)[0]
     told = ""
     for width, depth in _SHAPES:
@@ -116,7 +116,7 @@ def outline(value: Any, budget_tokens: int, estimate: Estimate) -> str:
     items = _longest_list(value)
     rest = budget_tokens - estimate(told) - len("first item")
     if items and rest >= _MIN_FIRST_TOKENS:
-        told += f"\nfirst item: {compact(cut(items[0], rest, estimate)[0])}"
+        told += f"\nfirst item: {compact(truncate(items[0], rest, estimate)[0])}"
     return clip(told, budget_tokens, estimate)[0]
 
 
@@ -194,15 +194,15 @@ def _cut(value: Any, chars: int, depth: int) -> Any:
     if not value or size(value, chars) <= chars:
         return value
     if isinstance(value, str):
-        marker = f"…+{counted(len(value), 'character')}"
+        marker = f"…+{count_of(len(value), 'character')}"
         end = break_at(value, max(chars - len(marker) - 2, 0))
-        return f"{value[:end]}…+{counted(len(value) - end, 'character')}" if end else _if_room(marker, chars)
+        return f"{value[:end]}…+{count_of(len(value) - end, 'character')}" if end else _if_room(marker, chars)
     if isinstance(value, dict):
         made = _cut_object(value, chars - _MARKER_CHARS, depth) if depth < _CUT_DEPTH else {}
-        return made or _if_room(f"…+{counted(len(value), 'key')}", chars)
+        return made or _if_room(f"…+{count_of(len(value), 'key')}", chars)
     if isinstance(value, list):
         items = _cut_list(value, chars - _MARKER_CHARS, depth) if depth < _CUT_DEPTH else []
-        return items or _if_room(f"…+{counted(len(value), 'item')}", chars)
+        return items or _if_room(f"…+{count_of(len(value), 'item')}", chars)
     return "…"
 
 
@@ -239,7 +239,7 @@ def _cut_list(value: list[Any], room: int, depth: int) -> list[Any]:
     shares = _shares(value[:count], room - count)
     made = [_cut(item, share, depth + 1) for item, share in zip(value, shares, strict=False)]
     if made and count < len(value):
-        made.append(f"…+{counted(len(value) - count, 'more item')}")
+        made.append(f"…+{count_of(len(value) - count, 'more item')}")
     return made
 
 
@@ -266,7 +266,7 @@ def _shares(values: Sequence[Any], room: int) -> list[int]:
 def _shape(value: Any, width: int, depth: int) -> str:
     """One line on a value; fewer keys are named on each further level."""
     if isinstance(value, dict):
-        told = f"object with {counted(len(value), 'key')}"
+        told = f"object with {count_of(len(value), 'key')}"
         return f"{told}: {_keys([value], width, depth)}" if value and width and depth else told
     if not isinstance(value, list):
         long = isinstance(value, str) and len(value) > _LONG_TEXT

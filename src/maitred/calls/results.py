@@ -16,9 +16,9 @@ from typing import Any
 from pydantic_core import from_json
 
 from maitred.calls.answer import Answer, blocks_of, text_block
-from maitred.calls.outline import MOST_CHARS_PER_TOKEN, Estimate, break_at, clip, compact, cut, outline
+from maitred.calls.outline import MOST_CHARS_PER_TOKEN, Estimate, break_at, clip, compact, outline, truncate
 from maitred.errors import ResultNotFoundError
-from maitred.wording import counted
+from maitred.wording import count_of
 
 HEADER_TOKENS = 500
 LEAST_LIMIT_TOKENS = 400
@@ -207,15 +207,15 @@ class Shortener:
 
     def _header(self, parts: Sequence[_Part], chars: int, kept: Sequence[Any], *, lost: bool) -> str:
         """What the answer is, in lines without a blank one between: the details begin after it."""
-        lines = [f"The answer has {counted(chars, 'character')}, too many to show; this is its beginning."]
+        lines = [f"The answer has {count_of(chars, 'character')}, too many to show; this is its beginning."]
         if lost:
-            most = counted(self._store.max_bytes, "byte")
+            most = count_of(self._store.max_bytes, "byte")
             lines.append(
                 f"The rest is lost: it is more than the {most} that are kept. Ask for less at a time."
             )
         if kept:
             types = [_type(block) for block in kept]
-            named = [counted(types.count(one), one.replace("_", " ")) for one in dict.fromkeys(types)]
+            named = [count_of(types.count(one), one.replace("_", " ")) for one in dict.fromkeys(types)]
             lines.append(f"As they were, after this text: {', '.join(named)}.")
         budget = min(HEADER_TOKENS, self._limit // 2) - sum(map(self._estimate, lines)) - len(lines)
         for place, part in enumerate(parts):
@@ -241,7 +241,7 @@ class Shortener:
             if isinstance(part.value, str):
                 shown = clip(part.value, share, self._estimate)[0]
             else:
-                shown = compact(cut(part.value, share, self._estimate)[0])
+                shown = compact(truncate(part.value, share, self._estimate)[0])
             told[place] = label + shown
             budget -= self._estimate(told[place]) + 1
         return "\n\n".join(told[place] for place in sorted(told))
@@ -250,10 +250,10 @@ class Shortener:
         page = self._store.page(principal, result_id, size_chars=2)
         seconds = round(self._store.ttl_s)
         time_left = (
-            counted(seconds // _MINUTE, "minute") if seconds >= _MINUTE else counted(seconds, "second")
+            count_of(seconds // _MINUTE, "minute") if seconds >= _MINUTE else count_of(seconds, "second")
         )
         return (
-            f"Whole result: {result_uri(result_id)} ({counted(page.total_chars, 'character')}, kept for"
+            f"Whole result: {result_uri(result_id)} ({count_of(page.total_chars, 'character')}, kept for"
             f" {time_left}). Read it with resources/read; each page names the next, ?cursor=…"
         )
 
@@ -346,7 +346,7 @@ def _value(block: Any) -> Any:
     """What of a block is summarised: its text, parsed if it is JSON; of binary data only its size."""
     resource = block.get("resource") if _type(block) == "resource" else None
     if isinstance(resource, dict) and isinstance(resource.get("blob"), str):
-        return {**resource, "blob": f"…+{counted(len(resource['blob']), 'character')} of base64"}
+        return {**resource, "blob": f"…+{count_of(len(resource['blob']), 'character')} of base64"}
     text = _text(block)
     return block if text is None else _parsed(text)
 

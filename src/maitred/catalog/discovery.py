@@ -27,7 +27,7 @@ from maitred.catalog.stages import (
     PublishedDefinition,
     ToolMediator,
     WithheldParts,
-    admitted,
+    mark_withheld,
     remending,
     replacement,
     with_mendings,
@@ -333,7 +333,7 @@ class Discoverer:
             if not await self._admitter.holds(spec, withheld):  # the operator decided while it was judged
                 overtaken = True
                 return Change()
-            change = await plan(snapshot, admitted(found, withheld), self._count)
+            change = await plan(snapshot, mark_withheld(found, withheld), self._count)
             if self._mender:
                 change = await with_mendings(snapshot, change, [spec.name], self._mender, self._count)
             placer = self._placer

@@ -67,7 +67,7 @@ def prefix(server: str) -> str:
     return (_ILLEGAL.sub("_", server).strip("_") or "x") + SEPARATOR
 
 
-def unrenamed(key: ToolKey) -> str:
+def plain_name(key: ToolKey) -> str:
     """The name that a renamed tool would have otherwise, if no hash were needed."""
     return _plain(key)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from maitred.catalog.names import unrenamed
+from maitred.catalog.names import plain_name
 from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.servers import ServerRecord
 from maitred.model.tools import Tool, ToolKey
@@ -92,7 +92,7 @@ class Snapshot:
     def formerly(self) -> Mapping[str, Tool]:
         """Renamed tools by the published names that they would have otherwise; clients may know those."""
         renamed = [tool for tool in self.tools if tool.mending is not None and tool.mending.rename]
-        return {name: tool for tool in renamed if (name := unrenamed(tool.key)) not in self.by_name}
+        return {name: tool for tool in renamed if (name := plain_name(tool.key)) not in self.by_name}
 
     @cached_property
     def offers_by_name(self) -> Mapping[tuple[OfferKind, str], Offer]:

@@ -65,7 +65,7 @@ class Admitter(Protocol):
         ...
 
 
-def admitted(found: DiscoveredServer, withheld: WithheldParts) -> DiscoveredServer:
+def mark_withheld(found: DiscoveredServer, withheld: WithheldParts) -> DiscoveredServer:
     """A discovery as it goes into the catalog, with its withheld parts marked."""
     facts = replace(found.facts, title="", instructions="") if withheld.instructions else found.facts
     return replace(
@@ -78,7 +78,7 @@ def admitted(found: DiscoveredServer, withheld: WithheldParts) -> DiscoveredServ
     )
 
 
-def rejudged(
+def withholding_change(
     snapshot: Snapshot,
     server: str,
     withheld: WithheldParts,

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from maitred.backends.listing import clean
-from maitred.calls.outline import Estimate, clip, compact, cut, outline
+from maitred.calls.outline import Estimate, clip, compact, outline, truncate
 from maitred.calls.results import HEADER_TOKENS, result_uri
 from maitred.chains.account import CallReceipt, ChainRun
 from maitred.chains.base import ChainFault, ChainOutcome, FaultKind
-from maitred.wording import counted
+from maitred.wording import count_of
 
 Keep = Callable[[dict[str, Any]], str]
 """Stores a `tools/call` answer for its caller and returns its id; "" if it is too large to store."""
@@ -143,7 +143,7 @@ def answer(
     return replace(made, returned_tokens=returned, kept_out_tokens=kept_out)
 
 
-def checked(
+def check_answer(
     faults: Sequence[ChainFault],
     code: str,
     *,
@@ -154,7 +154,7 @@ def checked(
     """Report the faults that a check has found; `asked` says whether the caller wanted only a check."""
     found = [_readable(fault) for fault in faults]
     told = [_fault_text(fault, code) for fault in found[:_FAULTS]]
-    many = f"{counted(len(found), 'fault')} found" if found else "no fault found"
+    many = f"{count_of(len(found), 'fault')} found" if found else "no fault found"
     details, cut_off = clip("\n\n".join(told), max_output_size, len)
     made = ChainAnswer(
         ok=not found,
@@ -169,7 +169,7 @@ def checked(
 
 def _status(run: ChainRun, fault: ChainFault | None) -> str:
     taken = f"{run.ms / _SECOND_MS:.1f} s" if run.ms >= _SECOND_MS else f"{run.ms:.0f} ms"
-    made = [counted(len(run.calls), "call")]
+    made = [count_of(len(run.calls), "call")]
     if failed := sum(not receipt.ok for receipt in run.calls):
         made.append(f"{failed} failed")
     if cached := sum(receipt.cached for receipt in run.calls):
@@ -177,7 +177,7 @@ def _status(run: ChainRun, fault: ChainFault | None) -> str:
     gave = sum(receipt.bytes for receipt in run.calls)
     ended = f"failed ({fault.kind}) after" if fault else "done in"
     told = f"Chain {run.chain_id} {ended} {taken}: {', '.join(made)}"
-    told += f", {counted(gave, 'byte')} of results." if gave else "."
+    told += f", {count_of(gave, 'byte')} of results." if gave else "."
     changed = fault and any(receipt.made for receipt in run.calls)
     return told + (" What the calls changed stays changed." if changed else "")
 
@@ -219,7 +219,7 @@ def _value(outcome: ChainOutcome, room: int) -> tuple[Any, bool, str]:
     if outcome.fault and outcome.value is None:
         return None, False, ""
     label = "The results before that:\n" if outcome.fault else ""
-    value, truncated = cut(outcome.value, max(room - len(label), 0), len)
+    value, truncated = truncate(outcome.value, max(room - len(label), 0), len)
     return value, truncated, label + (value if isinstance(value, str) else compact(value))
 
 

@@ -38,7 +38,7 @@ from maitred.chains.base import (
 )
 from maitred.chains.faults import fault_of, tidy
 from maitred.chains.stubs import stub_text
-from maitred.chains.values import NotPlainError, TooBigError, UnawaitedError, crossing, mended
+from maitred.chains.values import NotPlainError, TooBigError, UnawaitedError, crossing, replace_surrogates
 
 CALL_TOOL = "call_tool"
 _Snapshot = AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot | MontyComplete
@@ -74,11 +74,11 @@ def modules_of(program: ChainProgram, *, stubs: bool = False) -> dict[str, Exter
     made = {}
     for module in program.modules:
         text = stub_text(module) if stubs else None
-        made[module.name] = ExternalModule({f.name: named for f in module.functions}, stubs=text)
+        made[module.name] = ExternalModule({f.name: placeholder for f in module.functions}, stubs=text)
     return made
 
 
-async def named(*_args: object, **_more: object) -> None:
+async def placeholder(*_args: object, **_more: object) -> None:
     """A placeholder for a gateway function; the engine sends calls of it to the driver instead."""
 
 
@@ -93,7 +93,7 @@ class Drive:
         write: Callable[[str, str], None],
     ) -> None:
         self._program = program
-        self._code = mended(program.code)
+        self._code = replace_surrogates(program.code)
         self._call_tool = call_tool
         self._limits = limits
         self._write = write
@@ -140,7 +140,7 @@ class Drive:
             start = session.feed_start(
                 self._code,
                 inputs=inputs,
-                external_lookup={CALL_TOOL: named},
+                external_lookup={CALL_TOOL: placeholder},
                 print_callback=self._write,
             )
             snapshot: _Snapshot = await self._step(start)

@@ -17,7 +17,7 @@ from pydantic_monty import (
 
 from maitred.backends.listing import clean
 from maitred.chains.base import ChainFault, ChainLimits, ChainProgram, FaultKind
-from maitred.chains.hints import advised
+from maitred.chains.hints import with_hint
 from maitred.chains.undefined_names import KNOWN
 
 _MOST_CHARS = 1_500
@@ -53,7 +53,7 @@ def fault_of(error: MontyError, limits: ChainLimits, program: ChainProgram) -> C
     line, column = _place(error)
     text = tidy(str(error)).replace(_UNSUPPORTED, "A chain cannot use ")
     kind, message = _kind(error, text, limits)
-    return ChainFault(kind=kind, message=message or advised(text, program), line=line, column=column)
+    return ChainFault(kind=kind, message=message or with_hint(text, program), line=line, column=column)
 
 
 def faults_of(error: MontyTypingError, program: ChainProgram, lines_before: int) -> list[ChainFault]:
@@ -64,7 +64,7 @@ def faults_of(error: MontyTypingError, program: ChainProgram, lines_before: int)
         if match is None or int(match[1]) <= lines_before or _may_be_right(match[3], match[4].strip()):
             continue
         kind: FaultKind = "syntax" if match[3] == "invalid-syntax" else "type"
-        message = advised(tidy(match[4].strip()), program)
+        message = with_hint(tidy(match[4].strip()), program)
         place = int(match[1]) - lines_before
         faults.append(ChainFault(kind=kind, message=message, line=place, column=int(match[2])))
     return faults

@@ -50,7 +50,7 @@ class _FormError(Exception):
     """The text is a short form, but a faulty one."""
 
 
-def unfenced(code: str) -> str:
+def strip_fence(code: str) -> str:
     """A program without the Markdown fence around it."""
     found = _FENCE.fullmatch(code)
     return found[1] if found else code

@@ -25,7 +25,7 @@ def listable(nodes: Sequence[ast.AST]) -> frozenset[str]:
     )  # fmt: skip
 
 
-def given(function: ast.FunctionDef) -> Iterator[ast.Expr]:
+def yields_of(function: ast.FunctionDef) -> Iterator[ast.Expr]:
     """The statements of a function that yield a value, without those of functions within it."""
     for node in _own(function):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield | ast.YieldFrom):
@@ -38,7 +38,7 @@ def _gives(function: ast.FunctionDef) -> bool:
     endless = [node for node in own if isinstance(node, ast.While) and isinstance(node.test, ast.Constant)]
     ends = all(any(isinstance(n, ast.Break | ast.Return) for n in ast.walk(one)) for one in endless)
     plain = not function.decorator_list and function.args.kwarg is None
-    return bool(yields) and len(list(given(function))) == len(yields) and ends and plain
+    return bool(yields) and len(list(yields_of(function))) == len(yields) and ends and plain
 
 
 def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:

@@ -102,7 +102,7 @@ _ADVICE: Sequence[tuple[str, str]] = (
 )
 
 
-def advised(message: str, program: ChainProgram) -> str:
+def with_hint(message: str, program: ChainProgram) -> str:
     """The message with what to write instead, if that is known."""
     known = program.known or {one.name: [f.name for f in one.functions] for one in program.modules}
     if found := _MODULE.search(message):

@@ -33,7 +33,7 @@ from maitred.chains.jail import EngineJail, make_jail
 from maitred.chains.plain import without_paths
 from maitred.chains.syntax import RewrittenProgram, usual
 from maitred.chains.undefined_names import unknown_names
-from maitred.chains.values import mended
+from maitred.chains.values import replace_surrogates
 from maitred.errors import ConfigError
 
 _KILL_GRACE_S = 0.5
@@ -176,7 +176,7 @@ class MontySandbox:
             line, column = drive.place
             what = "took longer than" if begun else "found no free process within"
             outcome = _failed("timeout", f"The chain {what} {limits.wall_s:g} s.", line, column)
-        fault = _earlier(outcome.fault, made.before) if outcome.fault else None
+        fault = _earlier(outcome.fault, made.lines_before) if outcome.fault else None
         return replace(outcome, fault=fault, logs=log.text(), computed_s=drive.computed_s)
 
     async def check(self, program: ChainProgram) -> Sequence[ChainFault]:
@@ -188,7 +188,7 @@ class MontySandbox:
         with anyio.move_on_after(_CHECK_LIMITS.wall_s) as scope, self._counted(scope):
             try:
                 faults = await self._checked(replace(program, code=made.code))
-                own = [_earlier(fault, made.before) for fault in faults]
+                own = [_earlier(fault, made.lines_before) for fault in faults]
                 lines = {fault.line for fault in unknown}
                 found = [*unknown, *(fault for fault in own if fault.line not in lines)]
                 return sorted(found, key=lambda one: (one.line, one.column))
@@ -226,7 +226,9 @@ class MontySandbox:
         modules = modules_of(program, stubs=True)
         async with self._worker(limits=_engine_limits(_CHECK_LIMITS), modules=modules, **options) as session:
             try:
-                snapshot = await session.feed_start(_NOT_RUN + mended(program.code), print_callback=_drop)
+                snapshot = await session.feed_start(
+                    _NOT_RUN + replace_surrogates(program.code), print_callback=_drop
+                )
                 while (
                     isinstance(snapshot, AsyncFunctionSnapshot) and snapshot.function_name == "import_stubs"
                 ):
@@ -241,7 +243,7 @@ class MontySandbox:
         """Syntax that the engine lacks: it reports that before the first line runs, one at a time."""
         async with self._worker(limits=_engine_limits(_CHECK_LIMITS), modules=modules_of(program)) as session:
             try:
-                await session.feed_start(_RETURN + mended(program.code), print_callback=_drop)
+                await session.feed_start(_RETURN + replace_surrogates(program.code), print_callback=_drop)
             except MontyError as error:
                 return [_earlier(fault_of(error, _CHECK_LIMITS, program))]
         return []

@@ -19,8 +19,8 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 
 from maitred.calls.arguments import ArgumentChecker
 from maitred.chains.base import ChainLimits, ChainModule, ChainProgram
-from maitred.chains.forms import read_form, unfenced
-from maitred.chains.values import TooBigError, bounded
+from maitred.chains.forms import read_form, strip_fence
+from maitred.chains.values import TooBigError, bounded_copy
 from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
 from maitred.model.tools import canonical
 
@@ -116,7 +116,7 @@ def parse_saved(name: str, text: str) -> SavedChain:
     return SavedChain(
         name=name,
         description=tree["description"].strip(),
-        code=unfenced(tree["code"]),
+        code=strip_fence(tree["code"]),
         parameters=parameters,
         read_only=tree.get("read_only", False),
     )
@@ -143,7 +143,7 @@ def _loaded(text: str) -> Any:
     text = text.removeprefix("\ufeff")
     if text.lstrip().startswith("{"):
         try:
-            return bounded(json.loads(text), ChainLimits())
+            return bounded_copy(json.loads(text), ChainLimits())
         except json.JSONDecodeError:
             pass  # it may be a YAML mapping in braces
     depth = 0
@@ -154,7 +154,7 @@ def _loaded(text: str) -> Any:
         if depth > ChainLimits().depth:  # reading on takes time in the square of the depth
             raise RecursionError
     try:
-        return bounded(YAML(typ="safe", pure=True).load(text), ChainLimits())
+        return bounded_copy(YAML(typ="safe", pure=True).load(text), ChainLimits())
     except TooBigError as error:
         raise ValueError(f"it cannot be said in JSON: {error}") from error
 

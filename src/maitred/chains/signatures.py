@@ -81,7 +81,7 @@ class TypedFunction:
     types: Sequence[str]
 
 
-def untyped(snapshot: Snapshot, tool: Tool, name: str) -> ChainFunction:
+def plain_function(snapshot: Snapshot, tool: Tool, name: str) -> ChainFunction:
     """A tool as a function of this name, without its types: all that a run needs."""
     return _function(tool, name, *_read(snapshot, tool))
 
@@ -98,7 +98,7 @@ def _function(
     return ChainFunction(name=name, tool=tool.name, parameters=parameters, more=more, required=needed)
 
 
-def typed(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -> TypedFunction:
+def typed_function(snapshot: Snapshot, tool: Tool, name: str, shadows: Collection[str]) -> TypedFunction:
     """The same with its types; `shadows` are the builtin types that other functions of the module hide."""
     root, properties, required = _read(snapshot, tool)
     function = _function(tool, name, root, properties, required)

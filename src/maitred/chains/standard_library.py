@@ -407,7 +407,7 @@ INSTEAD: Final[Mapping[str, Substitution]] = {
 """By the last part of the name, which is the part's own."""
 
 
-def before(wanted: Iterable[str]) -> list[str]:
+def prelude(wanted: Iterable[str]) -> list[str]:
     """The lines to put before a program: its imports, then the parts that it needs.
 
     Args:

@@ -16,7 +16,15 @@ from functools import cached_property
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.chains.base import ChainModule
-from maitred.chains.signatures import BUILTINS, NO_FUNCTION, TYPING, TypedFunction, distinct, typed, untyped
+from maitred.chains.signatures import (
+    BUILTINS,
+    NO_FUNCTION,
+    TYPING,
+    TypedFunction,
+    distinct,
+    plain_function,
+    typed_function,
+)
 from maitred.model.tools import Tool
 
 _SANDBOX_MODULES = frozenset((
@@ -125,13 +133,15 @@ class ModuleIndex:
     def _assembled(self, name: str, functions: Mapping[str, Tool], *, types: bool) -> ChainModule:
         server = self.servers[name]
         if not types:
-            plain = [untyped(self._snapshot, tool, function) for function, tool in sorted(functions.items())]
+            plain = [
+                plain_function(self._snapshot, tool, function) for function, tool in sorted(functions.items())
+            ]
             return ChainModule(name=name, server=server, functions=plain)
         shadows = BUILTINS.intersection(self._names(server).values())
         built = []
         for function, tool in sorted(functions.items()):
             if tool.name not in self._built:
-                self._built[tool.name] = typed(self._snapshot, tool, function, shadows)
+                self._built[tool.name] = typed_function(self._snapshot, tool, function, shadows)
             built.append(self._built[tool.name])
         return ChainModule(
             name=name,

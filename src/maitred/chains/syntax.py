@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from maitred.chains.generators import given, listable
+from maitred.chains.generators import listable, yields_of
 from maitred.chains.hints import MODULES
-from maitred.chains.standard_library import ADDED, INSTEAD, OWN, SUPPLIED, before
+from maitred.chains.standard_library import ADDED, INSTEAD, OWN, SUPPLIED, prelude
 
 NO_TREE: Final = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
 """What Python raises for a program that has no tree, or one that is too deep."""
@@ -39,10 +39,10 @@ _SEMAPHORES: Final = ("asyncio.Semaphore", "asyncio.BoundedSemaphore")
 
 @dataclass(frozen=True, kw_only=True)
 class RewrittenProgram:
-    """A program for the engine; `before` is the number of lines that were put before its own."""
+    """A program for the engine; `lines_before` is the number of lines that were put before its own."""
 
     code: str
-    before: int = 0
+    lines_before: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def read_names(nodes: Iterable[ast.AST]) -> Iterator[ast.Name]:
             yield node
 
 
-def dotted(node: ast.AST) -> str:
+def dotted_name(node: ast.AST) -> str:
     """The text of such an expression as `asyncio.gather`; empty for any other."""
     if isinstance(node, ast.Name):
         return node.id
@@ -151,9 +151,9 @@ class _Writer:
         return bool(self._edits)
 
     def written(self) -> RewrittenProgram:
-        header = before(self._wanted - {f"{OWN}asdict"})
+        header = prelude(self._wanted - {f"{OWN}asdict"})
         header += self._asdict() if f"{OWN}asdict" in self._wanted else ()
-        return RewrittenProgram(code="\n".join([*header, self._code]), before=len(header))
+        return RewrittenProgram(code="\n".join([*header, self._code]), lines_before=len(header))
 
     def _take(self, edit: _Edit) -> None:
         lines = self._code.count("\n", edit.start, edit.end) - edit.text.count("\n")
@@ -195,7 +195,7 @@ class _Writer:
         return found
 
     def _is_semaphore(self, node: ast.AST) -> bool:
-        if not isinstance(node, ast.Call) or dotted(node.func) not in _SEMAPHORES or len(node.args) != 1:
+        if not isinstance(node, ast.Call) or dotted_name(node.func) not in _SEMAPHORES or len(node.args) != 1:
             return False
         return not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 1)
 
@@ -226,7 +226,7 @@ class _Writer:
         self._edits.append(_Edit(start, colon, "if True" + "\\\n" * self._code.count("\n", start, colon)))
 
     def _call(self, node: ast.Call) -> None:
-        name = dotted(node.func)
+        name = dotted_name(node.func)
         if self._is_semaphore(node):
             self._replace(node, "None")
         elif name.startswith("asyncio.") or name == "gather":
@@ -294,7 +294,7 @@ class _Writer:
             _is_dotted(node) or isinstance(node.value, ast.Constant)
         ):
             return
-        of = dotted(node).partition(".")[0]
+        of = dotted_name(node).partition(".")[0]
         if of in _TYPES - self._own_names and node.attr not in _OF_TYPES:
             self._replace(node, f"lambda {OWN}one: {OWN}one.{node.attr}()")
         elif of not in self._modules:
@@ -306,10 +306,10 @@ class _Writer:
         if (
             not isinstance(value, ast.Attribute)
             or not _is_dotted(value)
-            or dotted(target) not in self._called
+            or dotted_name(target) not in self._called
         ):
             return
-        of = dotted(value).partition(".")[0]
+        of = dotted_name(value).partition(".")[0]
         if of in _TYPES - self._own_names:
             self._hand_on(value)
         elif of not in self._modules:
@@ -341,13 +341,13 @@ class _Writer:
             self._hand_on(function)
 
     def _is_tool(self, node: ast.AST) -> bool:
-        return dotted(node).partition(".")[0] in {"call_tool", *self._servers}
+        return dotted_name(node).partition(".")[0] in {"call_tool", *self._servers}
 
     def _function(self, node: ast.FunctionDef) -> None:
         """Make a generator function fill a list, which `listed` makes and returns."""
         if node.name not in self._generators:
             return
-        for one in given(node):
+        for one in yields_of(node):
             match one.value:
                 case ast.YieldFrom(value=value):
                     self._replace(one, f"{OWN}out.extend({self._text(value)})")
@@ -366,9 +366,9 @@ class _Writer:
         name = node.attr
         module = self._full(node.value) if name in _PARTS else ""
         if name in (*SUPPLIED.get(module, ()), *ADDED.get(module, ())):
-            if dotted(node).partition(".")[0] in {*self._aliases} or not {module} & self._own_names:
+            if dotted_name(node).partition(".")[0] in {*self._aliases} or not {module} & self._own_names:
                 self._replace(node, self._own(name))
-        elif dotted(node) == "asyncio.TimeoutError":
+        elif dotted_name(node) == "asyncio.TimeoutError":
             self._replace(node, "TimeoutError")
         elif name == "__class__":
             self._edits.append(_Edit(self._start(node), self._start(node), "type("))
@@ -460,7 +460,7 @@ def _is_function(node: ast.Call, place: int, functions: Collection[str]) -> bool
 
 
 def _is_identifier(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and dotted(node.func) in ("uuid.uuid4", "uuid4", f"{OWN}uuid4")
+    return isinstance(node, ast.Call) and dotted_name(node.func) in ("uuid.uuid4", "uuid4", f"{OWN}uuid4")
 
 
 def _is_sort(node: ast.Call) -> bool:
@@ -470,7 +470,7 @@ def _is_sort(node: ast.Call) -> bool:
 def _called_by_one_name(nodes: Sequence[ast.AST]) -> set[str]:
     """The names that are called and that are bound once."""
     times = Counter(name for node in nodes if isinstance(node, _BINDING) for name in _bound(node))
-    called = {dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
+    called = {dotted_name(node.func) for node in nodes if isinstance(node, ast.Call)}
     return {name for name in called if times[name] == 1}
 
 

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Final
 
 from maitred.chains.base import ChainFault, ChainFunction, ChainProgram
-from maitred.chains.hints import MODULES, advised
+from maitred.chains.hints import MODULES, with_hint
 from maitred.chains.standard_library import SUPPLIED
-from maitred.chains.syntax import NO_TREE, bound_names, dotted, read_names
+from maitred.chains.syntax import NO_TREE, bound_names, dotted_name, read_names
 
 _MOST: Final = 20
 _LACKING: Final = frozenset((
@@ -62,7 +62,7 @@ def _names(
     for node in read_names(nodes):
         if node.id not in known and node.id not in told and len(told) < _MOST:
             told.add(node.id)
-            yield _fault(node, advised(f"NameError: name '{node.id}' is not defined", program))
+            yield _fault(node, with_hint(f"NameError: name '{node.id}' is not defined", program))
 
 
 def _imports(
@@ -74,12 +74,12 @@ def _imports(
         for name in names:
             first = name.partition(".")[0]
             if first not in {*MODULES, *servers, "__future__"} and name not in SUPPLIED:
-                yield _fault(node, advised(f"ModuleNotFoundError: No module named '{first}'", program))
+                yield _fault(node, with_hint(f"ModuleNotFoundError: No module named '{first}'", program))
         if isinstance(node, ast.ImportFrom) and node.module and node.module in {*servers, *SUPPLIED}:
             for one in node.names:
                 if one.name not in (*servers.get(node.module, SUPPLIED.get(node.module, ())), "*"):
                     text = f"ImportError: cannot import name '{one.name}' from '{node.module}'"
-                    yield _fault(node, advised(text, program))
+                    yield _fault(node, with_hint(text, program))
 
 
 def _members(
@@ -89,14 +89,14 @@ def _members(
     has = {**SUPPLIED, **servers}
     rebound = _rebound(nodes) | {*program.inputs}
     for node in nodes:
-        module, dot, name = dotted(node).partition(".")
+        module, dot, name = dotted_name(node).partition(".")
         lacks = module in has and name not in has[module]
         if isinstance(node, ast.Call):  # an attribute alone may never be used
-            module, dot, name = dotted(node.func).partition(".")
+            module, dot, name = dotted_name(node.func).partition(".")
             lacks = module == "asyncio" and name not in _ASYNCIO
         if dot and lacks and module not in rebound:
             text = f"AttributeError: module '{module}' has no attribute '{name}'"
-            yield _fault(node, advised(text, program))
+            yield _fault(node, with_hint(text, program))
 
 
 def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFault]:
@@ -105,7 +105,7 @@ def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFau
     tools = {*functions, *({"call_tool"} - _rebound(nodes) - {*program.inputs})}
     yield from _kept(nodes, tools, program)
     for node in nodes:
-        if isinstance(node, ast.Call) and (function := functions.get(dotted(node.func))):
+        if isinstance(node, ast.Call) and (function := functions.get(dotted_name(node.func))):
             yield from _arguments(node, function)
         match node:
             case (
@@ -113,9 +113,9 @@ def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFau
                 | ast.comprehension(iter=ast.Call() as call)
                 | ast.Subscript(value=ast.Call() as call)
                 | ast.Attribute(value=ast.Call() as call)
-            ) if dotted(call.func) in tools:
-                text = f"TypeError: `{dotted(call.func)}(...)` gives a 'coroutine' object"
-                yield _fault(call, advised(text, program))
+            ) if dotted_name(call.func) in tools:
+                text = f"TypeError: `{dotted_name(call.func)}(...)` gives a 'coroutine' object"
+                yield _fault(call, with_hint(text, program))
             case _:
                 pass
 
@@ -129,15 +129,15 @@ def _kept(nodes: Sequence[ast.AST], tools: Collection[str], program: ChainProgra
         node.targets[0].id: node.value
         for node in nodes
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        if isinstance(node.value, ast.Call) and dotted(node.value.func) in tools
+        if isinstance(node.value, ast.Call) and dotted_name(node.value.func) in tools
     }
     times = Counter(name for node in nodes for name in bound_names([node]))
     reads = Counter(node.id for node in read_names(nodes))
     used = Counter(name for node in nodes if (name := _used_as_value(node)))
     for name, call in calls.items():
         if times[name] == 1 and used[name] and reads[name] == used[name]:
-            text = f"TypeError: `{dotted(call.func)}(...)` gives a 'coroutine' object"
-            yield _fault(call, advised(text, program))
+            text = f"TypeError: `{dotted_name(call.func)}(...)` gives a 'coroutine' object"
+            yield _fault(call, with_hint(text, program))
 
 
 def _used_as_value(node: ast.AST) -> str:

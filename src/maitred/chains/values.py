@@ -36,7 +36,7 @@ class UnawaitedError(TooBigError):
     """It contains a call that was never awaited."""
 
 
-def bounded(value: Any, limits: ChainLimits) -> Any:
+def bounded_copy(value: Any, limits: ChainLimits) -> Any:
     """A copy of `value` as plain JSON within `call_bytes`, `nodes` and `depth`.
 
     Tuples and sets become lists, lone surrogates U+FFFD, keys that are whole numbers text.
@@ -54,7 +54,7 @@ def bounded(value: Any, limits: ChainLimits) -> Any:
 async def crossing(
     value: Any, limits: ChainLimits, *, lenient: bool = False, refused: tuple[str, ...] = ()
 ) -> tuple[Any, int]:
-    """As `bounded`, but yields to other tasks; also returns the size as JSON in bytes, within a few percent.
+    """As `bounded_copy`, but yields to other tasks; also returns the size as JSON in bytes, to a few percent.
 
     Args:
         value: The value that crosses.
@@ -68,7 +68,7 @@ async def crossing(
     return walk.copy, walk.bytes
 
 
-def mended(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with U+FFFD for unpaired surrogates, which no encoding has."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
@@ -160,7 +160,7 @@ class _ValueCopy:
             raise UnawaitedError
         self._weigh(len(text) + 2)
         if not text.isascii():
-            text = mended(text)
+            text = replace_surrogates(text)
             self._weigh(len(text.encode()) - len(text))
         return str.__str__(text)
 

@@ -37,7 +37,7 @@ from maitred.config.settings import (
     Settings,
     ToolEntry,
 )
-from maitred.config.taxonomy import check_categories, check_tags, merged
+from maitred.config.taxonomy import check_categories, check_tags, merge_categories
 from maitred.errors import ConfigError
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import EraChoice, ServerSpec, StartChoice, Timeouts
@@ -196,7 +196,7 @@ class _SettingsReader:
         servers: Mapping[str, Any],
     ) -> None:
         """Check the tree of categories, and that choices name existing servers, categories and tags."""
-        all_categories = merged(own)
+        all_categories = merge_categories(own)
         faults = check_categories(all_categories)
         for name in own:
             for prefix in (f"{name}: ", f"{name!r}: "):

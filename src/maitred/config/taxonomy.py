@@ -227,7 +227,7 @@ CATEGORIES: Final[tuple[Category, ...]] = (
 )  # fmt: skip
 
 
-def merged(own: Mapping[str, Category]) -> tuple[Category, ...]:
+def merge_categories(own: Mapping[str, Category]) -> tuple[Category, ...]:
     """Return the built-in categories with an operator's changes, then the operator's own.
 
     A change replaces the fields of a category that are not empty in it, and adds its words.

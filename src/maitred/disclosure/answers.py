@@ -8,7 +8,7 @@ from maitred.audit.masking import mask_text
 from maitred.disclosure.budget import pack
 from maitred.model.servers import Health, ServerFacts, ServerSpec, State
 from maitred.model.tools import Band, Tool
-from maitred.wording import counted
+from maitred.wording import count_of
 
 SEARCH_TOKENS = 1_500
 NOT_NOW = "not available now"
@@ -111,7 +111,7 @@ def _few(what: str, entries: Sequence[str]) -> list[str]:
     """List the first of many reasons, and the number of the other servers."""
     rows = [f"{what}: {entry}" for entry in entries[:_FEW]]
     more = len(entries) - _FEW
-    return [*rows, f"{what}: {counted(more, 'more server')}"] if more > 0 else rows
+    return [*rows, f"{what}: {count_of(more, 'more server')}"] if more > 0 else rows
 
 
 def _shorten(reason: str) -> str:

@@ -50,7 +50,7 @@ _USUAL_PAIRS = frozenset(
 _MULTIPLIERS: Mapping[str, float] = {"gpt": 1.0, "claude": 1.15, "claude-4.7": 1.5}
 
 
-def within(budget_tokens: int, family: str) -> int:
+def to_o200k_budget(budget_tokens: int, family: str) -> int:
     """Convert a budget of a model family to o200k tokens, since others need more for the same text."""
     return int(budget_tokens / _MULTIPLIERS[family])
 

@@ -138,7 +138,7 @@ class Classifier:
         """Prepare the words; the vectors of the categories are computed with the first tools.
 
         Args:
-            categories: The headings, as `taxonomy.merged` gives them.
+            categories: The headings, as `taxonomy.merge_categories` gives them.
             stems: The stemmed words of a text, in order; identifiers split.
             choices: Decisions of persons, `*` for all others of a server; an unknown category does not count.
             embed_tools: Vectors of tools, one row each, of length 1 or 0. Called for every server, so it

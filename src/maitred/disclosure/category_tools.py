@@ -15,7 +15,7 @@ from maitred.catalog.names import MAX_NAME, publish
 from maitred.disclosure import views
 from maitred.model.categories import Category
 from maitred.model.tools import Tool, ToolKey, content_hash
-from maitred.wording import counted
+from maitred.wording import count_of
 
 SUFFIX: Final = "_tools"
 FEWEST: Final = 2
@@ -47,14 +47,14 @@ class CategoryTool:
         about = f"{self.about.rstrip('.')}. " if self.about else ""
         return {
             "name": self.name,
-            "description": f"{about}{counted(len(self.tools), 'tool')}; call to see them.",
+            "description": f"{about}{count_of(len(self.tools), 'tool')}; call to see them.",
             "inputSchema": {"type": "object", "properties": {}},
             "annotations": {"readOnlyHint": True, "openWorldHint": False},
             "_meta": {"isCategory": True, "toolCount": len(self.tools)},
         }
 
 
-def declared(tool: Tool) -> tuple[str, str] | None:
+def declared_category(tool: Tool) -> tuple[str, str] | None:
     """Return the category that a server declares for a tool, as `(name, description)`.
 
     It is in the tool's `_meta` under `category`: a name, or `{"name": …, "description": …}`.
@@ -67,7 +67,7 @@ def declared(tool: Tool) -> tuple[str, str] | None:
     return name, " ".join(clean(about).split()) if isinstance(about, str) else ""
 
 
-def grouped(
+def group_by_category(
     tools: Sequence[Tool], categories: Sequence[Category], taken: Collection[str]
 ) -> list[CategoryTool]:
     """Group all tools by category, sorted by name; `taken` are names that no category may have."""
@@ -76,7 +76,7 @@ def grouped(
     catalog_tools: dict[str, list[Tool]] = {}
     declared_names = _declared_names(tools)
     for tool in tools:
-        category_of_server = declared(tool) if tool.placement.by != "person" else None
+        category_of_server = declared_category(tool) if tool.placement.by != "person" else None
         if category_of_server and category_of_server[0] in declared_names[tool.server]:
             key = ToolKey(server=tool.server, name=_with_suffix(category_of_server[0]))
             declared_tools.setdefault(key, []).append(tool)
@@ -104,7 +104,7 @@ def _declared_names(tools: Sequence[Tool]) -> Mapping[str, Collection[str]]:
     """Return each server's own categories that count; a maximum protects the reader from a flood."""
     names: dict[str, set[str]] = {}
     for tool in tools:
-        category = declared(tool)
+        category = declared_category(tool)
         names.setdefault(tool.server, set()).update([category[0]] if category else ())
     return {server: frozenset(sorted(all_of)[:_MOST_DECLARED]) for server, all_of in names.items()}
 

@@ -14,10 +14,10 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure import views
 from maitred.disclosure.answers import NOT_NOW, ServerStatus, parts_withheld
 from maitred.disclosure.budget import estimate, pack
-from maitred.disclosure.signature import parameters, shown
+from maitred.disclosure.signature import escape_unprintable, parameters
 from maitred.model.categories import Category
 from maitred.model.tools import Tool
-from maitred.wording import counted
+from maitred.wording import count_of
 
 CUMULATIVE: Final = (2_000, 4_000, 8_000, 12_000)
 """Tokens that tiers T0 to T3 may cost together."""
@@ -66,7 +66,8 @@ class Summary:
         }
         all_parameters = parameters(self.snapshot.schema(tool.input_hash), nested=False)
         kinds = [
-            (shown(name) + ("" if is_required else "?"), kind) for name, kind, is_required in all_parameters
+            (escape_unprintable(name) + ("" if is_required else "?"), kind)
+            for name, kind, is_required in all_parameters
         ]
         remaining = self.budget_tokens - estimate(_json(entry)) - _MARK_TOKENS
         sentence = views.first_sentence(tool.description or tool.title, max(remaining // 2, 8))[0]
@@ -112,7 +113,7 @@ class HotList:
                 else {}
             )
             entries.append(summary.to_json() | usage)
-        fitted, left_out = fitting(entries, self.budget_tokens - _FRAME_TOKENS)
+        fitted, left_out = entries_that_fit(entries, self.budget_tokens - _FRAME_TOKENS)
         return {"tier": "T0", "tools": fitted, "left_out": left_out}
 
 
@@ -120,7 +121,7 @@ def _usage_text(summary: Summary) -> str:
     standing = summary.snapshot.standings.get(summary.tool.key)
     if standing is None:
         return ""
-    return f" [{counted(standing.usage.calls, 'call')}, {standing.usage.success_rate:.0%} ok]"
+    return f" [{count_of(standing.usage.calls, 'call')}, {standing.usage.success_rate:.0%} ok]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +137,7 @@ class CategoryLine:
     def text(self) -> str:
         """One line, such as `category/data: Data processing - 120 tools on 9 servers, such as a, b`."""
         name = self.category.name
-        count = f"{counted(self.tools, 'tool')} on {counted(self.servers, 'server')}"
+        count = f"{count_of(self.tools, 'tool')} on {count_of(self.servers, 'server')}"
         title = views.first_sentence(self.category.title or name, 24)[0]
         examples = f", such as {', '.join(self.popular)}" if self.popular else ""
         return f"{'  ' if self.category.parent else ''}category/{name}: {title} - {count}{examples}"
@@ -168,10 +169,12 @@ class Categories:
         """One line for each category, then how to go on."""
         packed = pack([line.text for line in self.lines], self.budget_tokens - _FRAME_TOKENS)
         more = (
-            [f"({counted(packed.left, 'more category')}: path categories with cursor)"] if packed.left else []
+            [f"({count_of(packed.left, 'more category')}: path categories with cursor)"]
+            if packed.left
+            else []
         )
         rows = ["Categories:", *packed.items, *more] if self.lines else []
-        counts = f"{counted(self.tools, 'tool')} on {counted(self.servers, 'server')}"
+        counts = f"{count_of(self.tools, 'tool')} on {count_of(self.servers, 'server')}"
         paths = "path category/<name>, server/<name> or servers"
         rows.append(f"{counts}. Next: list_tools_meta with {paths}; or search_tools.")
         return "\n".join(rows)
@@ -179,7 +182,7 @@ class Categories:
     def to_json(self) -> dict[str, Any]:
         """Return the categories with their counts."""
         entries = [line.to_json() for line in self.lines]
-        fitted, left_out = fitting(entries, self.budget_tokens - _FRAME_TOKENS)
+        fitted, left_out = entries_that_fit(entries, self.budget_tokens - _FRAME_TOKENS)
         return {
             "tier": "T1",
             "categories": fitted,
@@ -248,7 +251,7 @@ class ToolPage:
         }
 
     def _below(self) -> list[dict[str, Any]]:
-        return fitting([line.to_json() for line in self.below], self.budget_tokens // 4)[0]
+        return entries_that_fit([line.to_json() for line in self.below], self.budget_tokens // 4)[0]
 
 
 def start_of(cursor: str, names: Sequence[str]) -> int:
@@ -294,11 +297,13 @@ def server_line(status: ServerStatus, absent: str) -> str:
     """Write a server on one line: path, number of tools, and its description or why it is absent."""
     about = views.first_sentence(absent or status.facts.instructions or status.facts.title, 24)[0]
     parts = parts_withheld(status.withheld_parts)
-    tools = f"{counted(status.tools, 'tool')}{f' ({parts})' if parts else ''}"
+    tools = f"{count_of(status.tools, 'tool')}{f' ({parts})' if parts else ''}"
     return f"server/{status.name}: {tools}" + (f" - {about}" if about else "")
 
 
-def fitting(entries: Sequence[dict[str, Any]], budget_tokens: int) -> tuple[list[dict[str, Any]], int]:
+def entries_that_fit(
+    entries: Sequence[dict[str, Any]], budget_tokens: int
+) -> tuple[list[dict[str, Any]], int]:
     """Return the first entries that fit a budget as JSON, and the number of the others."""
     packed = pack([_json(entry) for entry in entries], budget_tokens)
     return list(entries[: len(packed.items)]), packed.left

@@ -109,7 +109,7 @@ class _SchemaReader:
         if not properties or self._steps < len(properties):
             return "obj"
         fields = [
-            f"{shown(name)}{'' if name in required else '?'}: {self.read(value, depth + 1)}"
+            f"{escape_unprintable(name)}{'' if name in required else '?'}: {self.read(value, depth + 1)}"
             for name, value in properties.items()
         ]
         return "{" + ", ".join(fields) + "}"
@@ -131,14 +131,14 @@ def _enum(values: list[Any]) -> str:
     return "|".join([*literals_shown, *more]) or "null"
 
 
-def shown(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Escape a name or value of a server for use in a line, if anything in it would not print."""
     return text if text.isprintable() and not _INVISIBLE.search(text) else json.dumps(text)
 
 
 def _literal(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if text == shown(text) else json.dumps(value)
+    return text if text == escape_unprintable(text) else json.dumps(value)
 
 
 def _follow(schema: Mapping[str, Any], root: Any) -> Mapping[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.budget import estimate, pack
-from maitred.disclosure.signature import parameters, shown
+from maitred.disclosure.signature import escape_unprintable, parameters
 from maitred.model.tools import Tool
-from maitred.wording import counted
+from maitred.wording import count_of
 
 LINE_TOKENS = 94  # by the estimate; at most 100 by the exact count
 BRIEF_TOKENS = 280
@@ -70,7 +70,8 @@ def signature(
     """Write a signature and as much of a sentence as fits into the same budget."""
     schema = snapshot.schema(tool.input_hash)
     all_parameters = [
-        (shown(name), kind, is_required) for name, kind, is_required in parameters(schema, nested=nested)
+        (escape_unprintable(name), kind, is_required)
+        for name, kind, is_required in parameters(schema, nested=nested)
     ]
     required = [f"{name}: {kind}" for name, kind, is_required in all_parameters if is_required]
     optional = [f"{name}?: {kind}" for name, kind, is_required in all_parameters if not is_required]
@@ -120,7 +121,7 @@ def brief(snapshot: Snapshot, tool: Tool, needs: Sequence[str] = ()) -> str:
     if needs:
         rows.append("needs: " + ", ".join(pack([need[:40] for need in needs], _NEEDS_TOKENS).items))
     if tool.key.name != tool.name.removeprefix(f"{tool.server}__"):
-        rows.append(f"name on its server: {shown(tool.key.name[:60])}")
+        rows.append(f"name on its server: {escape_unprintable(tool.key.name[:60])}")
     return "\n".join(rows)
 
 
@@ -151,7 +152,7 @@ def full(snapshot: Snapshot, tool: Tool, budget_tokens: int) -> str:
 def _usage_rows(snapshot: Snapshot, tool: Tool) -> list[str]:
     """Describe a tool beyond its definition: its category, its usage, and its use cases."""
     rows = [f"category: {', '.join([tool.placement.category or 'none', *tool.placement.tags])}"]
-    if own := original(snapshot, tool):
+    if own := original_texts(snapshot, tool):
         rows.append(f"as its server has it ({own['by']} changed it): {_original_text(own)}")
     if used := figures(snapshot, tool):
         rows.append(f"used: {used}")
@@ -160,7 +161,7 @@ def _usage_rows(snapshot: Snapshot, tool: Tool) -> list[str]:
     return rows
 
 
-def original(snapshot: Snapshot, tool: Tool) -> Mapping[str, Any] | None:
+def original_texts(snapshot: Snapshot, tool: Tool) -> Mapping[str, Any] | None:
     """Return the server's own texts of a tool that mediation changed, and who changed it."""
     if tool.mending is None:
         return None
@@ -178,7 +179,7 @@ def original(snapshot: Snapshot, tool: Tool) -> Mapping[str, Any] | None:
 def _original_text(own: Mapping[str, Any]) -> str:
     """Return its name, title and description on one line; of a long description the beginning."""
     texts = [_SPACES.sub(" ", own[key]).strip() for key in ("name", "title", "description")]
-    text = "; ".join(shown(part) for part in texts if part)
+    text = "; ".join(escape_unprintable(part) for part in texts if part)
     words = pack(text.split(" "), _ORIGINAL_TOKENS)
     return " ".join(words.items) + (" …" if words.left else "")
 
@@ -190,7 +191,7 @@ def figures(snapshot: Snapshot, tool: Tool) -> str:
         return ""
     usage = standing.usage
     times = f"{usage.mean_ms:.0f} ms mean, {usage.p95_ms:.0f} ms p95"
-    return f"{counted(usage.calls, 'call')}, {usage.success_rate:.1%} succeeded, {times}"
+    return f"{count_of(usage.calls, 'call')}, {usage.success_rate:.1%} succeeded, {times}"
 
 
 def compact_schema(snapshot: Snapshot, tool: Tool) -> str:

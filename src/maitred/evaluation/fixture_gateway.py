@@ -35,7 +35,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 @asynccontextmanager
-async def stocked(
+async def gateway_with_tools(
     tools: Sequence[RawTool], search: Search, in_process: "Mapping[str, Server[Any]] | None" = None
 ) -> "AsyncIterator[Gateway]":
     """Open a gateway over tools, ready for searches.

@@ -15,7 +15,7 @@ from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Search
 from maitred.disclosure.answers import SearchAnswer
 from maitred.disclosure.budget import estimate
-from maitred.evaluation.fixture_gateway import keys, raw_tools, stocked
+from maitred.evaluation.fixture_gateway import gateway_with_tools, keys, raw_tools
 from maitred.evaluation.labelled_queries import LabelledQuery, LabelledTool
 from maitred.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
 from maitred.model.access import LOCAL_USER
@@ -127,7 +127,7 @@ async def evaluate(
         step: Called after each query.
     """
     limit = max(*ks, _NDCG_AT)
-    async with stocked(raw_tools(tools), search) as gateway:
+    async with gateway_with_tools(raw_tools(tools), search) as gateway:
         results = await ask(gateway, keys(tools), queries, limit=limit, step=step)
         semantics = gateway.semantics
     return Evaluation(
@@ -234,7 +234,7 @@ async def _without(
 ) -> Removal:
     unserved, removed_ids = orphans(tools, queries, count)
     remaining = [tool for tool in tools if tool.id not in removed_ids]
-    async with stocked(raw_tools(remaining), search) as gateway:
+    async with gateway_with_tools(raw_tools(remaining), search) as gateway:
         results = await ask(gateway, keys(remaining), unserved, limit=_USUAL_RESULTS, step=step)
     return Removal(tools_removed=len(removed_ids), silence=silence(results))
 

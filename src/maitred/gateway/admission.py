@@ -27,10 +27,10 @@ from maitred.admission.gatekeeper import (
     CONFIGURATION,
     Gatekeeper,
     ServerApproval,
+    apply_events,
     event,
-    listed_as,
+    listed_digest_of,
     now,
-    taken,
 )
 from maitred.admission.judgement import LookalikeFinder
 from maitred.admission.registry import Registry
@@ -197,7 +197,7 @@ class AdmissionService:
             spec = self._context.settings.servers.get(name)
             if spec is None or not logs.get(name):
                 continue
-            turns, listed = len(logs[name]), listed_as(record)
+            turns, listed = len(logs[name]), listed_digest_of(record)
             by = self._gatekeeper.judged_by(turns, registered=spec.registered, definition=listed)
             if record.judged_by == by and not _was_overtaken(record, logs[name]):
                 continue
@@ -283,10 +283,10 @@ class AdmissionService:
             events, state = await self._gatekeeper.standing(made.server)
             fresh = state is None or state.withdrawn
             kinds: Sequence[EventKind] = ("registered",) if fresh else ("manifest_changed", "image_changed")
-            after, done = taken(state, [event(kind, source, who=made.who) for kind in kinds])
+            after, done = apply_events(state, [event(kind, source, who=made.who) for kind in kinds])
             if after is not None and automatic:
                 approved = event("auto_approved", after.seen, who="policy")
-                done += taken(after, [approved])[1]
+                done += apply_events(after, [approved])[1]
             if not done:
                 return "unchanged"
             last = events[-1] if events else None
@@ -468,7 +468,7 @@ class AdmissionService:
 def _was_overtaken(record: ServerRecord, events: Sequence[Event]) -> bool:
     """Whether the catalog has another definition than the log, and does not know it yet."""
     named = (one.binding.definition for one in reversed(events) if one.binding.definition)
-    return bool(record.fingerprint) and not next(named, "").startswith(listed_as(record))
+    return bool(record.fingerprint) and not next(named, "").startswith(listed_digest_of(record))
 
 
 def _state(events: Sequence[Event]) -> ApprovalState:

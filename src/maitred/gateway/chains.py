@@ -22,9 +22,9 @@ from maitred.calls.pipeline import Call, Proceed
 from maitred.calls.results import ResultStore
 from maitred.calls.screening import AnswerScreen
 from maitred.chains.account import Account, ChainRun
-from maitred.chains.answer import MAX_OUTPUT_SIZE, ChainAnswer, Keep, answer, checked
+from maitred.chains.answer import MAX_OUTPUT_SIZE, ChainAnswer, Keep, answer, check_answer
 from maitred.chains.base import ChainFault, ChainLimits, ChainProgram
-from maitred.chains.forms import DirectCalls, read_form, unfenced
+from maitred.chains.forms import DirectCalls, read_form, strip_fence
 from maitred.chains.lazy_engine import LazyEngine, Open
 from maitred.chains.runner import ChainRunner, ChainTarget
 from maitred.chains.saved import SavedChain
@@ -147,7 +147,7 @@ class Chains:
         """
         self._access.check(viewer, "call")
         size = max(max_output_size, 0)
-        tell = partial(checked, code=code, estimate=estimate, max_output_size=size, asked=dry_run)
+        tell = partial(check_answer, code=code, estimate=estimate, max_output_size=size, asked=dry_run)
         wait_s = min(max(timeout_ms, 1), LONGEST_MS) / 1_000
         failing = self._failing(viewer)
         read = partial(self._read, self.modules(viewer), code, failing, types=dry_run)
@@ -194,7 +194,7 @@ class Chains:
         most = self._limits().source_bytes
         if len(code) > most or len(code.encode("utf-8", "surrogatepass")) > most:
             return ChainFault(kind="size", message=f"The program is longer than {most:,} bytes.")
-        code = unfenced(code)
+        code = strip_fence(code)
         modules = index.used(code, types=types)
         written = ChainProgram(code=code, modules=modules, known=index.names, failing=failing)
         return read_form(code, modules) or written

@@ -21,7 +21,7 @@ from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.disclosure import pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
-from maitred.disclosure.introduction import Shown
+from maitred.disclosure.introduction import ListContent
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
 from maitred.errors import MaitredError
 from maitred.gateway.authorization import Authorization
@@ -291,11 +291,11 @@ class Gateway:
         """What the tools that a viewer may see are for: titles of categories, then use cases."""
         return self._access.menu(viewer).tasks()
 
-    def mode(self) -> Shown:
+    def mode(self) -> ListContent:
         """What `tools/list` shows now; it may depend on what all tools cost."""
         return self.expansion.mode()
 
-    async def listing(self, viewer: Viewer, after: str = "") -> tuple[Shown, Sequence[Tool], str]:
+    async def listing(self, viewer: Viewer, after: str = "") -> tuple[ListContent, Sequence[Tool], str]:
         """A page of tools for `tools/list` as `(mode, tools, cursor)`; none in mode `menu`.
 
         In the modes that show tools, waits a while for servers that are being discovered for the first time.

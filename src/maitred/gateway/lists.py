@@ -13,8 +13,8 @@ from typing import Any, Final
 from maitred.backends.listing import TOOLS_KEY
 from maitred.disclosure import pages
 from maitred.disclosure.budget import pack
-from maitred.disclosure.category_tools import CategoryTool, grouped
-from maitred.disclosure.introduction import Shown
+from maitred.disclosure.category_tools import CategoryTool, group_by_category
+from maitred.disclosure.introduction import ListContent
 from maitred.errors import CursorError
 from maitred.gateway.menu import Menu
 from maitred.gateway.state import GatewayState
@@ -22,7 +22,7 @@ from maitred.gateway.stats import LEDGER_KEY, SpendingLedger
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolCall, ToolKey
-from maitred.wording import counted
+from maitred.wording import count_of
 
 RESERVED: Final = frozenset({"search_tools"})
 """Names that end as those of categories do, and mean something else."""
@@ -57,7 +57,7 @@ class MenuLists:
 
     # --- lists --------------------------------------------------------------------------------------------
 
-    def mode(self) -> Shown:
+    def mode(self) -> ListContent:
         """What is shown now; in the modes `auto` and `categories` all tools while they cost so little."""
         context = self._context
         disclosure = context.settings.disclosure
@@ -102,7 +102,7 @@ class MenuLists:
             ("groups", self._visibility.unlisted(viewer)),
             lambda: {
                 group.name: group
-                for group in grouped(
+                for group in group_by_category(
                     self._listable(viewer), context.categories, RESERVED | context.snapshot.by_name.keys()
                 )
             },
@@ -249,4 +249,4 @@ class _CategoryPage:
 
 
 def _count(group: CategoryTool) -> str:
-    return counted(len(group.tools), "tool")
+    return count_of(len(group.tools), "tool")

@@ -11,7 +11,7 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure import pages, views
 from maitred.disclosure.answers import NO_SERVERS, InfoAnswer, parts_withheld
 from maitred.disclosure.budget import pack
-from maitred.disclosure.introduction import Shown, introduction, overview
+from maitred.disclosure.introduction import ListContent, introduction, overview
 from maitred.disclosure.pages import Categories, CategoryLine, HotList, Page, Summary, ToolPage
 from maitred.disclosure.signature import parameters
 from maitred.disclosure.tiers import hot_list, popular
@@ -156,11 +156,11 @@ class Menu:
     def _index(self) -> str:
         return pages.index(self._lines(self._context.listable()), self._context.budget(pages.INDEX_TOKENS))
 
-    def introduction(self, mode: Shown) -> str:
+    def introduction(self, mode: ListContent) -> str:
         """How to use what there is, and its names; the same whichever servers are well now."""
         return self.kept(("introduction", mode), lambda: self._introduction(mode))
 
-    def _introduction(self, mode: Shown) -> str:
+    def _introduction(self, mode: ListContent) -> str:
         specs = self._context.settings.servers
         tops = [line.category for line in self._lines(self._context.listable()) if not line.category.parent]
         return introduction(mode, [name for name in specs if specs[name].usable], [top.name for top in tops])
@@ -363,7 +363,7 @@ class Menu:
             "server": tool.server,
             "raw_name": tool.key.name,
             "definition": snapshot.definition(tool),
-            "original": views.original(snapshot, tool),
+            "original": views.original_texts(snapshot, tool),
             "category": tool.placement.category,
             "confidence": round(tool.placement.confidence, 3),
             "placed_by": tool.placement.by,

@@ -13,14 +13,14 @@ from maitred.catalog.snapshot import Snapshot
 from maitred.chains.saved_backend import why_not_saved
 from maitred.config.interpolate import references
 from maitred.config.settings import SAVED, Settings
-from maitred.config.taxonomy import merged
+from maitred.config.taxonomy import merge_categories
 from maitred.disclosure.answers import ServerStatus
-from maitred.disclosure.budget import within
+from maitred.disclosure.budget import to_o200k_budget
 from maitred.errors import ServerUnavailableError
 from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec, State
 from maitred.model.tools import Tool
-from maitred.wording import counted, near_names
+from maitred.wording import count_of, near_names
 
 HIDDEN: Final = "is hidden by an override of the operator"
 """Why a tool that an override hides cannot be called, in words that go on from "it"."""
@@ -45,7 +45,7 @@ class GatewayState:
         """Take over new settings."""
         self.settings = settings
         self.revision += 1
-        self.categories: Sequence[Category] = merged(settings.categories)
+        self.categories: Sequence[Category] = merge_categories(settings.categories)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -54,7 +54,7 @@ class GatewayState:
 
     def budget(self, tokens: int) -> int:
         """A budget in o200k tokens, for the family of models that is configured."""
-        return within(tokens, self.settings.disclosure.model_family)
+        return to_o200k_budget(tokens, self.settings.disclosure.model_family)
 
     # --- servers ------------------------------------------------------------------------------------------
 
@@ -212,5 +212,5 @@ def _why_withheld(spec: ServerSpec, health: Health) -> str:
         return f"suspended: {health.error}"[:_REASON]
     if health.retry_in_s is not None:
         again = f"tried again in {health.retry_in_s:.0f} s"
-        return f"failed {counted(health.failures, 'time')}, {again}: {health.error}"[:_REASON]
+        return f"failed {count_of(health.failures, 'time')}, {again}: {health.error}"[:_REASON]
     return ""

@@ -18,7 +18,7 @@ import structlog
 from maitred.config.interpolate import resolver
 from maitred.config.load import catalog_path
 from maitred.config.settings import MediationSettings, Settings
-from maitred.config.taxonomy import merged
+from maitred.config.taxonomy import merge_categories
 from maitred.llm import Endpoint, make_language_model
 from maitred.mediation.base import Middleware, Transformer
 from maitred.mediation.llm import LlmTransformer
@@ -127,7 +127,7 @@ def _version(own: MediationSettings) -> str:
 
 def _own(settings: Settings) -> Sequence[Overrides]:
     path = overrides_path(settings)
-    categories = [category.name for category in merged(settings.categories)]
+    categories = [category.name for category in merge_categories(settings.categories)]
     return [load_overrides(path, categories=categories)] if path else []
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from maitred.config.taxonomy import CATEGORIES, MOST_TAGS, normalise_tag
-from maitred.llm import LlmError, json_objects, plain
+from maitred.llm import LlmError, json_objects, plain_text
 from maitred.mediation.base import EnhancedTool, SourceTool
 from maitred.mediation.llm_prompt import (
     MAX_DESCRIPTION,
@@ -235,7 +235,7 @@ def _entry(value: Any) -> _Entry | str:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part)[:64] for part in first["loc"])
-        return plain(f"{where or 'it'}: {first['msg']}")
+        return plain_text(f"{where or 'it'}: {first['msg']}")
 
 
 def _groups(value: Any) -> Mapping[int, str]:
@@ -254,7 +254,7 @@ def _groups(value: Any) -> Mapping[int, str]:
 def _fault(entry: _Entry, names: _TakenNames) -> str:
     """Why an entry is refused; empty if it is not."""
     tool = names.tool
-    if plain(entry.tool) != shown_name(tool):
+    if plain_text(entry.tool) != shown_name(tool):
         return "it is about another tool"
     if entry.name and entry.name != tool.name:
         if not _NAME.fullmatch(entry.name):
@@ -268,7 +268,7 @@ def _fault(entry: _Entry, names: _TakenNames) -> str:
         return "it suggests a parameter with a name that none has"
     original = shown_text(tool)
     texts = [*entry.texts(), *(entry.parameters if not properties else ())]
-    return next(filter(None, (why_not(plain(text), original, names.unspoken) for text in texts)), "")
+    return next(filter(None, (why_not(plain_text(text), original, names.unspoken) for text in texts)), "")
 
 
 def _enhance(entry: _Entry, names: _TakenNames, by: str) -> EnhancedTool | None:
@@ -276,8 +276,8 @@ def _enhance(entry: _Entry, names: _TakenNames, by: str) -> EnhancedTool | None:
     fields = {
         **own,
         "name": entry.name or names.tool.name,
-        "title": plain(entry.title) or names.tool.title,
-        "description": plain(entry.description) or names.tool.description,
+        "title": plain_text(entry.title) or names.tool.title,
+        "description": plain_text(entry.description) or names.tool.description,
         "input_schema": _schema(names.tool.input_schema, entry.parameters),
     }
     category = names.group if names.group is not None else entry.category if entry.category in _TEN else ""
@@ -298,7 +298,7 @@ def _enhance(entry: _Entry, names: _TakenNames, by: str) -> EnhancedTool | None:
 
 def _use_cases(texts: Sequence[str]) -> tuple[str, ...]:
     shortest, longest = USE_CASE_LENGTH
-    valid = dict.fromkeys(text for text in map(plain, texts) if shortest <= len(text) <= longest)
+    valid = dict.fromkeys(text for text in map(plain_text, texts) if shortest <= len(text) <= longest)
     return tuple(islice(valid, MOST_USE_CASES))
 
 
@@ -330,7 +330,7 @@ def _with_hints(schema: Any, hints: _Parameter) -> Any:
     if not (schema is True or isinstance(schema, Mapping)):
         return schema
     own: Mapping[str, Any] = {} if schema is True else schema
-    text = "" if own.get("description") else plain(hints.description)
+    text = "" if own.get("description") else plain_text(hints.description)
     hint = hints.type if TEXTS.issuperset(own) else None
     new = {
         **({"description": text} if text else {}),

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from maitred.config.taxonomy import CATEGORIES, TAGS
-from maitred.llm import plain
+from maitred.llm import plain_text
 from maitred.mediation.base import SourceTool, ToolContext
 
 MAX_TITLE: Final = 80
@@ -71,14 +71,14 @@ def rules(*, grouped: bool) -> str:
 
 def question(tools: Sequence[SourceTool], context: ToolContext, mark: str) -> str:
     """The tools as data, numbered from 1, between two lines with the unpredictable `mark`."""
-    about = {"source": plain(context.source)[:_MAX_NAME], "kind": context.source_type}
+    about = {"source": plain_text(context.source)[:_MAX_NAME], "kind": context.source_type}
     lines = [_json(about), *(_json(_tool_data(number, tool)) for number, tool in enumerate(tools, 1))]
     return "\n".join([f"UNTRUSTED DATA {mark}", *lines, f"END OF UNTRUSTED DATA {mark}"])
 
 
 def shown_name(tool: SourceTool) -> str:
     """A tool's name as the model sees it."""
-    return plain(tool.name)[:_MAX_NAME]
+    return plain_text(tool.name)[:_MAX_NAME]
 
 
 def shown_text(tool: SourceTool) -> str:
@@ -99,12 +99,12 @@ def properties_of(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def _tool_data(number: int, tool: SourceTool) -> Mapping[str, Any]:
     properties = properties_of(tool.input_schema).items()
     legible = (
-        (name, schema) for name, schema in properties if plain(name) == name and len(name) <= _MAX_NAME
+        (name, schema) for name, schema in properties if plain_text(name) == name and len(name) <= _MAX_NAME
     )
     parameters = islice(legible, _MAX_PARAMETERS)
     about = {
-        "title": plain(tool.title)[:_MAX_NAME],
-        "description": plain(tool.description)[:_MAX_SHOWN],
+        "title": plain_text(tool.title)[:_MAX_NAME],
+        "description": plain_text(tool.description)[:_MAX_SHOWN],
         "parameters": {name: _parameter(schema) for name, schema in parameters},
     }
     return {
@@ -120,9 +120,11 @@ def _parameter(schema: Any) -> Mapping[str, Any]:
     description, kind, values = own.get("description"), own.get("type"), own.get("enum")
     return {
         **({"type": kind} if isinstance(kind, str) and kind in TYPES else {}),
-        **({"values": plain(_json(values))[:_MAX_SHOWN_PARAMETER]} if isinstance(values, list) else {}),
+        **({"values": plain_text(_json(values))[:_MAX_SHOWN_PARAMETER]} if isinstance(values, list) else {}),
         **(
-            {"description": plain(description)[:_MAX_SHOWN_PARAMETER]} if isinstance(description, str) else {}
+            {"description": plain_text(description)[:_MAX_SHOWN_PARAMETER]}
+            if isinstance(description, str)
+            else {}
         ),
     }
 

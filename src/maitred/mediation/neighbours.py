@@ -40,7 +40,7 @@ class Neighbourhood:
         per_tool = max(_FEWEST, 2 * most // max(len(texts), 1))
         rankings = [self._nearest(server, tool, per_tool) for tool in texts]
         places = dict.fromkeys(row[at] for at in range(per_tool) for row in rankings if at < len(row))
-        return [published(self.snapshot, self.snapshot.tools[at]) for at in list(places)[:most]]
+        return [published_form(self.snapshot, self.snapshot.tools[at]) for at in list(places)[:most]]
 
     def _nearest(self, server: str, tool: SourceTool, most: int) -> Sequence[int]:
         total = len(self.snapshot.tools)
@@ -55,7 +55,7 @@ class Neighbourhood:
         return heapq.nsmallest(most, others, key=lambda at: (-scores[at], at))
 
 
-def published(snapshot: Snapshot, tool: Tool) -> SourceTool:
+def published_form(snapshot: Snapshot, tool: Tool) -> SourceTool:
     """A tool in its published form, but under the name that its server knows."""
     schema = snapshot.schema(tool.input_hash)
     return SourceTool(

@@ -103,7 +103,7 @@ class OverrideTransformer:
             original_name=tool.name,
             title=override.title or tool.title,
             description=override.description or tool.description,
-            input_schema=merged(tool.input_schema, override.parameters, refuse),
+            input_schema=merge_schema(tool.input_schema, override.parameters, refuse),
             annotations=tool.annotations,
             metadata=tool.metadata,
             category=override.category,
@@ -116,7 +116,7 @@ class OverrideTransformer:
         )
 
 
-def merged(
+def merge_schema(
     schema: Mapping[str, Any] | None, parameters: Mapping[str, Mapping[str, Any]], refuse: Refuse
 ) -> Mapping[str, Any] | None:
     """A tool's schema with the overrides of its parameters; calls `refuse` for parts that do not fit."""

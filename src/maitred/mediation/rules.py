@@ -12,8 +12,15 @@ from typing import Any
 
 from maitred.mediation.base import EnhancedTool, SourceTool, ToolContext
 from maitred.mediation.lexicon import VERBS
-from maitred.mediation.sentences import SentenceDraft, describe, meaning, repaired, sentence_case, stems
-from maitred.mediation.words import SpelledName, around, spell
+from maitred.mediation.sentences import (
+    SentenceDraft,
+    describe,
+    meaning,
+    repair_description,
+    sentence_case,
+    stems,
+)
+from maitred.mediation.words import SpelledName, certain_words, spell
 
 _RESPELLED = 0.6
 _INFERRED = 0.5
@@ -73,7 +80,7 @@ class RuleTransformer:
     def _transform_tool(self, tool: SourceTool) -> EnhancedTool | None:
         properties = _properties(tool.input_schema)
         short = len(tool.description.split()) <= _SHORT_TEXT
-        context = around([tool.name, *properties, *([tool.description] if short else [])])
+        context = certain_words([tool.name, *properties, *([tool.description] if short else [])])
         name = spell(tool.name, context, is_tool=True)
         parameters = {parameter: spell(parameter, context) for parameter in properties}
         sentence = describe(name, list(parameters.values()))
@@ -117,7 +124,7 @@ def _new_name(name: SpelledName) -> str:
 
 def _description(description: str, name: SpelledName, sentence: SentenceDraft | None) -> str:
     """The author's text, repaired; a sentence from the tool's name if that is missing or too short."""
-    own = repaired(description)
+    own = repair_description(description)
     if sentence is None:
         return own
     count = len(own.split())

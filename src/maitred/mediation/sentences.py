@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from maitred.mediation.lexicon import ACRONYMS, KNOWN, NOUNS, VERBS, word_set
 from maitred.mediation.words import (
     SpelledName,
-    around,
+    certain_words,
+    display_word,
     is_plural,
     is_word,
     pieces,
-    shown,
     singular,
 )
 
@@ -92,7 +92,7 @@ def describe(name: SpelledName, parameters: Sequence[SpelledName]) -> SentenceDr
     is_keyed = does and bool(key) and words[0] not in _UNKEYED and "by" not in thing
     if is_keyed:
         of_thing = {singular(word) for word in thing} & set(key[:-1])
-        parts += ["by", " ".join(shown(word) for word in (key[-1:] if of_thing else key))]
+        parts += ["by", " ".join(display_word(word) for word in (key[-1:] if of_thing else key))]
     text = sentence_case(" ".join(parts)) + "."
     others = [
         parameter for parameter in parameters if parameter.words and not (is_keyed and parameter.words == key)
@@ -132,10 +132,10 @@ def stems(text: str) -> list[str]:
 
 def meaning(text: str) -> AbstractSet[str]:
     """The stems of a text's words, with abbreviations spelled out and empty words left out."""
-    return {_stem(word) for word in around([text])} - _EMPTY
+    return {_stem(word) for word in certain_words([text])} - _EMPTY
 
 
-def repaired(text: str) -> str:
+def repair_description(text: str) -> str:
     """A description with its first sentence repaired: no shouting, no "This tool", a capital, a full stop."""
     calm = _calm(text.strip())
     rest = calm
@@ -185,7 +185,7 @@ def _is_shouted(sentence: str, *, marked: bool) -> bool:
 def _phrase(words: Sequence[str], *, with_article: bool) -> str:
     """Words of a name as a noun phrase, with its article."""
     end = next((at for at, word in enumerate(words) if word in _PREPOSITIONS), len(words))
-    text = " ".join(shown(word) for word in words)
+    text = " ".join(display_word(word) for word in words)
     if not with_article or not end:
         return text
     first, last = words[0], words[end - 1]

@@ -38,7 +38,7 @@ class SpelledName:
     @property
     def text(self) -> str:
         """The words in the form for the middle of a sentence."""
-        return " ".join(shown(word) for word in self.words)
+        return " ".join(display_word(word) for word in self.words)
 
 
 def pieces(name: str) -> list[str]:
@@ -46,7 +46,7 @@ def pieces(name: str) -> list[str]:
     return [piece.lower() for piece in _PIECE.findall(name)]
 
 
-def around(texts: Iterable[str]) -> frozenset[str]:
+def certain_words(texts: Iterable[str]) -> frozenset[str]:
     """The certain words of names or texts; they decide what ambiguous abbreviations among them mean."""
     result: set[str] = set()
     for piece in (piece for text in texts for piece in pieces(text)):
@@ -60,7 +60,7 @@ def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool =
 
     Args:
         name: An identifier in any style.
-        context: Words around it, see `around`.
+        context: Words around it, see `certain_words`.
         is_tool: It names a tool, so its first word may be the verb.
     """
     words: list[str] = []
@@ -83,7 +83,7 @@ def spell(name: str, context: AbstractSet[str] = frozenset(), *, is_tool: bool =
     return SpelledName(words=tuple(words), is_spelled_out=words != own, is_guess=not certain)
 
 
-def shown(word: str) -> str:
+def display_word(word: str) -> str:
     """A word in the form for the middle of a sentence: acronyms in capitals."""
     stem = word[:-1] if word[-1:] == "s" and word not in ACRONYMS else word
     return stem.upper() + word[len(stem) :] if stem in ACRONYMS else word

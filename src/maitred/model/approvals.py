@@ -29,7 +29,7 @@ class Binding:
 
     `image` is empty for a server that is not a container, `definition` until the gateway has asked the
     server. An image without a digest in its manifest is here by its name alone until its first start. After
-    that it has its identity too: see `identified`.
+    that it has its identity too: see `image_with_identity`.
     """
 
     manifest: str = ""
@@ -37,7 +37,7 @@ class Binding:
     definition: str = ""
 
 
-def identified(name: str, identity: str) -> str:
+def image_with_identity(name: str, identity: str) -> str:
     """Return the bound form of an image without a digest, after its identity is known.
 
     `identity` is a hash of its content, by which the engine knows it.
@@ -46,7 +46,7 @@ def identified(name: str, identity: str) -> str:
 
 
 def name_and_identity(image: str) -> tuple[str, str]:
-    """Split the result of `identified` into its two parts; the second is empty for any other image.
+    """Split the result of `image_with_identity` into its two parts; the second is empty for any other image.
 
     A name with a digest of its own has no tag, which distinguishes the two.
     """

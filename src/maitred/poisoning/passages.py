@@ -145,7 +145,7 @@ class DecodedPassage:
     text: str
 
 
-def decoded(text: str) -> Iterator[DecodedPassage]:
+def decode_parts(text: str) -> Iterator[DecodedPassage]:
     """Decode the readable coded parts of a text: prose of at least three words."""
     if text.isascii() and not _CODED.search(text):
         return
@@ -200,18 +200,18 @@ _CODINGS: Final = (
 )
 
 
-def rotated(text: str) -> str:
+def rotate_letters(text: str) -> str:
     """Move each letter of a text by thirteen places."""
     return codecs.encode(text, "rot13")
 
 
-def unspaced(text: str) -> str:
+def close_gaps(text: str) -> str:
     """Close up words that are spelled with gaps (`i g n o r e`)."""
     text = _SPREAD.sub(lambda match: re.sub(r"(?<=\S) (?=\S)", "", match[0]), text) if "   " in text else text
     return _SPACED.sub(lambda match: re.sub(r"[ .·_-]", "", match[0]), text)
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Quote a text for a report: one line, shortened, with each invisible character written as its number."""
     line = re.sub(r"\s+", " ", text.strip()[: 2 * _EXCERPT])
     line = "".join(c if c.isprintable() and not _UNPRINTED.match(c) else f"\\u{{{ord(c):X}}}" for c in line)

@@ -17,20 +17,20 @@ from maitred.poisoning.ideas import ideas_in, mask
 from maitred.poisoning.passages import (
     MAX_CHARACTERS,
     Passage,
-    decoded,
+    close_gaps,
+    decode_parts,
     passages,
-    quoted,
-    rotated,
+    quote_text,
+    rotate_letters,
     sentences,
-    unspaced,
 )
 from maitred.poisoning.rules.base import RuleTable
 from maitred.poisoning.rules.conduct import CONDUCT
 from maitred.poisoning.rules.exfiltration import TAKING
 from maitred.poisoning.rules.orders import ORDERS
 from maitred.poisoning.rules.scope import SCOPE
-from maitred.poisoning.scorer import Scorer, bundled
-from maitred.poisoning.subjects import ASKED_FOR, excused
+from maitred.poisoning.scorer import Scorer, bundled_scorer
+from maitred.poisoning.subjects import ASKED_FOR, excused_ideas
 from maitred.poisoning.tool_names import ToolNames
 
 _RULES: Final = RuleTable((*ORDERS, *TAKING))
@@ -143,7 +143,7 @@ class PoisonScan:
         self,
         names: Mapping[str, Collection[str]] | None = None,
         *,
-        scorer: Callable[[], Scorer] | None = bundled,
+        scorer: Callable[[], Scorer] | None = bundled_scorer,
     ) -> None:
         """`names` are the names of the tools of each server; without a `scorer` the rules alone decide."""
         self._names = ToolNames(names or {})
@@ -158,7 +158,7 @@ class PoisonScan:
         """
         by_place: dict[tuple[str, str], PoisonFinding] = {}
         remaining = MAX_CHARACTERS
-        excused_matters = excused(server, definition, self._names.of(server))
+        excused_matters = excused_ideas(server, definition, self._names.of(server))
         for passage in passages(definition):
             part = (
                 passage if len(passage.text) <= remaining else replace(passage, text=passage.text[:remaining])
@@ -186,12 +186,12 @@ class PoisonScan:
         if _RECIPIENT.match(text) and _FILLED_IN.search(where.lower()):
             yield _make_finding("send-out", where, text, "ask", "it fills in who gets a copy")
         extra_ideas = ASKED_FOR if _PARAMETER.search(where) else 0
-        for coded in decoded(text):
-            reason = f"text in {coded.how} that says: {quoted(coded.text)[:_SHOWN]}"
+        for coded in decode_parts(text):
+            reason = f"text in {coded.how} that says: {quote_text(coded.text)[:_SHOWN]}"
             severity: Severity = "refuse" if _orders(coded.text) else "warn"
             yield _make_finding("encoded", where, coded.shown, severity, reason)
         announces_cipher = bool(_CIPHER.search(text.lower()))
-        for _, sentence in sentences(unspaced(text)):
+        for _, sentence in sentences(close_gaps(text)):
             folded = " ".join(fold(sentence).split())
             for one in _of_sentence(where, folded, sentence, excused_matters, extra_ideas):
                 if one.rule not in _ABOUT_TOOLS or not self._names.are_own(server, sentence):
@@ -220,11 +220,11 @@ def _of_text(text: str) -> Iterator[PoisonFinding]:
         marks = sign.id == "role-marker" and sign.severity == "ask" and "</" not in sign.shown
         if marks or (sign.id == "invisible" and sign.severity == "refuse"):
             yield _make_finding(sign.id, "", sign.shown, sign.severity, sign.reason)
-    for coded in decoded(text):
+    for coded in decode_parts(text):
         if _RULES_OF_TEXT.broken_rules(" ".join(fold(coded.text).split())):
-            reason = f"text in {coded.how} that says: {quoted(coded.text)[:_SHOWN]}"
+            reason = f"text in {coded.how} that says: {quote_text(coded.text)[:_SHOWN]}"
             yield _make_finding("encoded", "", coded.shown, "refuse", reason)
-    for _, sentence in sentences(unspaced(text)):
+    for _, sentence in sentences(close_gaps(text)):
         folded = " ".join(fold(sentence).split())
         if not _TO_A_MODEL.search(folded) or _WARNS.search(folded):
             continue
@@ -261,9 +261,9 @@ def _of_cipher(where: str, folded: str, shown: str, *, announced: bool) -> Itera
         return
     if not announced and _PLAIN.search(folded):
         return
-    for plain in (rotated(folded), folded[::-1]):
+    for plain in (rotate_letters(folded), folded[::-1]):
         if len(set(_PLAIN.findall(plain))) > 1 and _orders(plain):
-            reason = f"a ciphered text that says: {quoted(plain)[:_SHOWN]}"
+            reason = f"a ciphered text that says: {quote_text(plain)[:_SHOWN]}"
             yield _make_finding("encoded", where, shown, "refuse", reason)
 
 
@@ -311,5 +311,5 @@ def _is_taken_back(one: PoisonFinding) -> bool:
 def _make_finding(rule: str, where: str, shown: str, severity: Severity, reason: str) -> PoisonFinding:
     fix = _FIXES.get(rule, _FIX)
     return PoisonFinding(
-        rule=rule, where=where, excerpt=quoted(shown), severity=severity, reason=reason, fix=fix
+        rule=rule, where=where, excerpt=quote_text(shown), severity=severity, reason=reason, fix=fix
     )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from maitred.model.tools import canonical, content_hash
 from maitred.poisoning.confusables import fold
-from maitred.poisoning.passages import MAX_CHARACTERS, passages, sentences, unspaced
+from maitred.poisoning.passages import MAX_CHARACTERS, close_gaps, passages, sentences
 
 SIZE: Final = 1 << 20
 """Places in the table of weights."""
@@ -141,7 +141,7 @@ class SentenceFeatures:
         return (_RELATED_PLACE, share * _RELATED), (_UNRELATED_PLACE, float(share == 0))
 
 
-def seen(sentence: str, kind: str, *, label: bool) -> SentenceFeatures:
+def sentence_features(sentence: str, kind: str, *, label: bool) -> SentenceFeatures:
     """Return the features of a folded sentence; `kind` comes from `kind_of`, `label` marks a name."""
     words = ["0" if word.isdigit() else word for word in _WORD.findall(sentence.lower())[:_MOST_WORDS]]
     hashes = _hash(words)
@@ -268,7 +268,7 @@ def read_sentences(definition: Mapping[str, Any]) -> Iterator[ScoredSentence]:
     for passage in passages(definition):
         text = passage.text[:remaining]
         remaining -= len(text)
-        parts = [text] if passage.label else [part for _, part in sentences(unspaced(text))]
+        parts = [text] if passage.label else [part for _, part in sentences(close_gaps(text))]
         for part in parts:
             folded = " ".join(fold(part).split())
             if not passage.label and len(set(folded.split(" ")[:_LOOKED_AT])) < _LEAST_WORDS:
@@ -328,7 +328,7 @@ class Scorer:
         return replace(best, value=value, clears=clears)
 
     def _look(self, folded: str, kind: str, label: bool) -> tuple[SentenceFeatures, float]:  # noqa: FBT001  # a key of the cache
-        glance = seen(folded, kind, label=label)
+        glance = sentence_features(folded, kind, label=label)
         return glance, glance.total(self.weights.table)
 
 
@@ -338,7 +338,7 @@ def discount(sentences: int, slope: float) -> float:
 
 
 @cache
-def bundled() -> Scorer:
+def bundled_scorer() -> Scorer:
     """Return the scorer that ships with the package.
 
     Raises:
@@ -349,10 +349,10 @@ def bundled() -> Scorer:
 
 
 def load(path: Path) -> Scorer:
-    """Load a scorer with the weights of a file; it raises the same errors as `bundled`."""
+    """Load a scorer with the weights of a file; it raises the same errors as `bundled_scorer`."""
     try:
         with path.open("rb") as data, np.load(data, allow_pickle=False) as file:
-            return Scorer(unpacked(file))
+            return Scorer(unpack_weights(file))
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"the weights of the poisoning scorer are missing: {path}. Install maitred again"
@@ -363,7 +363,7 @@ def load(path: Path) -> Scorer:
         ) from error
 
 
-def packed(table: NDArray[np.float32], bias: float, held_from: float, slope: float) -> dict[str, Any]:
+def pack_weights(table: NDArray[np.float32], bias: float, held_from: float, slope: float) -> dict[str, Any]:
     """Make the content of a weights file: the table in 255 steps, its scale, and the rest."""
     scale = float(np.abs(table).max()) / 127 or 1.0
     small = np.round(table / scale).astype(np.int8)
@@ -373,7 +373,7 @@ def packed(table: NDArray[np.float32], bias: float, held_from: float, slope: flo
     }
 
 
-def unpacked(file: Mapping[str, Any]) -> ScorerWeights:
+def unpack_weights(file: Mapping[str, Any]) -> ScorerWeights:
     """Read the weights from the content of a file.
 
     Raises:

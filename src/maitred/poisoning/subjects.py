@@ -161,7 +161,7 @@ def _is_abroad(sentence: str) -> bool:
     return len(set(_FOREIGN.findall(sentence))) >= _FEW
 
 
-def excused(server: str, definition: Mapping[str, Any], own: Collection[str] = ()) -> int:
+def excused_ideas(server: str, definition: Mapping[str, Any], own: Collection[str] = ()) -> int:
     """Return the ideas that belong to a definition, by the names of the tool and its plain parameters.
 
     The instructions of a server speak for all of it, so they may speak of what its tools (`own`) are named

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maitred.model.tools import ToolKey
 from maitred.search.lexical import LexicalScores
 from maitred.search.results import Hit
-from maitred.search.tokenize import normalised
+from maitred.search.tokenize import normalise_name
 
 CANDIDATES: Final = 100
 _BREAK = re.compile(r"(?<![.!?;,\n])[.!?;,\n]+(?=\s|$)")
@@ -115,7 +115,7 @@ def fold(hits: Iterable[Hit], limit: int) -> list[Hit]:
     distinct: dict[tuple[str, ...], Hit] = {}
     for hit in hits:
         tool = hit.tool
-        key: tuple[str, ...] = (normalised(tool.key.name), tool.description, tool.title, tool.input_hash)
+        key: tuple[str, ...] = (normalise_name(tool.key.name), tool.description, tool.title, tool.input_hash)
         if key in distinct and distinct[key].tool.server != tool.server:
             distinct[key] = replace(distinct[key], also=(*distinct[key].also, tool))
             continue

@@ -19,7 +19,7 @@ from maitred.search.fusion import Ranking, fold, fuse, merge, only_vectors, spre
 from maitred.search.lexical import LexicalIndex, LexicalScores
 from maitred.search.results import FAIR, EmbeddedQuery, Filter, Hit, Mode, SearchHits
 from maitred.search.rows import Mask, Rows
-from maitred.search.tokenize import normalised, query_terms
+from maitred.search.tokenize import normalise_name, query_terms
 
 _MAX_TERMS = 48
 _MORE = 15  # hits beyond the limit, from which tools of other servers may move up
@@ -154,7 +154,7 @@ class HybridIndex:
             tools = [tool for tool in near if not tool.withheld]
         finally:
             self._lock.release()
-        matcher = SequenceMatcher(b=normalised(name), autojunk=False)
+        matcher = SequenceMatcher(b=normalise_name(name), autojunk=False)
         likeness = {tool.name: _likeness(matcher, tool) for tool in tools}
         return sorted(likeness, key=lambda one: (-likeness[one], one))[:limit]
 
@@ -218,6 +218,6 @@ def _likeness(matcher: SequenceMatcher[str], tool: Tool) -> float:
     """Return how similar the spelling of a tool's published or raw name is to a name, from 0 to 1."""
     best = 0.0
     for name in (tool.name, tool.key.name):
-        matcher.set_seq1(normalised(name))
+        matcher.set_seq1(normalise_name(name))
         best = max(best, matcher.ratio())
     return best

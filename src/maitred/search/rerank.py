@@ -39,7 +39,7 @@ class RerankError(MaitredError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reranked:
+class RerankResult:
     """Every position once, best first. `note` says why the reranker failed; it is empty otherwise."""
 
     order: Sequence[int]
@@ -53,7 +53,9 @@ class RerankStage:
         self._reranker = reranker
         self._timeout_s = timeout_s
 
-    async def order(self, query: str, candidates: Sequence[Candidate], scores: Sequence[float]) -> Reranked:
+    async def order(
+        self, query: str, candidates: Sequence[Candidate], scores: Sequence[float]
+    ) -> RerankResult:
         """Order the hits of a search.
 
         Args:
@@ -67,23 +69,23 @@ class RerankStage:
         """
         unchanged = range(len(candidates))
         if not is_in_doubt(query, scores):
-            return Reranked(order=unchanged)
+            return RerankResult(order=unchanged)
         answer: Sequence[Any] | None = None
         try:
             with anyio.move_on_after(self._timeout_s):
                 answer = list(await self._reranker.rerank(query, candidates))
         except RerankError as error:
-            return Reranked(order=unchanged, note=f"reranker: {error}")
+            return RerankResult(order=unchanged, note=f"reranker: {error}")
         except Exception as error:  # noqa: BLE001  # a plug-in; its text is not shown, since it may quote a key
-            return Reranked(order=unchanged, note=f"reranker: failed ({type(error).__name__})")
+            return RerankResult(order=unchanged, note=f"reranker: failed ({type(error).__name__})")
         if answer is None:
             limit_ms = round(self._timeout_s * 1000)
-            return Reranked(order=unchanged, note=f"reranker: no answer within {limit_ms} ms")
+            return RerankResult(order=unchanged, note=f"reranker: no answer within {limit_ms} ms")
         best = valid_positions(answer, len(candidates))
         if not best:
-            return Reranked(order=unchanged, note="reranker: its answer named none of the tools")
+            return RerankResult(order=unchanged, note="reranker: its answer named none of the tools")
         named_positions = set(best)
-        return Reranked(
+        return RerankResult(
             order=[*best, *(position for position in unchanged if position not in named_positions)]
         )
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import Tool, ToolKey
 from maitred.search.results import Filter
-from maitred.search.tokenize import normalised
+from maitred.search.tokenize import normalise_name
 
 Mask = NDArray[np.bool_]
 
@@ -50,7 +50,7 @@ class Rows:
         self._rows[tool.key] = row
         if tool.server not in self._server_numbers:
             number = self._server_numbers[tool.server] = len(self._server_numbers)
-            self._server_names.setdefault(normalised(tool.server), []).append(number)
+            self._server_names.setdefault(normalise_name(tool.server), []).append(number)
         self._servers[row] = self._server_numbers[tool.server]
         self._read_only[row] = tool.read_only
         self._hidden[row] = bool(tool.withheld) or (tool.mending is not None and tool.mending.hidden)
@@ -103,13 +103,13 @@ class Rows:
 
     def rows_of_name(self, phrase: str, mask: Mask) -> list[int]:
         """Return the rows whose published or raw name is the phrase, in any spelling, sorted by name."""
-        name = normalised(phrase)
+        name = normalise_name(phrase)
         rows = [row for row in self._exact.get(name, ()) if name and mask[row]]
         return sorted(rows, key=lambda row: self.tools[row].name)
 
     def of_server(self, phrase: str, mask: Mask) -> AbstractSet[int]:
         """Return the rows of the servers whose name is the phrase."""
-        name = normalised(phrase)
+        name = normalise_name(phrase)
         numbers = self._server_names.get(name, [])
         if not name or not numbers:
             return frozenset()
@@ -117,4 +117,4 @@ class Rows:
 
 
 def _names(tool: Tool) -> set[str]:
-    return {normalised(tool.name), normalised(tool.key.name)}
+    return {normalise_name(tool.name), normalise_name(tool.key.name)}

@@ -47,7 +47,7 @@ def query_words(text: str) -> list[str]:
     return [word for word in distinct if word not in STOP_WORDS] or distinct
 
 
-def normalised(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Remove case and separators of a name, so that `listPRs`, `list_prs` and `list-prs` are the same."""
     return _SEPARATORS.sub("", name.casefold())
 

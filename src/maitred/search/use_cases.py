@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 from maitred.config.settings import UseCases
 from maitred.errors import MaitredError
-from maitred.llm import Endpoint, json_objects, plain, read_endpoint, require_vendor, vendor_url
+from maitred.llm import Endpoint, json_objects, plain_text, read_endpoint, require_vendor, vendor_url
 from maitred.search.base import ToolDocument
 from maitred.search.llm_reranker import LlmAsker
 
@@ -97,9 +97,13 @@ def _prompt(tools: Sequence[ToolDocument]) -> str:
 
 def _line(tool: ToolDocument) -> str:
     """Write a tool on one line, so that it cannot imitate another one."""
-    about = plain(f"{tool.title}. {tool.description}" if tool.title else tool.description)[:_MAX_DESCRIPTION]
-    parameters = plain(", ".join(name for name, _ in islice(tool.parameters, _MAX_PARAMETERS)))[:_MAX_NAME]
-    head = f"{plain(tool.name)[:_MAX_NAME]} (server {plain(tool.server)[:_MAX_NAME]})"
+    about = plain_text(f"{tool.title}. {tool.description}" if tool.title else tool.description)[
+        :_MAX_DESCRIPTION
+    ]
+    parameters = plain_text(", ".join(name for name, _ in islice(tool.parameters, _MAX_PARAMETERS)))[
+        :_MAX_NAME
+    ]
+    head = f"{plain_text(tool.name)[:_MAX_NAME]} (server {plain_text(tool.server)[:_MAX_NAME]})"
     return f"{head}: {about}" + (f" [parameters: {parameters}]" if parameters else "")
 
 
@@ -114,6 +118,6 @@ def _object(text: str) -> Mapping[str, Any] | None:
 
 def _phrases(value: Any) -> tuple[str, ...]:
     """Return the usable phrases of the answer for one tool, each once; none with an address."""
-    texts = [plain(text) for text in value if isinstance(text, str)] if isinstance(value, list) else []
+    texts = [plain_text(text) for text in value if isinstance(text, str)] if isinstance(value, list) else []
     usable = (t for t in dict.fromkeys(texts) if _SHORTEST <= len(t) <= _LONGEST and "://" not in t)
     return tuple(islice(usable, MOST_PHRASES))

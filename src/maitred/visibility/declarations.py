@@ -65,13 +65,13 @@ def parse(path: Path, text: str, rules: RuleRegistry, keys: Keys = ("visibility"
     raw: Any = document.tree
     for key in keys:
         raw = raw.get(key) if isinstance(raw, Mapping) else None
-    table, faults = located(document, keys, raw, rules)
+    table, faults = read_with_lines(document, keys, raw, rules)
     if faults := sorted([*document.faults, *faults]):
         raise ConfigError(str(path), [f"line {line}: {fault}" for line, fault in faults])
     return table
 
 
-def located(
+def read_with_lines(
     document: ConfigDocument, keys: Keys, raw: Any, rules: RuleRegistry
 ) -> tuple[VisibilityTable, list[tuple[int, str]]]:
     """Read the section under `keys` of a document; its faults come with their lines and keys."""

@@ -6,10 +6,10 @@ To add an implementation of a protocol, make it in the module of its kind.
 """
 
 from maitred.wiring.backends import look_at_cages, make_access, make_guarded
-from maitred.wiring.exceptions import plainly
+from maitred.wiring.exceptions import single_error
 from maitred.wiring.features import (
     audit_key,
-    bundled,
+    bundled_embedder,
     make_grants,
     make_placer,
     make_tables,
@@ -22,7 +22,7 @@ from maitred.wiring.storage import open_store
 
 __all__ = [
     "audit_key",
-    "bundled",
+    "bundled_embedder",
     "follow_settings",
     "look_at_cages",
     "make_access",
@@ -34,5 +34,5 @@ __all__ = [
     "open_gateway",
     "open_store",
     "open_tokens",
-    "plainly",
+    "single_error",
 ]

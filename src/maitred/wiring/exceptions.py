@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 
 @asynccontextmanager
-async def plainly() -> AsyncIterator[None]:
+async def single_error() -> AsyncIterator[None]:
     """Let a single error leave as itself: the task groups inside wrap what passes through them in groups."""
     try:
         yield

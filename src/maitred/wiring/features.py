@@ -13,7 +13,7 @@ import structlog
 
 from maitred.config.settings import Admission, Results, Settings
 from maitred.errors import ConfigError
-from maitred.wiring.exceptions import plainly
+from maitred.wiring.exceptions import single_error
 from maitred.wiring.storage import database_of, open_store
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
@@ -53,7 +53,7 @@ def make_sandbox(settings: Settings) -> "AbstractAsyncContextManager[IsolatedSan
 
 
 @cache
-def bundled() -> "Embedder":
+def bundled_embedder() -> "Embedder":
     """The embedder that comes with the package; nothing is loaded before its first use."""
     from maitred.search.bundled import StaticEmbedder
 
@@ -62,17 +62,17 @@ def bundled() -> "Embedder":
 
 def make_placer(settings: Settings) -> "Placer":
     """What puts tools in categories: by words, by the bundled model, and by what persons chose."""
-    from maitred.config.taxonomy import merged
+    from maitred.config.taxonomy import merge_categories
     from maitred.disclosure.categories import Classifier
     from maitred.search.base import documents
     from maitred.search.tokenize import index_terms
 
     return Classifier(
-        merged(settings.categories),
+        merge_categories(settings.categories),
         stems=index_terms,
         choices=settings.tools,
-        embed_tools=lambda tools, schema: bundled().documents(documents(tools, schema)),
-        embed_texts=lambda texts: bundled().queries(texts),
+        embed_tools=lambda tools, schema: bundled_embedder().documents(documents(tools, schema)),
+        embed_texts=lambda texts: bundled_embedder().queries(texts),
     )
 
 
@@ -113,7 +113,7 @@ def make_menders(settings: Settings, middleware: "Middleware | None") -> "Mediat
     def make_ranker() -> "Ranker":
         from maitred.mediation.search_ranker import SearchRanker
 
-        return SearchRanker(bundled())
+        return SearchRanker(bundled_embedder())
 
     return MediatorFactory(SqlMemos(database_of(settings)), make_ranker, middleware=middleware)
 
@@ -185,12 +185,12 @@ def make_front(settings: Settings, *, rules: "Mapping[str, RuleFunction]") -> "M
         ConfigError: The policy has faults; all are listed.
     """
     from maitred.admission.review import Reviewer
-    from maitred.config.taxonomy import merged
+    from maitred.config.taxonomy import merge_categories
     from maitred.gateway.declarations import Declarations
     from maitred.visibility.rules import RuleRegistry
 
     known = RuleRegistry({**plugged_rules(), **rules})
-    declarations = Declarations(known, [category.name for category in merged(settings.categories)])
+    declarations = Declarations(known, [category.name for category in merge_categories(settings.categories)])
     return Reviewer(make_policy(settings), declarations.findings)
 
 
@@ -234,11 +234,11 @@ async def open_tokens(settings: Settings) -> "AsyncIterator[TokenService]":
     """
     from maitred.access.tokens import TokenService
     from maitred.admission.registry import Registry
-    from maitred.config.taxonomy import merged
+    from maitred.config.taxonomy import merge_categories
 
     async def known() -> tuple[Collection[str], Collection[str]]:
         _, registered = await Registry(database_of(settings)).everything()
-        return {*settings.servers, *registered}, [one.name for one in merged(settings.categories)]
+        return {*settings.servers, *registered}, [one.name for one in merge_categories(settings.categories)]
 
     async with open_auditing(settings) as auditing:
         yield TokenService(make_grants(settings), auditing, known)
@@ -291,7 +291,7 @@ async def open_auditing(settings: Settings) -> "AsyncIterator[AuditService]":
     Raises:
         ConfigError: The catalog, whose file it stands in, cannot be opened.
     """
-    async with plainly(), open_store(settings), open_trail(settings) as auditing:
+    async with single_error(), open_store(settings), open_trail(settings) as auditing:
         yield auditing
 
 

@@ -10,7 +10,7 @@ import anyio
 from maitred.config.settings import Settings
 from maitred.model.access import LOCAL_USER
 from maitred.wiring.backends import make_pool, remove_containers
-from maitred.wiring.exceptions import plainly
+from maitred.wiring.exceptions import single_error
 from maitred.wiring.features import (
     check_policy,
     make_credentials,
@@ -76,7 +76,7 @@ async def open_gateway(
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
         StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
-    async with plainly(), AsyncExitStack() as stack:
+    async with single_error(), AsyncExitStack() as stack:
         pool, containers = make_pool(settings, in_process or {}, serves=serves)
         parts = await _make_parts(
             stack, settings, pool, discovers=discovers, rules=rules or {}, tool_middleware=tool_middleware

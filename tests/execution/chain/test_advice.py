@@ -3,7 +3,7 @@
 import pytest
 
 from maitred.chains.base import ChainFunction, ChainLimits, ChainModule, ChainProgram
-from maitred.chains.hints import MODULES, advised
+from maitred.chains.hints import MODULES, with_hint
 from maitred.chains.monty import MontySandbox
 
 SEARCH = ChainFunction(
@@ -54,14 +54,14 @@ PROGRAM = ChainProgram(
     ],
 )
 def test_a_message_is_followed_by_what_to_write(message: str, advice: str) -> None:
-    told = advised(message, PROGRAM)
+    told = with_hint(message, PROGRAM)
     assert told.startswith(f"{message}. ")
     assert advice in told
 
 
 @pytest.mark.parametrize("message", ["NameError: name 'xyzzy' is not defined", "ValueError: no"])
 def test_a_message_that_says_it_all_is_left_alone(message: str) -> None:
-    assert advised(message, PROGRAM) == message
+    assert with_hint(message, PROGRAM) == message
 
 
 @pytest.mark.anyio

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from maitred.calls.outline import compact
 from maitred.calls.results import HEADER_TOKENS
 from maitred.chains.account import CallReceipt, ChainRun
-from maitred.chains.answer import ChainAnswer, answer, checked
+from maitred.chains.answer import ChainAnswer, answer, check_answer
 from maitred.chains.base import ChainFault, ChainOutcome
 from maitred.disclosure.budget import estimate
 
@@ -229,10 +229,10 @@ def test_a_check_tells_all_faults_and_that_nothing_was_called() -> None:
     """The first is also what a program reads."""
     faults = [ChainFault(kind="type", message=f"fault {n}", line=n) for n in (1, 2)]
 
-    made = checked(faults, CODE, estimate=estimate)
+    made = check_answer(faults, CODE, estimate=estimate)
 
     assert made.summary == "The chain was checked and not run: 2 faults found. No tool was called."
     assert "fault 1\n    1 | import github" in made.details
     assert "fault 2" in made.details
     assert made.to_json()["error"]["message"] == "fault 1"
-    assert checked([], CODE, estimate=estimate).ok
+    assert check_answer([], CODE, estimate=estimate).ok

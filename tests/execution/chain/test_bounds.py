@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.cpu import cpu_within
 
 from maitred.chains.base import ChainLimits
-from maitred.chains.values import NotPlainError, TooBigError, bounded, crossing
+from maitred.chains.values import NotPlainError, TooBigError, bounded_copy, crossing
 
 LIMITS = ChainLimits()
 SCALARS = (
@@ -38,18 +38,22 @@ def doubled(times: int) -> list[Any]:
 
 def test_plain_json_crosses_as_it_is_and_shares_nothing() -> None:
     value = {"a": [1, 2.5, "é", True, None, {"b": []}]}
-    copy = bounded(value, LIMITS)
+    copy = bounded_copy(value, LIMITS)
     assert copy == value
     assert copy is not value
     assert copy["a"] is not value["a"]
 
 
 def test_tuples_and_sets_become_lists_and_whole_numbers_keys_of_text() -> None:
-    assert bounded({1: (1, 2), "s": {3}, "f": frozenset({4})}, LIMITS) == {"1": [1, 2], "s": [3], "f": [4]}
+    assert bounded_copy({1: (1, 2), "s": {3}, "f": frozenset({4})}, LIMITS) == {
+        "1": [1, 2],
+        "s": [3],
+        "f": [4],
+    }
 
 
 def test_surrogates_without_their_other_half_become_a_replacement() -> None:
-    assert bounded(["a\ud800b", {"\udfff": 1}], LIMITS) == ["a\ufffdb", {"\ufffd": 1}]
+    assert bounded_copy(["a\ud800b", {"\udfff": 1}], LIMITS) == ["a\ufffdb", {"\ufffd": 1}]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +72,7 @@ def test_surrogates_without_their_other_half_become_a_replacement() -> None:
 )
 def test_what_json_has_no_form_for_is_refused_with_what_to_do(value: Any, told: str) -> None:
     with pytest.raises(NotPlainError, match=told):
-        bounded([value], LIMITS)
+        bounded_copy([value], LIMITS)
 
 
 @pytest.mark.alone
@@ -79,7 +83,7 @@ def test_what_json_has_no_form_for_is_refused_with_what_to_do(value: Any, told: 
 )
 def test_a_part_that_is_reached_twice_counts_twice(value: Any) -> None:
     with cpu_within(3), pytest.raises(TooBigError):
-        bounded(value, LIMITS)
+        bounded_copy(value, LIMITS)
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
@@ -89,14 +93,14 @@ def test_a_value_that_holds_itself_is_refused() -> None:
     mapping["x"] = {"y": mapping}
     for cyclic in (value, mapping):
         with pytest.raises(TooBigError, match="holds itself"):
-            bounded(cyclic, LIMITS)
+            bounded_copy(cyclic, LIMITS)
 
 
 def test_depth_counts_containers() -> None:
     limits = ChainLimits(depth=2)
-    assert bounded([[1]], limits) == [[1]]
+    assert bounded_copy([[1]], limits) == [[1]]
     with pytest.raises(TooBigError, match="2 levels"):
-        bounded([[[1]]], limits)
+        bounded_copy([[[1]]], limits)
 
 
 def test_a_very_deep_value_is_refused_without_recursion() -> None:
@@ -104,14 +108,14 @@ def test_a_very_deep_value_is_refused_without_recursion() -> None:
     for _ in range(200_000):
         value = [value]
     with pytest.raises(TooBigError, match="64 levels"):
-        bounded(value, LIMITS)
+        bounded_copy(value, LIMITS)
 
 
 def test_size_counts_bytes_and_not_characters() -> None:
     limits = ChainLimits(call_bytes=1_000)
-    assert bounded("a" * 900, limits) == "a" * 900
+    assert bounded_copy("a" * 900, limits) == "a" * 900
     with pytest.raises(TooBigError, match="1,000 bytes"):
-        bounded("é" * 900, limits)
+        bounded_copy("é" * 900, limits)
 
 
 @pytest.mark.anyio
@@ -125,11 +129,11 @@ async def test_the_size_is_near_that_of_the_json() -> None:
 @given(ANYTHING)
 def test_whatever_comes_is_json_afterwards_or_refused(value: Any) -> None:
     try:
-        copy = bounded(value, LIMITS)
+        copy = bounded_copy(value, LIMITS)
     except TooBigError:
         return
     assert json.loads(json.dumps(copy, allow_nan=False)) == copy
-    assert bounded(copy, LIMITS) == copy
+    assert bounded_copy(copy, LIMITS) == copy
 
 
 @pytest.mark.anyio

@@ -20,10 +20,10 @@ from maitred.gateway import Gateway, Offer
 from maitred.model.access import LOCAL_USER
 from maitred.model.resources import OfferKey
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.mcp.completions import bounded, completed
+from maitred.surfaces.mcp.completions import limit_values, matching_values
 from maitred.surfaces.mcp.notices import ListTracker
 from maitred.surfaces.mcp.offers import PROMPTS, RESOURCES, acceptable, page_of
-from maitred.surfaces.mcp.result_shape import offered
+from maitred.surfaces.mcp.result_shape import for_revision
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 
@@ -246,9 +246,9 @@ def test_a_question_of_a_server_reaches_only_a_client_that_can_answer_it() -> No
     """One that shook hands is told why it gets nothing."""
     question = {"resultType": "input_required", "inputRequests": {}, "requestState": "s"}
 
-    assert offered("prompts/get", LATEST_MODERN_VERSION, question, {"ttlMs": 0}) == question
+    assert for_revision("prompts/get", LATEST_MODERN_VERSION, question, {"ttlMs": 0}) == question
     with pytest.raises(MCPError, match="asks for input"):
-        offered("prompts/get", HANDSHAKE, question, {})
+        for_revision("prompts/get", HANDSHAKE, question, {})
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, LATEST_MODERN_VERSION])
@@ -256,9 +256,9 @@ def test_an_answer_that_the_protocol_does_not_allow_is_an_error_that_says_so(ver
     """A client could not read it; what belongs to the server's own connection is left out of one it can."""
     good = {"messages": [], "_meta": {"mine": 1, "io.modelcontextprotocol/serverInfo": {"name": "inner"}}}
 
-    assert offered("prompts/get", version, good, {})["_meta"] == {"mine": 1}
+    assert for_revision("prompts/get", version, good, {})["_meta"] == {"mine": 1}
     with pytest.raises(MCPError, match="prompts/get with what the protocol does not allow"):
-        offered("prompts/get", version, {"messages": "none"}, {})
+        for_revision("prompts/get", version, {"messages": "none"}, {})
 
 
 def test_a_cursor_holds_any_uri() -> None:
@@ -278,8 +278,8 @@ def test_a_cursor_holds_any_uri() -> None:
 
 def test_what_begins_as_typed_comes_before_what_contains_it() -> None:
     """At most a hundred values, with how many there are."""
-    some = completed(["data__get", "get_data", "Data__put", "other"], "DATA")["completion"]
-    many = completed([f"tool{n}" for n in range(150)], "tool")["completion"]
+    some = matching_values(["data__get", "get_data", "Data__put", "other"], "DATA")["completion"]
+    many = matching_values([f"tool{n}" for n in range(150)], "tool")["completion"]
 
     assert some == {"values": ["data__get", "Data__put", "get_data"], "total": 3, "hasMore": False}
     assert (len(many["values"]), many["total"], many["hasMore"]) == (100, 150, True)
@@ -288,14 +288,14 @@ def test_what_begins_as_typed_comes_before_what_contains_it() -> None:
 @pytest.mark.parametrize("answer", [{}, {"completion": 5}, {"completion": {"values": "abc"}}])
 def test_a_completion_that_is_none_has_no_values(answer: dict[str, Any]) -> None:
     """A client would refuse the whole answer of such a server."""
-    assert bounded(answer)["completion"]["values"] == []
+    assert limit_values(answer)["completion"]["values"] == []
 
 
 def test_a_servers_completion_is_bounded_and_says_that_there_is_more() -> None:
     """The protocol allows a hundred values."""
     given = {"completion": {"values": ["v"] * 120 + [5], "total": 500}}
 
-    assert bounded(given)["completion"] == {"values": ["v"] * 100, "hasMore": True, "total": 500}
+    assert limit_values(given)["completion"] == {"values": ["v"] * 100, "hasMore": True, "total": 500}
 
 
 # --- notices ----------------------------------------------------------------------------------------------

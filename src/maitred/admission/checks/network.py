@@ -15,7 +15,7 @@ from maitred.admission.findings import Finding, unknown_transport
 from maitred.admission.manifest import Manifest
 from maitred.model.approvals import Severity
 from maitred.model.transports import manifest_reach, transport_kind
-from maitred.wording import as_code, did_you_mean, either
+from maitred.wording import as_code, did_you_mean, join_with_or
 
 _NO_EXEMPTION = Exemption()
 _BY_HAND = "a person with the admin role may approve it"
@@ -105,7 +105,7 @@ class NetworkCheck:
         if target.scheme not in encrypted and not (why or is_exempt or exemption.addresses):
             reason = "is not encrypted, so anybody on the way can read and change it"
             yield self._find(
-                "ask", "url", reason, f"use {either(sorted(encrypted))}" if encrypted else _BY_HAND
+                "ask", "url", reason, f"use {join_with_or(sorted(encrypted))}" if encrypted else _BY_HAND
             )
 
     def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:

@@ -13,7 +13,7 @@ from maitred.admission.findings import Finding, unknown_transport
 from maitred.admission.manifest import Manifest, fits
 from maitred.config.settings import SAVED
 from maitred.model.transports import manifest_kind
-from maitred.wording import either
+from maitred.wording import join_with_or
 
 _RESERVED = (SAVED, "maitred", "category", "server", "all", "none")
 
@@ -43,13 +43,13 @@ class SchemaCheck:
                 kind.key, f"is missing, by which a server of transport {name} is reached", "add it"
             )
         elif kind.key == "url" and not kind.takes(manifest.url):
-            schemes = either([f"{scheme}://" for scheme in kind.url_schemes])
+            schemes = join_with_or([f"{scheme}://" for scheme in kind.url_schemes])
             yield self._refuse("url", f"does not fit the transport {name}", f"begin with {schemes}")
         fit = fits()
         for one in fields(manifest):
             names = fit.get(one.name, (name,))
             if name not in names and not _is_default(one, getattr(manifest, one.name)):
-                fix = f"it is for {either(names)}; leave it out"
+                fix = f"it is for {join_with_or(names)}; leave it out"
                 yield self._refuse(one.name, f"does not fit the transport {name}", fix)
 
     def _places(self, manifest: Manifest) -> Iterator[Finding]:

@@ -17,11 +17,11 @@ import anyio
 import structlog
 
 from maitred.backends.base import Backend, ConnectError, Connection, ConnectOptions, Ending, Resolve
-from maitred.backends.isolation.container_spec import wanted
-from maitred.backends.isolation.endings import MemoryWatch, from_outside, judged, memory_count
+from maitred.backends.isolation.container_spec import container_spec
+from maitred.backends.isolation.endings import MemoryWatch, container_ending, from_outside, memory_count
 from maitred.backends.isolation.engine_api import ContainerSpec, Engine, EngineError, EngineGoneError, Engines
 from maitred.backends.isolation.images import Images
-from maitred.backends.isolation.streams import Streams, attached
+from maitred.backends.isolation.streams import Streams, attach_socket
 from maitred.backends.isolation.threads import in_thread
 from maitred.backends.process import Tail, Warden
 from maitred.backends.session import open_session
@@ -129,13 +129,15 @@ class ContainerBackend(Backend):
         image = await self._images.ready(engine, spec.name, spec.image, within_s=within_s)
         labels = self._engines.labels(spec.name, self._warden.mark)
         given: Mapping[str, Any] = {"labels": labels, "resolve": self._resolve, "others": self._others()}
-        return await in_thread(lambda: wanted(spec, image, engine.info, **given))
+        return await in_thread(lambda: container_spec(spec, image, engine.info, **given))
 
     async def _run(self, engine: Engine, name: str, made: ContainerSpec, streams: Streams) -> None:
         self._since = time.time()
         try:
             await engine.create(name, made)
-            await attached(await engine.attach(name), streams)  # before it starts, so that no output is lost
+            await attach_socket(
+                await engine.attach(name), streams
+            )  # before it starts, so that no output is lost
             await engine.start(name)
             state = await engine.state(name)
         except EngineGoneError:
@@ -169,7 +171,7 @@ class ContainerBackend(Backend):
             actions = await engine.actions(name, self._since)
             if by_kernel is None and state.code != 0 and not from_outside(actions):
                 by_kernel = await self._watch.heard()
-            return judged(state, actions, by_kernel, self._cage.memory)
+            return container_ending(state, actions, by_kernel, self._cage.memory)
         except EngineError as error:
             return Ending(kind="lost", reason=str(error))
 

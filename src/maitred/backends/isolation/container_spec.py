@@ -29,7 +29,7 @@ _WRITABLE: Final = (_HOME, "/var/tmp")  # noqa: S108  # of the guest
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
-def wanted(
+def container_spec(
     spec: ServerSpec,
     image: ImageInfo,
     engine: EngineInfo,

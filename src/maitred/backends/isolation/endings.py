@@ -18,7 +18,7 @@ import anyio
 
 from maitred.backends.base import Ending
 from maitred.backends.isolation.engine_api import ContainerState
-from maitred.backends.launch import ended, of_first
+from maitred.backends.launch import exit_ending, of_first
 
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _FROM_OUTSIDE: Final = frozenset({"kill", "stop"})
@@ -104,7 +104,12 @@ def from_outside(actions: frozenset[str]) -> bool:
     return bool(actions & _FROM_OUTSIDE)
 
 
-def judged(state: ContainerState, actions: frozenset[str], by_kernel: bool | None, memory: int) -> Ending:  # noqa: FBT001  # of three
+def container_ending(
+    state: ContainerState,
+    actions: frozenset[str],
+    by_kernel: bool | None,  # noqa: FBT001  # of three
+    memory: int,
+) -> Ending:
     """Why a container ended.
 
     Args:
@@ -120,4 +125,4 @@ def judged(state: ContainerState, actions: frozenset[str], by_kernel: bool | Non
         return Ending(kind="killed", reason="its container was ended from outside")
     if of_first(state.code) == -signal.SIGKILL and by_kernel is None:
         return Ending(kind="killed", reason=f"it was killed, perhaps since it needed {need}")
-    return ended(of_first(state.code))
+    return exit_ending(of_first(state.code))

@@ -39,7 +39,7 @@ from maitred.backends.isolation.engine_api import (
     is_socket,
     socket_of,
 )
-from maitred.backends.isolation.seccomp import narrowed
+from maitred.backends.isolation.seccomp import narrow_profile
 from maitred.backends.isolation.threads import in_thread
 
 log = structlog.get_logger(__name__)
@@ -218,7 +218,7 @@ class DockerEngine:
             url = f"{self._client.base_url}/v{self.info.version}/libpod/info"
             told = self._client.get(url, timeout=_TIMEOUT_S).json()
             own = Path(told["host"]["security"]["seccompProfilePath"]).read_text(encoding="utf-8")
-            file.write_text(json.dumps(narrowed(json.loads(own))), encoding="utf-8")
+            file.write_text(json.dumps(narrow_profile(json.loads(own))), encoding="utf-8")
         except (KeyError, TypeError, ValueError, OSError) as error:
             log.warning("containers can make namespaces: Podman's filter cannot be read", reason=repr(error))
             return None

@@ -16,7 +16,7 @@ from maitred.backends.base import ConnectError
 from maitred.backends.isolation.engine_api import Engine, EngineError, EngineGoneError, ImageInfo
 from maitred.backends.isolation.threads import SharedThreads
 from maitred.errors import StoreError
-from maitred.wording import counted
+from maitred.wording import count_of
 
 log = structlog.get_logger(__name__)
 
@@ -163,6 +163,6 @@ class Images:
 
 
 def _in_words(faults: Sequence[str]) -> str:
-    count = counted(len(faults), "known fault")
+    count = count_of(len(faults), "known fault")
     shown = "; ".join(faults[:_SHOWN]) + ("; ..." if len(faults) > _SHOWN else "")
     return f"{count} of high or critical severity ({shown})"

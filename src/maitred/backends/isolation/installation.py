@@ -45,7 +45,7 @@ class Installation:
         return not any(path.is_relative_to(place) for place in self.writable)
 
 
-def installed(program: Path, search: str, writable: Collection[Path] = ()) -> Installation:
+def installation_of(program: Path, search: str, writable: Collection[Path] = ()) -> Installation:
     """What a program needs, by its absolute path; `search` is the PATH on which its interpreter is found.
 
     Links and files in `writable`, which the program may change, are not followed.

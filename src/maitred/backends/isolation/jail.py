@@ -23,12 +23,12 @@ from anyio import to_thread
 
 from maitred.backends.base import ConnectError, Ending
 from maitred.backends.isolation.cgroups import ControlGroup, Tree, find_tree
-from maitred.backends.isolation.installation import SYSTEM, Installation, installed
+from maitred.backends.isolation.installation import SYSTEM, Installation, installation_of
 from maitred.backends.isolation.mounts import why_raced, why_refused
 from maitred.backends.isolation.seccomp import make_filter
 from maitred.backends.isolation.threads import in_thread
-from maitred.backends.launch import Launch, ended, find_program, of_first
-from maitred.errors import for_want_of_files
+from maitred.backends.launch import Launch, exit_ending, find_program, of_first
+from maitred.errors import open_files_reason
 from maitred.model.servers import Cage, Mount, ServerSpec
 
 log = structlog.get_logger(__name__)
@@ -140,7 +140,7 @@ def _run(argv: Sequence[str], files: Sequence[int] = ()) -> tuple[int, str]:
     try:
         done = subprocess.run(argv, timeout=_TRY_S, pass_fds=files, **how)  # noqa: PLW1510  # `how` has it
     except (OSError, subprocess.TimeoutExpired) as error:
-        if for_want_of_files(error):
+        if open_files_reason(error):
             raise
         return -1, str(error)[:_REASON_CHARS]
     said = (done.stdout + done.stderr).strip() or f"it ended with code {done.returncode}"
@@ -245,7 +245,7 @@ class _Cell:
         program = Path(find_program(self._launch.argv[0], self._search, self._launch.cwd)).absolute()
         writable = [Path(one.path) for one in self.cage.mounts if one.writable]
         try:
-            here = installed(program, self._search, writable)
+            here = installation_of(program, self._search, writable)
         except OSError as error:
             told = f"{error.strerror}: {error.filename}"
             raise ConnectError(f"what its program is installed in cannot be read: {told}") from error
@@ -287,7 +287,7 @@ class _Cell:
             return Ending(
                 kind="memory", reason=f"the kernel ended it: it needed more memory than its {limit}"
             )
-        told = ended(code)
+        told = exit_ending(code)
         if code and told.kind == "exit" and not self.cage.network and self._fetches:
             return Ending(kind="exit", reason=told.reason + _FETCHES)
         return told

@@ -135,7 +135,7 @@ _EPERM: Final = 1
 _ENOSYS: Final = 38
 
 
-def narrowed(profile: Mapping[str, Any]) -> dict[str, Any]:
+def narrow_profile(profile: Mapping[str, Any]) -> dict[str, Any]:
     """A seccomp profile of an engine with fewer calls, for the machine's own processor only.
 
     `clone` stays for threads and processes. `clone3` is refused as unknown, since a filter cannot read

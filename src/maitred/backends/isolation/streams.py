@@ -124,6 +124,6 @@ class Streams(asyncio.Protocol):
         return rest
 
 
-async def attached(sock: socket.socket, streams: Streams) -> None:
+async def attach_socket(sock: socket.socket, streams: Streams) -> None:
     """Connect a socket to `streams` in the event loop."""
     await asyncio.get_running_loop().create_connection(lambda: streams, sock=sock)

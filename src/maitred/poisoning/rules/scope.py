@@ -1,7 +1,7 @@
 """Rules against phrases that reach beyond a definition's own business: secrets, conversations, other tools.
 
 Unlike the rules of `exfiltration`, they hold only where the subject of the definition does not excuse the
-matter (see `subjects.excused`). Therefore they can do with few words.
+matter (see `subjects.excused_ideas`). Therefore they can do with few words.
 """
 
 from typing import Final

@@ -31,7 +31,7 @@ from maitred.surfaces.cli.console import (
 )
 from maitred.surfaces.manifest_folder import read_text
 from maitred.wiring import open_gateway
-from maitred.wording import counted
+from maitred.wording import count_of
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.admission.findings import Decision, Finding
@@ -245,7 +245,9 @@ def approvals(
         _print([*summary(case), *next_steps(case), Text()] if case.awaits else [headline(case)])
     waiting = sum(case.awaits for case in found)
     verb = "waits" if waiting == 1 else "wait"
-    out.print(f"{counted(waiting, 'server')} {verb} for a decision." if waiting else "Nothing waits for you.")
+    out.print(
+        f"{count_of(waiting, 'server')} {verb} for a decision." if waiting else "Nothing waits for you."
+    )
 
 
 async def _cases(settings: Settings, viewer: Viewer) -> "list[Case]":

@@ -31,7 +31,7 @@ from maitred.surfaces.cli.console import (
     visible,
 )
 from maitred.wiring import audit_key, open_auditing
-from maitred.wording import counted
+from maitred.wording import count_of
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.audit.hash_chain import Mark, Verification
@@ -94,8 +94,8 @@ def audit(
         viewer = acting(settings)
         gone = run(lambda: _prune(settings, viewer))
         kept = settings.audit.keep_days
-        older = f"older than {counted(kept, 'day')}" if kept else "as `audit.keep_days` is 0"
-        out.print(Text(f"Dropped {counted(gone, 'line')} {older}."))
+        older = f"older than {count_of(kept, 'day')}" if kept else "as `audit.keep_days` is 0"
+        out.print(Text(f"Dropped {count_of(gone, 'line')} {older}."))
 
 
 # --- list -------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _verified(found: "Verification", *, as_json: bool) -> None:
             err.print(Text.assemble(("fault: ", "red"), visible(fault)))
         if not found.faults:
             numbers = f", {found.anchor.seq + 1} to {found.head.seq}" if found.lines else ""
-            out.print(Text(f"{counted(found.lines, 'line')}{numbers}: each is as it was written."))
+            out.print(Text(f"{count_of(found.lines, 'line')}{numbers}: each is as it was written."))
             out.print(Text(f"head: {found.head.text}"))
     if found.faults:
         raise typer.Exit(1)
@@ -214,7 +214,7 @@ async def _export(settings: Settings, viewer: Viewer, target: str) -> None:
             async with _private(Path(target)) as file:
                 count = await _written(lines, file)
         head = await auditing.head(viewer)
-    err.print(Text(f"Exported {counted(count, 'line')}; head: {head.text}"))
+    err.print(Text(f"Exported {count_of(count, 'line')}; head: {head.text}"))
 
 
 async def _written(lines: AsyncIterator[str], file: TextIO) -> int:

@@ -32,7 +32,7 @@ from maitred.config.paths import default_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, MaitredError, NotAllowedError
 from maitred.model.access import LOCAL_USER, Ability, Grant, Viewer, refusal
-from maitred.wiring import make_grants, open_gateway, plainly
+from maitred.wiring import make_grants, open_gateway, single_error
 from maitred.wording import did_you_mean
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e\n\t]*")
@@ -63,16 +63,16 @@ def printable(text: str, *, terminal: bool = True) -> str:
     if _PLAIN.fullmatch(text):
         return text
     kept = "" if terminal else _BYTES
-    shown = {ord(c): escaped(c) for c in set(text) if c not in kept and deceives(c)}
+    shown = {ord(c): escape(c) for c in set(text) if c not in kept and deceives(c)}
     return text.replace("\r\n", "\n").translate(shown)
 
 
 def visible(text: str) -> str:
     r"""A text on one line in which every character shows; invisible ones are escapes such as `\u202e`."""
-    return text.translate({ord(c): escaped(c) for c in set(text) if not c.isprintable()})
+    return text.translate({ord(c): escape(c) for c in set(text) if not c.isprintable()})
 
 
-def escaped(character: str) -> str:
+def escape(character: str) -> str:
     """A character as a Python escape."""
     return character.encode("unicode_escape").decode("ascii")
 
@@ -187,13 +187,13 @@ def run(function: Callable[[], Awaitable[T]]) -> T:
     gc.enable()
 
     async def main() -> T:
-        async with plainly():
+        async with single_error():
             return await function()
 
     return anyio.run(main)
 
 
-async def warmed(gateway: "Gateway") -> None:
+async def wait_for_vectors(gateway: "Gateway") -> None:
     """Wait until every tool can be found by meaning; a progress bar appears if that takes long."""
     await gateway.warm()
     with Progress(*COLUMNS, console=err, transient=True) as bars:

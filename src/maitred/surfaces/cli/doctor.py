@@ -25,10 +25,10 @@ from maitred.surfaces.cli.console import (
     run,
     settings_of,
     unwritable,
-    warmed,
+    wait_for_vectors,
 )
 from maitred.wiring import look_at_cages, open_gateway
-from maitred.wording import counted
+from maitred.wording import count_of
 
 _SHOWN_LINES = 10
 _ADVICE = (
@@ -81,7 +81,7 @@ def doctor(
             }
         )
     else:
-        out.print(Text(f"configuration {settings.source}: fine, {counted(len(settings.servers), 'server')}"))
+        out.print(Text(f"configuration {settings.source}: fine, {count_of(len(settings.servers), 'server')}"))
         out.print(Text(f"catalog {catalog_path(settings)}: {unwritable(fault) if fault else 'fine'}"))
         out.print(Text(f"search: {_about(found.semantics)}"))
         jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
@@ -110,7 +110,7 @@ async def _examine(settings: Settings, names: Sequence[str], viewer: Viewer) -> 
         check_servers(gateway.settings, names)  # those that are registered, too
         wanted = names or [name for name, spec in gateway.settings.servers.items() if spec.usable]
         started = time.perf_counter()
-        with err.status(f"starting {counted(len(wanted), 'server')} …"):
+        with err.status(f"starting {count_of(len(wanted), 'server')} …"):
             reports = await gateway.sync(wanted, viewer=viewer)
         status = {entry.name: entry for entry in gateway.watched_servers(viewer)}
         strangers = gateway.unmatched_rules(viewer)
@@ -128,7 +128,7 @@ async def _examine(settings: Settings, names: Sequence[str], viewer: Viewer) -> 
             }
             findings.append(finding)
         elapsed_s = time.perf_counter() - started
-        await warmed(gateway)
+        await wait_for_vectors(gateway)
         return _DoctorReport(
             servers=findings,
             catalog_fault=(await gateway.catalog_status(viewer))["fault"],
@@ -164,7 +164,7 @@ def _show_cages(cages: Sequence[MachineAspect]) -> None:
 def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
     for finding in findings:
         if finding["ok"]:
-            what = f"{counted(finding['tools'], 'tool')}, {counted(finding['tokens'], 'token')}"
+            what = f"{count_of(finding['tools'], 'tool')}, {count_of(finding['tokens'], 'token')}"
             told = f"    {finding['name']}: {what}, protocol {finding['protocol_version']}"
             out.print(Text.assemble(("ok", "green"), told))
         else:
@@ -175,4 +175,4 @@ def _show(findings: Sequence[dict[str, Any]], elapsed_s: float) -> None:
         for note in finding["notes"]:
             out.print(Text(f"        note: {note}"))
     faults = sum(not finding["ok"] for finding in findings)
-    out.print(f"{counted(len(findings), 'server')} started in {elapsed_s:.1f} s, {faults} with faults")
+    out.print(f"{count_of(len(findings), 'server')} started in {elapsed_s:.1f} s, {faults} with faults")

@@ -34,7 +34,7 @@ from maitred.surfaces.cli.console import (
     run,
     settings_of,
 )
-from maitred.wording import counted
+from maitred.wording import count_of
 
 if TYPE_CHECKING:  # it brings the rules, which `--help` need not wait for
     from maitred.evaluation.poison import HalfResult, HeldShare, PoisonResult
@@ -182,7 +182,7 @@ def search_command(
     if as_json:
         print_json({"set": name, "split": split, "queries": len(asked), **asdict(found)})
         return
-    counts = f"{counted(len(asked), 'query')}, {counted(found.tools, 'tool')}"
+    counts = f"{count_of(len(asked), 'query')}, {count_of(found.tools, 'tool')}"
     print_table(_evaluation_table(found, f"{name}, {split}: {counts}"))
     if found.note:
         out.print(Text(f"({found.note})"))
@@ -233,7 +233,7 @@ def categories_command(
             print_table(table)
     strictly, leniently = _percent(found.strict_share), _percent(found.lenient_share)
     out.print(
-        f"{counted(found.tools, 'labelled tool')}, {found.missing:,} more not there: {strictly} % right,"
+        f"{count_of(found.tools, 'labelled tool')}, {found.missing:,} more not there: {strictly} % right,"
         f" {leniently} % with alternatives"
     )
 
@@ -254,7 +254,7 @@ def mediation_command(
 ) -> None:
     """Measure what mediation by rules gains a poor server, and that no recorded server loses by it."""
     from maitred.evaluation import mediation  # noqa: PLC0415  # brings the gateway, see above
-    from maitred.wiring import bundled  # noqa: PLC0415  # as above
+    from maitred.wiring import bundled_embedder  # noqa: PLC0415  # as above
 
     poor = mediation.read_server(server_file)
     asked = mediation.read_queries(queries, poor)
@@ -263,7 +263,7 @@ def mediation_command(
 
     async def go() -> "OfMediation":
         with _progress("mending", steps) as advance:
-            return await mediation.evaluate(poor, asked, others, embedder=bundled(), step=advance)
+            return await mediation.evaluate(poor, asked, others, embedder=bundled_embedder(), step=advance)
 
     found = run(go)
     if as_json:
@@ -308,7 +308,7 @@ def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
 def _evaluation_table(found: Evaluation, title: str) -> Table:
     rows = [*_quality_rows(found.quality), *_silence_rows(found.silence, ""), *_cost_rows(found.cost)]
     if found.removal:
-        gone = counted(found.removal.tools_removed, "tool")
+        gone = count_of(found.removal.tools_removed, "tool")
         rows += _silence_rows(found.removal.silence, f", {gone} taken out")
     how = f"mode {found.mode}" + (f", {found.embedder}" if found.embedder else "")
     return make_table(f"{title}, {how}", ("measure", "value", "of"), rows)
@@ -319,16 +319,16 @@ def _quality_rows(quality: Quality | None) -> list[tuple[str, str, str]]:
         return []
     figures = {f"R@{k}": value for k, value in quality.recall.items()}
     figures |= {"NDCG@10": quality.ndcg_at_10, "MRR": quality.mrr}
-    return [(name, _percent(value), counted(quality.queries, "query")) for name, value in figures.items()]
+    return [(name, _percent(value), count_of(quality.queries, "query")) for name, value in figures.items()]
 
 
 def _silence_rows(silence: SilenceShares, where: str) -> list[tuple[str, str, str]]:
     rows = []
     if silence.false_answers is not None:
-        of = f"{counted(silence.nothing_relevant, 'query')} that nothing serves{where}"
+        of = f"{count_of(silence.nothing_relevant, 'query')} that nothing serves{where}"
         rows.append(("false answers", _percent(silence.false_answers), of))
     if silence.false_silence is not None:
-        of = f"{counted(silence.something_relevant, 'query')} that a tool serves{where}"
+        of = f"{count_of(silence.something_relevant, 'query')} that a tool serves{where}"
         rows.append(("false silence", _percent(silence.false_silence), of))
     return rows
 
@@ -389,9 +389,9 @@ def _verdict_tables(found: PlacementAgreement) -> list[Table]:
 
 def _mediation_tables(found: "OfMediation") -> list[Table]:
     compared = found.gain.compared
-    gains = [(counted(one.among, "tool"), f"{one.queries:,}", *_mended_cells(one)) for one in compared]
+    gains = [(count_of(one.among, "tool"), f"{one.queries:,}", *_mended_cells(one)) for one in compared]
     heads = ("among", "queries", "mended", "taken back", "R@1", "R@5", "NDCG@10", "R@5 points")
-    title = f"{found.gain.server}: {counted(found.gain.tools, 'tool')}, before > after"
+    title = f"{found.gain.server}: {count_of(found.gain.tools, 'tool')}, before > after"
     tables = [make_table(title, heads, gains, numbers=heads)]
     if found.servers:
         rows = [
@@ -399,7 +399,7 @@ def _mediation_tables(found: "OfMediation") -> list[Table]:
             for one in found.servers
         ]
         columns = ("server", *heads[1:], "verdict")
-        title = f"recorded servers, among {counted(found.servers[0].compared.among, 'tool')}"
+        title = f"recorded servers, among {count_of(found.servers[0].compared.among, 'tool')}"
         tables.append(make_table(title, columns, rows, numbers=heads))
     return tables
 
@@ -421,7 +421,7 @@ def _mediation_summary(found: "OfMediation") -> Text:
         worst = min(found.servers, key=lambda one: one.compared.points)
         failed = sum(not one.passes for one in found.servers)
         text += (
-            f"; {failed:,} of {counted(len(found.servers), 'recorded server')} lose too much, the worst is"
+            f"; {failed:,} of {count_of(len(found.servers), 'recorded server')} lose too much, the worst is"
             f" {worst.server} with {worst.compared.points:+.1f}: {_passed(not failed)}"
         )
     return Text(text)
@@ -432,11 +432,11 @@ def _passed(passes: bool) -> str:
 
 
 def _summary(found: "SelfCheck") -> Text:
-    asked = f"{counted(found.tools, 'tool')} asked for in {counted(found.phrases, 'phrase')}"
+    asked = f"{count_of(found.tools, 'tool')} asked for in {count_of(found.phrases, 'phrase')}"
     return Text(
         f"{asked}: {_percent(found.at_first)} %"
         f" at first, {_percent(found.among_five)} % among the first five; {len(found.hard):,} hard to find,"
-        f" {counted(len(found.confusable), 'pair')} easily confused"
+        f" {count_of(len(found.confusable), 'pair')} easily confused"
     )
 
 

@@ -14,7 +14,7 @@ from maitred.model.access import Viewer
 from maitred.model.servers import ServerSpec
 from maitred.surfaces.cli.console import ConfigOption, acting, check_servers, err, out, run, settings_of
 from maitred.wiring import make_access, open_gateway, open_store
-from maitred.wording import counted
+from maitred.wording import count_of
 
 if TYPE_CHECKING:  # it takes half a second to import, which `--help` need not wait for
     from maitred.catalog.discovery import Report
@@ -43,7 +43,7 @@ def login(
     report = run(lambda: _log_in(settings, spec, viewer, opens=not no_browser, timeout_s=timeout))
     if report.error:
         raise LoginError(server, f"it was kept, but {report.error.rstrip('.')}")
-    tools = counted(report.tools, "tool")
+    tools = count_of(report.tools, "tool")
     out.print(Text(f"Logged in to {server}: {tools}."))
 
 

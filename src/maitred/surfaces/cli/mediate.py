@@ -34,7 +34,7 @@ from maitred.surfaces.cli.console import (
     visible,
 )
 from maitred.wiring import open_auditing
-from maitred.wording import counted
+from maitred.wording import count_of
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -146,7 +146,7 @@ def _cost(figures: Mapping[str, Any], *, most: bool) -> str:
     usd = figures["usd"]
     money = "price not known" if usd is None else f"{usd:.4f} USD"
     tokens = f"{figures['input_tokens']:,} tokens in, {figures['output_tokens']:,} out"
-    return f"{'at most ' if most else ''}{counted(figures['calls'], 'question')}, {tokens}, {money}"
+    return f"{'at most ' if most else ''}{count_of(figures['calls'], 'question')}, {tokens}, {money}"
 
 
 def _show_costs(costs: Mapping[str, Any], *, asked: bool) -> None:
@@ -166,7 +166,7 @@ def _show_counts(found: Sequence["ToolDiff"]) -> None:
     headings = ("server", *_STATES)
     if rows:
         print_table(make_table("", headings, rows, numbers=tuple(_STATES)))
-    out.print(f"{counted(len(found), 'tool')} with a proposal; --diff shows each")
+    out.print(f"{count_of(len(found), 'tool')} with a proposal; --diff shows each")
 
 
 def _show(one: "ToolDiff") -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from maitred.config.edit_choices import set_choice, unset_choice
 from maitred.config.settings import Settings
-from maitred.config.taxonomy import merged
+from maitred.config.taxonomy import merge_categories
 from maitred.errors import ConfigError
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import Tool
@@ -31,7 +31,7 @@ from maitred.surfaces.cli.console import (
     run,
     settings_of,
 )
-from maitred.wording import counted, did_you_mean
+from maitred.wording import count_of, did_you_mean
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
@@ -108,7 +108,7 @@ def categories(
     viewer = acting(settings)
     if write_use_cases:
         written = run(lambda: _write_use_cases(settings, server, viewer))
-        out.print(f"Use cases were written for {counted(written, 'tool')}.")
+        out.print(f"Use cases were written for {count_of(written, 'tool')}.")
         return
     if choose or unset:
         acting(settings, "configure")
@@ -135,8 +135,8 @@ def _show_categories(found: dict[str, Any], counts: list[tuple[str, int]] | None
         often = [(tag, f"{count:,}") for tag, count in counts[:_MOST_TAGS]]
         print_table(make_table("", ("tag", "tools"), often, numbers=("tools",)))
         if left := len(counts) - len(often):
-            out.print(f"({counted(left, 'more tag')}: --json)")
-    out.print(f"{counted(found['tools'], 'tool')} on {counted(found['servers'], 'server')}")
+            out.print(f"({count_of(left, 'more tag')}: --json)")
+    out.print(f"{count_of(found['tools'], 'tool')} on {count_of(found['servers'], 'server')}")
 
 
 async def _categories(settings: Settings, viewer: Viewer) -> tuple[dict[str, Any], list[tuple[str, int]]]:
@@ -202,7 +202,7 @@ def _show_tools(tools: Sequence[Tool], *, as_json: bool) -> None:
 def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequence[str]) -> None:
     """Write choices into the configuration file, after a check that all tools and categories exist."""
     pairs = [pair.rpartition("=")[::2] for pair in choose]
-    known = [category.name for category in merged(settings.categories)]
+    known = [category.name for category in merge_categories(settings.categories)]
     faults = []
     for pair, (name, category) in zip(choose, pairs, strict=True):
         if not name:

@@ -108,7 +108,7 @@ async def _serve(
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
         await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
-        with serving.seated(transport, settings.source) as held:
+        with serving.claim_endpoint(transport, settings.source) as held:
             async with open_gateway(settings, serves=True) as gateway:
                 tasks.start_soon(follow_settings, gateway, settings)
                 tasks.start_soon(follow_manifests, gateway)

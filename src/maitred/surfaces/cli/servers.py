@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from maitred.admission.credential_detection import masked_url
+from maitred.admission.credential_detection import mask_url
 from maitred.config.declined import accept, decline
 from maitred.config.edit import add_server, remove_server
 from maitred.disclosure.answers import NO_SERVERS
@@ -27,7 +27,7 @@ from maitred.surfaces.cli.console import (
     visible,
 )
 from maitred.surfaces.cli.session import command_line
-from maitred.wording import counted, one_of
+from maitred.wording import count_of, one_of
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import ServerStatus
@@ -100,8 +100,8 @@ def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> No
         _show(servers)
         tools, tokens = sum(s.tools for s in servers), sum(s.cost_tokens for s in servers)
         shown = {"menu": "the menu", "categories": "categories"}.get(mode, "all tools, since they are few")
-        count = f"{counted(len(servers), 'server')}, {counted(tools, 'tool')}"
-        out.print(f"{count}, {counted(tokens, 'token')} raw; clients see {shown}.")
+        count = f"{count_of(len(servers), 'server')}, {count_of(tools, 'tool')}"
+        out.print(f"{count}, {count_of(tokens, 'token')} raw; clients see {shown}.")
 
     run(go)
 
@@ -119,9 +119,7 @@ def _show(servers: Sequence["ServerStatus"]) -> None:
         out.print(Text(f"{name:<{widths[0]}}  {figures}".rstrip(), style="" if server else "bold"))
         if server is not None:
             spec, remark = server.spec, server.remark
-            shown = (
-                command_line(spec.command, spec.args) if spec.command else visible(masked_url(spec.target))
-            )
+            shown = command_line(spec.command, spec.args) if spec.command else visible(mask_url(spec.target))
             out.print(Text(f"    {shown}"))
             if remark:
                 out.print(Text(f"    {visible(remark)}", style="yellow"))

@@ -13,7 +13,7 @@ from typing import Any
 from maitred.admission.credential_detection import (
     is_literal_secret,
     kind_of,
-    masked_url,
+    mask_url,
     secret_arguments,
     take_apart,
 )
@@ -33,7 +33,7 @@ def command_line(command: str, args: Sequence[str]) -> str:
 def reach(entry: Mapping[str, Any]) -> Iterator[str]:
     """The command or address of an entry, its folder, variables and headers, one line each."""
     if url := entry.get("url"):
-        yield visible(masked_url(url))
+        yield visible(mask_url(url))
     else:
         yield command_line(entry["command"], entry.get("args", ()))
     if folder := entry.get("cwd"):
@@ -53,7 +53,7 @@ def for_programs(entry: Mapping[str, Any]) -> dict[str, Any]:
     if args := entry.get("args"):
         found["args"] = [mask_text(argument) for argument in _without_named(args)]
     if url := entry.get("url"):
-        found["url"] = masked_url(url)
+        found["url"] = mask_url(url)
     return found
 
 

@@ -25,9 +25,9 @@ from maitred.surfaces.cli.console import (
     print_table,
     run,
     settings_of,
-    warmed,
+    wait_for_vectors,
 )
-from maitred.wording import counted
+from maitred.wording import count_of
 
 LEVELS: Final[tuple[Level, ...]] = ("hot", "warm", "standard", "cold")
 
@@ -62,7 +62,9 @@ def stats(
         print_json(found.to_json())
         return
     if found.used:
-        _show_used(f"tools, last {counted(days, 'day')}", "tool", dict(list(found.used.items())[:_TOP_TOOLS]))
+        _show_used(
+            f"tools, last {count_of(days, 'day')}", "tool", dict(list(found.used.items())[:_TOP_TOOLS])
+        )
         _show_used("servers", "server", found.by_server)
     if found.spending:
         rows = [
@@ -76,8 +78,8 @@ def stats(
         headings = ("day", "principal", *_TOKENS, "break-even")
         print_table(make_table("tokens for finding tools", headings, rows, numbers=_TOKENS))
     out.print(
-        f"{counted(found.calls, 'call')} in {counted(days, 'day')}; {counted(found.tools, 'tool')} on"
-        f" {counted(found.servers, 'server')}, {found.raw_tokens:,} tokens raw"
+        f"{count_of(found.calls, 'call')} in {count_of(days, 'day')}; {count_of(found.tools, 'tool')} on"
+        f" {count_of(found.servers, 'server')}, {found.raw_tokens:,} tokens raw"
     )
     out.print(_levels(found.levels, found.tiers_at))
 
@@ -139,7 +141,7 @@ def tiers(
             out.print(f"({left:,} more: --all)")
     out.print(_levels(levels, snapshot.tiers_at))
     if action == "update":
-        out.print(f"{counted(moved, 'tool')} moved to another tier")
+        out.print(f"{count_of(moved, 'tool')} moved to another tier")
 
 
 def _moved(before: Mapping[ToolKey, ToolStanding], after: Mapping[ToolKey, ToolStanding]) -> int:
@@ -193,6 +195,6 @@ async def _measured(settings: Settings, viewer: Viewer) -> "Sequence[AnswerCost]
     from maitred.surfaces.mcp.meta_definitions import definitions  # noqa: PLC0415
 
     async with known_gateway(settings) as gateway:
-        await warmed(gateway)
+        await wait_for_vectors(gateway)
         with err.status("asking for every page …"):
             return await measure(gateway, viewer, definitions)

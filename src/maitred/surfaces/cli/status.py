@@ -23,7 +23,7 @@ from maitred.surfaces.cli.console import (
     token_of_environment,
     unwritable,
 )
-from maitred.surfaces.daemon.control import RunningGateway, gateways, stopped
+from maitred.surfaces.daemon.control import RunningGateway, gateways, stop_gateways
 
 _EVERY_S: Final = 1.0
 _GATEWAY: Final = ("gateway", "serves", "since", "clients", "version")
@@ -72,7 +72,7 @@ def stop(
 ) -> None:
     """End the gateway in the background that clients share; their next request starts another."""
     path = config_path(config)
-    ended = stopped(path, token_of_environment(), all_of_them=all_of_them)
+    ended = stop_gateways(path, token_of_environment(), all_of_them=all_of_them)
     if not ended:
         whose = "" if all_of_them else f" for {path.absolute()}"
         out.print(Text(f"No gateway runs in the background{whose}."))

@@ -85,7 +85,7 @@ def create(
 @tokens_app.command("list")
 def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List all tokens, the newest first."""
-    from maitred.access.tokens import state, token_json  # noqa: PLC0415  # slow to import
+    from maitred.access.tokens import token_json, token_state  # noqa: PLC0415  # slow to import
 
     settings = settings_of(config)
     viewer = acting(settings)
@@ -104,7 +104,7 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
     rows = [
         (
             *(one.id, one.grant.principal, one.grant.role, _scope(one.grant.scope)),
-            *(one.made_at, one.expires_at or "never", state(one)),
+            *(one.made_at, one.expires_at or "never", token_state(one)),
         )
         for one in found
     ]

@@ -20,7 +20,7 @@ from maitred.surfaces.cli.console import (
     print_json,
     run,
     settings_of,
-    warmed,
+    wait_for_vectors,
 )
 
 
@@ -51,7 +51,7 @@ def search(
 
     async def go() -> None:
         async with known_gateway(settings) as gateway:
-            await warmed(gateway)
+            await wait_for_vectors(gateway)
             answer = await gateway.search(
                 phrases,
                 server=server,

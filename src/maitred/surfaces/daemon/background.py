@@ -17,7 +17,7 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, DaemonError, MaitredError
 from maitred.surfaces.daemon.discovery import EndpointQuery, found_now, log_path, opened_log
 from maitred.surfaces.daemon.environment import runs_here
-from maitred.surfaces.daemon.handshake import packed, values
+from maitred.surfaces.daemon.handshake import encode_line, values
 from maitred.surfaces.daemon.sockets import Address, hold
 
 _LOG_BYTES: Final = 1024 * 1024
@@ -68,7 +68,7 @@ class BackgroundStart:
             os.close(self._lock)
             return
         with suppress(BrokenPipeError):  # the client may have gone
-            os.write(1, packed({"maitred": "begun", **what}))
+            os.write(1, encode_line({"maitred": "begun", **what}))
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null, 1)

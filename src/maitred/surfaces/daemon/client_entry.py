@@ -18,7 +18,7 @@ from maitred.surfaces.daemon.sockets import address_of, can_share
 AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
 
 
-def served(words: Sequence[str], environ: Mapping[str, str]) -> int | None:
+def serve_command(words: Sequence[str], environ: Mapping[str, str]) -> int | None:
     """Serve by the words of a command line; returns the exit code, or `None` to leave it to the command line.
 
     Raises:

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from maitred.errors import DaemonError
 from maitred.surfaces.daemon.discovery import AloneError, RefusalError
-from maitred.surfaces.daemon.handshake import GatewayConnection, unpacked
-from maitred.surfaces.daemon.liveness import answers, ended
+from maitred.surfaces.daemon.handshake import GatewayConnection, decode_line
+from maitred.surfaces.daemon.liveness import answers, end_gateway
 from maitred.surfaces.daemon.session_replay import Id, Replay
 
 _CHUNK: Final = 1 << 18
@@ -144,7 +144,7 @@ class ClientRelay:
                     passed = [self._replay.received(line + b"\n") for line in lines]
                     self._changed.notify_all()  # a waiting request may go on now
                 if lines[-1].startswith(_BYE):
-                    why = str(unpacked(lines[-1]).get("maitred", ""))
+                    why = str(decode_line(lines[-1]).get("maitred", ""))
                     passed.pop()
                 self._write(b"".join(passed))
             if tail:
@@ -160,7 +160,7 @@ class ClientRelay:
         """Wait until a gateway sends bytes or ends; false if it hangs while a request waits."""
         while not select.select([talk.socket], [], [], _QUIET_S)[0]:
             if self._replay.waiting and not answers(talk):
-                ended(talk)  # if that fails, the next `reach` reports it
+                end_gateway(talk)  # if that fails, the next `reach` reports it
                 return False
         return True
 

@@ -53,7 +53,7 @@ def gateways(config: Path, token: str) -> Sequence[RunningGateway]:
     return sorted(found, key=lambda one: str((one.status or {}).get("since")))
 
 
-def stopped(config: Path, token: str, *, all_of_them: bool) -> Sequence[int]:
+def stop_gateways(config: Path, token: str, *, all_of_them: bool) -> Sequence[int]:
     """Stop the background gateways of a configuration, or all of this user; returns their process ids.
 
     Raises:

@@ -16,8 +16,8 @@ from typing import IO, Any, Final, NamedTuple
 from maitred.backends.warden import MARK
 from maitred.config.paths import make_folder, state_folder
 from maitred.errors import DaemonError
-from maitred.surfaces.daemon.handshake import GatewayConnection, unpacked
-from maitred.surfaces.daemon.liveness import ended
+from maitred.surfaces.daemon.handshake import GatewayConnection, decode_line
+from maitred.surfaces.daemon.liveness import end_gateway
 from maitred.surfaces.daemon.sockets import Address, GatewayEndpoint, hold
 
 _ANSWER_S: Final = 30.0
@@ -110,7 +110,7 @@ def _greeted(talk: GatewayConnection, wanted: EndpointQuery, seat: GatewayEndpoi
     try:
         answer = talk.ask({"maitred": "serve", **wanted.hello})
     except TimeoutError:
-        if ended(talk):
+        if end_gateway(talk):
             return ""
         talk.close()
         raise DaemonError(
@@ -227,4 +227,4 @@ def _report(pipe: IO[bytes]) -> Mapping[str, Any]:
         if not data:
             return {}
         said += data
-    return unpacked(said)
+    return decode_line(said)

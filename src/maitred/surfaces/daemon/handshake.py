@@ -67,12 +67,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def packed(message: Mapping[str, Any]) -> bytes:
+def encode_line(message: Mapping[str, Any]) -> bytes:
     """The line of a message of our own."""
     return json.dumps(message).encode() + b"\n"
 
 
-def unpacked(line: bytes) -> dict[str, Any]:
+def decode_line(line: bytes) -> dict[str, Any]:
     """The message of a line; empty if it is not one of ours."""
     try:
         message = json.loads(line)
@@ -123,7 +123,7 @@ class GatewayConnection:
             TimeoutError: The gateway did not answer in time.
         """
         try:
-            self.socket.sendall(packed(message))
+            self.socket.sendall(encode_line(message))
             while b"\n" not in self.rest:
                 self._await_news()
                 data = self.socket.recv(65536)
@@ -133,7 +133,7 @@ class GatewayConnection:
         except ConnectionError:
             return {}
         line, _, self.rest = self.rest.partition(b"\n")
-        return unpacked(line)
+        return decode_line(line)
 
     def _await_news(self) -> None:
         """Wait in slices: while the system is suspended, only one slice passes, not the whole time limit."""

@@ -38,7 +38,7 @@ def answers(talk: GatewayConnection) -> bool:
     return True
 
 
-def ended(talk: GatewayConnection) -> bool:
+def end_gateway(talk: GatewayConnection) -> bool:
     """End the gateway at the other end of a connection at once; false if it is not certainly one of ours.
 
     It gets SIGKILL, because it no longer listens; the processes that it started end with it.

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 @contextmanager
-def seated(kind: Kind, config: Path) -> Iterator[EndpointLock | None]:
+def claim_endpoint(kind: Kind, config: Path) -> Iterator[EndpointLock | None]:
     """An endpoint for a gateway, from before its first server starts until after its last has ended.
 
     A gateway that serves alone runs without one if there can be none.

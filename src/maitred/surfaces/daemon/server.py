@@ -24,7 +24,7 @@ from maitred.model.access import LOCAL_GRANT, Grant, RefusedAccess, Viewer
 from maitred.surfaces.daemon.client_entry import AS_TOKEN
 from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
 from maitred.surfaces.daemon.environment import EnvironmentMatch
-from maitred.surfaces.daemon.handshake import MOST_BYTES, packed, unpacked, values
+from maitred.surfaces.daemon.handshake import MOST_BYTES, decode_line, encode_line, values
 from maitred.surfaces.daemon.sockets import Kind, peer_uid
 from maitred.surfaces.mcp.wire import Wire
 
@@ -84,7 +84,7 @@ class SocketServer:
             finally:
                 server.close()
                 for wire in self._clients:
-                    wire.close(packed({"maitred": STOPPED}))
+                    wire.close(encode_line({"maitred": STOPPED}))
                 tasks.cancel_scope.cancel()
 
     async def idle(self, seconds: float) -> None:
@@ -101,7 +101,7 @@ class SocketServer:
             if not _is_ours(wire):
                 return
             with anyio.fail_after(_HELLO_S):
-                said = unpacked(await wire.line(MOST_BYTES))
+                said = decode_line(await wire.line(MOST_BYTES))
             await self._answer(wire, said)
         except (EOFError, TimeoutError, ConnectionError) as error:
             log.debug("somebody left without a word", reason=repr(error))
@@ -117,17 +117,19 @@ class SocketServer:
             if wants == "serve" and self._serve is not None:
                 await self._take_in(wire, grant, said, self._serve)
             elif wants == "ping":
-                await wire.write(packed({"maitred": "here"}))
+                await wire.write(encode_line({"maitred": "here"}))
             elif wants == "status":
-                await wire.write(packed({"maitred": "status", **await self.status(grant)}))
+                await wire.write(encode_line({"maitred": "status", **await self.status(grant)}))
             elif wants == "stop" and self._serve is not None:
                 self._gateway.authorize_stop(_viewer(grant))
-                await wire.write(packed({"maitred": "stopping", "pid": os.getpid()}))
+                await wire.write(encode_line({"maitred": "stopping", "pid": os.getpid()}))
                 self._stop()
             else:
-                await wire.write(packed({"maitred": "refused", "why": f"{wants!r} is not for this gateway"}))
+                await wire.write(
+                    encode_line({"maitred": "refused", "why": f"{wants!r} is not for this gateway"})
+                )
         except MaitredError as error:
-            await wire.write(packed({"maitred": "refused", "why": str(error)}))
+            await wire.write(encode_line({"maitred": "refused", "why": str(error)}))
 
     async def _grant_of(self, token: str) -> Grant:
         """The grant of a token; without a token it is that of the user of this machine.
@@ -150,12 +152,12 @@ class SocketServer:
         seen = seen if isinstance(seen, dict) else {}
         if names := self._sameness.differing(seen, self._gateway.settings):
             log.info("a client has other values in its environment", names=names)
-            await wire.write(packed({"maitred": "other"}))
+            await wire.write(encode_line({"maitred": "other"}))
             return
         self._clients[wire] = seen
         self._news.set()
         try:
-            await wire.write(packed({"maitred": "welcome"}))
+            await wire.write(encode_line({"maitred": "welcome"}))
             wire.check = self._look
             async with anyio.create_task_group() as tasks:
                 if token := str(said.get("token", "")):
@@ -172,7 +174,7 @@ class SocketServer:
             await anyio.sleep(_TOKEN_S)
             with suppress(StoreError):  # the gateway serves on with what it knows
                 if await self._gateway.credentials.grant_of(token) != grant:
-                    wire.close(packed({"maitred": MOVED}))
+                    wire.close(encode_line({"maitred": MOVED}))
                     return
 
     def _look(self) -> None:
@@ -183,7 +185,7 @@ class SocketServer:
         self._judged_by = settings
         for wire, seen in list(self._clients.items()):
             if self._sameness.differing(seen, settings):
-                wire.close(packed({"maitred": MOVED}))
+                wire.close(encode_line({"maitred": MOVED}))
 
     # --- control ------------------------------------------------------------------------------------------
 

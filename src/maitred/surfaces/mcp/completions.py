@@ -30,7 +30,9 @@ class OwnCompletions:
         """The result of `completion/complete` for a prompt; `None` if the prompt is not ours."""
         if all(name != definition["name"] for definition in DEFINITIONS):
             return None
-        return completed(self._gateway.tasks(viewer) if (name, argument) == (FIND_TOOL, TASK) else (), typed)
+        return matching_values(
+            self._gateway.tasks(viewer) if (name, argument) == (FIND_TOOL, TASK) else (), typed
+        )
 
     def for_template(self, template: str, argument: str, typed: str, viewer: Viewer) -> dict[str, Any] | None:
         """The result of `completion/complete` for a template; `None` if the template is not ours."""
@@ -39,7 +41,7 @@ class OwnCompletions:
             return None
         if argument != ("id" if kind == "result" else "name"):
             raise MCPError(INVALID_PARAMS, f"{template} has no variable {argument!r}")
-        return completed(self._names(kind, viewer), typed)
+        return matching_values(self._names(kind, viewer), typed)
 
     def _names(self, kind: str, viewer: Viewer) -> Sequence[str]:
         if kind == "tool":
@@ -51,7 +53,7 @@ class OwnCompletions:
         return ()
 
 
-def completed(values: Sequence[str], typed: str) -> dict[str, Any]:
+def matching_values(values: Sequence[str], typed: str) -> dict[str, Any]:
     """The values that begin with the typed text, then those that contain it, in upper or lower case."""
     wanted = typed.casefold()
     begin: list[str] = []
@@ -66,7 +68,7 @@ def completed(values: Sequence[str], typed: str) -> dict[str, Any]:
     return _result(found[:MOST], total=len(found), more=len(found) > MOST)
 
 
-def bounded(result: Mapping[str, Any]) -> dict[str, Any]:
+def limit_values(result: Mapping[str, Any]) -> dict[str, Any]:
     """A server's answer without values that are no texts, cut to the number that the protocol allows."""
     given = result.get("completion")
     completion = given if isinstance(given, Mapping) else {}

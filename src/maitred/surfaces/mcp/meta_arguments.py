@@ -189,7 +189,7 @@ def _object(value: Any) -> Json:
     return value
 
 
-def merged(asked: RequestedCall, *, tool: str, schema: Any, parameters: str) -> Json:
+def merge_arguments(asked: RequestedCall, *, tool: str, schema: Any, parameters: str) -> Json:
     """The arguments of a call, joined with keys beside them where the tool's schema makes the meaning clear.
 
     Args:

@@ -125,7 +125,7 @@ async def _with_beside(gateway: Gateway, asked: read.RequestedCall, viewer: View
     except MaitredError:
         return replace(asked, arguments={**asked.beside, **asked.arguments})
     schema, parameters = gateway.schema_of(tool.name, viewer), gateway.parameters(tool, viewer)
-    arguments = read.merged(asked, tool=tool.name, schema=schema, parameters=parameters)
+    arguments = read.merge_arguments(asked, tool=tool.name, schema=schema, parameters=parameters)
     return replace(asked, arguments=arguments)
 
 
@@ -188,11 +188,11 @@ async def answer(gateway: Gateway, name: str, request: MetaToolRequest) -> Resul
     except ProtocolError:
         raise
     except MaitredError as error:
-        return failed(gateway, request.viewer.principal, error)
+        return error_result(gateway, request.viewer.principal, error)
     return result if "_meta" in result else with_ledger(gateway, request.viewer.principal, result)
 
 
-def failed(gateway: Gateway, principal: str, error: MaitredError) -> Result:
+def error_result(gateway: Gateway, principal: str, error: MaitredError) -> Result:
     """An error as an answer, with the request id of the failed call."""
     result = with_ledger(gateway, principal, text_result(str(error), error=True))
     marks = {REQUEST_KEY: error.request_id} if error.request_id else {}

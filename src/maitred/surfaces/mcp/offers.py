@@ -33,12 +33,12 @@ from maitred.errors import (
 from maitred.gateway import Gateway, Offer
 from maitred.model.access import Viewer
 from maitred.model.resources import OfferKind
-from maitred.surfaces.mcp.completions import OwnCompletions, bounded
+from maitred.surfaces.mcp.completions import OwnCompletions, limit_values
 from maitred.surfaces.mcp.identity import Viewers
 from maitred.surfaces.mcp.notices import ListTracker
 from maitred.surfaces.mcp.prompts import OwnPrompts
 from maitred.surfaces.mcp.resources import OwnResources
-from maitred.surfaces.mcp.result_shape import offered
+from maitred.surfaces.mcp.result_shape import for_revision
 
 PAGE: Final = 100
 _ENVELOPE: Mapping[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -219,7 +219,7 @@ class OfferHandler:
         except (MaitredError, MCPError) as error:
             raise resource_error(error, uri, ctx.protocol_version) from error
         fresh = {"ttlMs": 0, "cacheScope": "private"}
-        return offered("resources/read", ctx.protocol_version, result, fresh)
+        return for_revision("resources/read", ctx.protocol_version, result, fresh)
 
     async def check(self, uri: str, viewer: Viewer) -> None:
         """Check that a resource of ours exists for a viewer.
@@ -243,7 +243,7 @@ class OfferHandler:
             result = await offers.get_prompt(params.name, arguments, _relayed(ctx), viewer=viewer)
         except MaitredError as error:
             raise _prompt_error(error) from error
-        return offered("prompts/get", ctx.protocol_version, result, {})
+        return for_revision("prompts/get", ctx.protocol_version, result, {})
 
     # --- completions --------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class OfferHandler:
             return own
         try:
             offers = self._gateway.offers(viewer)
-            return bounded(await offers.complete(kind, name, asked, relayed, viewer=viewer))
+            return limit_values(await offers.complete(kind, name, asked, relayed, viewer=viewer))
         except MaitredError as error:
             raise _prompt_error(error) from error
 

@@ -13,7 +13,7 @@ from maitred.errors import StoreError
 from maitred.gateway import Gateway, ServerStatus
 from maitred.model.access import Viewer
 from maitred.surfaces.mcp.resources import Content, OwnResources
-from maitred.wording import counted
+from maitred.wording import count_of
 
 DISCOVER: Final = "discover"
 FIND_TOOL: Final = "find_tool"
@@ -82,8 +82,8 @@ class OwnPrompts:
         overview = await self._resources.read("maitred://overview", viewer)
         categories = self._gateway.categories(viewer)
         steps = (
-            f"This gateway leads to {counted(categories.tools, 'tool')} on"
-            f" {counted(categories.servers, 'server')} in {counted(len(categories.lines), 'category')}."
+            f"This gateway leads to {count_of(categories.tools, 'tool')} on"
+            f" {count_of(categories.servers, 'server')} in {count_of(len(categories.lines), 'category')}."
             " To use them:\n"
             "1. Overview: it is attached.\n"
             "2. Categories: they are listed; `list_tools_meta` with path category/NAME shows its tools.\n"
@@ -113,16 +113,18 @@ class OwnPrompts:
         lines = [_status_line(status, used.get(status.name)) for status in servers[:_MAX_LINES]]
         if more := len(servers) - len(lines):
             lines.append(f"({more} more: read maitred://servers)")
-        head = f"{counted(len(servers), 'server')} behind this gateway, with the calls of {_STATS_DAYS} days:"
+        head = (
+            f"{count_of(len(servers), 'server')} behind this gateway, with the calls of {_STATS_DAYS} days:"
+        )
         return "\n".join([head, *lines, *([note] if note else [])])
 
 
 def _status_line(status: ServerStatus, usage: Any) -> str:
-    parts = [status.health.state.value, counted(status.tools, "tool")]
+    parts = [status.health.state.value, count_of(status.tools, "tool")]
     if usage is not None:
         parts.append(
-            f"{counted(usage.calls, 'call')}, {usage.success_rate:.0%} ok, {usage.mean_ms:.0f} ms on average,"
-            f" {usage.p95_ms:.0f} ms at p95"
+            f"{count_of(usage.calls, 'call')}, {usage.success_rate:.0%} ok, {usage.mean_ms:.0f} ms on"
+            f" average, {usage.p95_ms:.0f} ms at p95"
         )
     reason = status.withheld or ("" if status.facts.era else status.error or "not known yet")
     if reason:

@@ -87,7 +87,7 @@ def for_handshake(result: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def offered(
+def for_revision(
     method: str, version: str, result: Mapping[str, Any], always: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A result of `resources/read` or `prompts/get` for a client of a revision; `always` are fields of ours.

@@ -190,7 +190,7 @@ class McpSurface:
         except ProtocolError as error:
             if name not in metatools.HANDLERS or error.rpc_code in _FOR_THE_CLIENT:
                 raise MCPError(error.rpc_code, error.message, error.data) from error
-            result = metatools.failed(self._gateway, viewer.principal, error)
+            result = metatools.error_result(self._gateway, viewer.principal, error)
         except MaitredError as error:
             result = metatools.text_result(str(error), error=True)
         if protocol_version in MODERN_PROTOCOL_VERSIONS:
