@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from maitred.search.bundled import WEIGHTS
+from maitred.search.static_embedder import WEIGHTS
 from training.stages import Stages
 
 

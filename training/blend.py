@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maitred.search.bundled import EmbeddingWeights, load
+from maitred.search.static_embedder import EmbeddingWeights, load
 from training.pack import pack
 from training.train import Learned
 

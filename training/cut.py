@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maitred.search.base import ToolDocument
-from maitred.search.bundled import SEGMENTS, Tokeniser, document_pieces, query_pieces
+from maitred.search.static_embedder import SEGMENTS, Tokeniser, document_pieces, query_pieces
 from training.clauses import clauses
 
 Pieces = Sequence[int]

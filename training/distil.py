@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maitred.search.base import ToolDocument
-from maitred.search.bundled import Tokeniser, document_pieces
+from maitred.search.static_embedder import Tokeniser, document_pieces
 from training.teacher import Teacher
 
 DIMENSIONS = 256

@@ -1,10 +1,10 @@
-"""The model while it learns: the same sums as `maitred.search.bundled`, in torch."""
+"""The model while it learns: the same sums as `maitred.search.static_embedder`, in torch."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from maitred.search.bundled import SEGMENTS
+from maitred.search.static_embedder import SEGMENTS
 from training.cut import Bags
 from training.teacher import WIDTH
 

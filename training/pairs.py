@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maitred.search.base import ToolDocument
-from maitred.search.bundled import Tokeniser, query_pieces
+from maitred.search.static_embedder import Tokeniser, query_pieces
 from training.bm25 import Bm25
 from training.cut import Pieces, QueryPieces, ToolPieces, cut_query, cut_tool, without
 from training.labelled import LabelledSet

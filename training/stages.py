@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from maitred.search.base import ToolDocument
-from maitred.search.bundled import StaticEmbedder, Tokeniser, query_pieces, segments
+from maitred.search.static_embedder import StaticEmbedder, Tokeniser, query_pieces, segments
 from training.blend import blend
 from training.cut import cut_tool, without
 from training.distil import Start, distil

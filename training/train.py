@@ -39,7 +39,7 @@ class Imitation:
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """The result of training: see `maitred.search.bundled.Weights`."""
+    """The result of training: see `maitred.search.static_embedder.Weights`."""
 
     vectors: NDArray[np.float32]
     query_weights: NDArray[np.float32]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from maitred.search.base import ToolDocument
-from maitred.search.bundled import runs, words_of_run
+from maitred.search.static_embedder import runs, words_of_run
 from training.sources import Source
 
 _ENTRY = re.compile(r"(##)?[a-z0-9]+|[$%&+#@]")

@@ -14,7 +14,7 @@ from maitred.disclosure.categories import Classifier, Vectors
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.tools import Tool, ToolKey
 from maitred.search.base import ToolDocument
-from maitred.search.bundled import StaticEmbedder
+from maitred.search.static_embedder import StaticEmbedder
 from maitred.search.tokenize import index_terms
 
 EMBEDDER = StaticEmbedder()

@@ -15,7 +15,7 @@ from tests.support.viewers import agent
 
 from maitred.chains.answer import MAX_OUTPUT_SIZE
 from maitred.chains.base import ChainLimits
-from maitred.chains.saved import parse_saved
+from maitred.chains.saved_chain import parse_saved
 from maitred.config.sections import saved_spec
 from maitred.config.settings import SAVED, Catalog, Chain, SavedEntry, Settings
 from maitred.disclosure.budget import estimate

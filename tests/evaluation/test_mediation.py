@@ -22,7 +22,7 @@ from maitred.evaluation.mediation import (
     read_server,
 )
 from maitred.model.tools import RawTool
-from maitred.search.bundled import StaticEmbedder
+from maitred.search.static_embedder import StaticEmbedder
 
 pytestmark = pytest.mark.anyio
 

@@ -328,18 +328,18 @@ def test_too_few_descriptors_are_told_as_such_and_with_the_limit(tmp_path: Path)
     """Not as a fault of the disk."""
     place = made(tmp_path, tmp_path / "state")
     program = (
-        "import os, resource, sys\n"
+        "import os, resource, sqlite3, sys\n"
         "from pathlib import Path\n"
-        "from maitred.storage.sqlite_file import opened\n"
-        "from maitred.errors import StoreError\n"
+        "from maitred.storage.diagnosis import store_error\n"
+        "from maitred.storage.sqlite_file import connect\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "held = []\n"
         "try:\n"
         "    while True: held.append(os.open(os.devnull, os.O_RDONLY))\n"
         "except OSError: pass\n"
         "try:\n"
-        "    with opened(Path(sys.argv[1])): pass\n"
-        "except StoreError as error: print(error)\n"
+        "    connect(Path(sys.argv[1]), wait_s=1)\n"
+        "except sqlite3.Error as error: print(store_error(Path(sys.argv[1]), error))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(place.catalog)], capture_output=True, text=True, check=True

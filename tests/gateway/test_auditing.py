@@ -17,7 +17,7 @@ from tests.support.viewers import agent
 
 from maitred.audit.log import AuditEntry
 from maitred.audit.service import UNWRITTEN
-from maitred.chains.saved import parse_saved
+from maitred.chains.saved_chain import parse_saved
 from maitred.config.sections import saved_spec
 from maitred.config.settings import SAVED, Audit, SavedEntry
 from maitred.errors import (

@@ -14,9 +14,9 @@ from maitred.mediation import EnhancedTool, RuleTransformer, SourceTool, ToolCon
 from maitred.mediation.proof import DEPTH, probes, prove
 from maitred.mediation.search_ranker import SearchRanker
 from maitred.search.base import ToolDocument, Vectors
-from maitred.search.bundled import StaticEmbedder
 from maitred.search.index import HybridIndex
 from maitred.search.results import EmbeddedQuery, Filter
+from maitred.search.static_embedder import StaticEmbedder
 
 pytestmark = pytest.mark.anyio
 

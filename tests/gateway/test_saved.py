@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.rig import Upstream, opened, settings_of
 from tests.support.viewers import agent
 
-from maitred.chains.saved import parse_saved
+from maitred.chains.saved_chain import parse_saved
 from maitred.config.edit_choices import save_chain, unsave_chain
 from maitred.config.load import parse
 from maitred.config.sections import saved_spec

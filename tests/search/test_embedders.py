@@ -16,7 +16,7 @@ from maitred.config.interpolate import resolver
 from maitred.config.settings import Search
 from maitred.errors import ConfigError
 from maitred.extras import install_command
-from maitred.search import bundled, embedders
+from maitred.search import embedders, static_embedder
 from maitred.search.base import ToolDocument
 from maitred.search.embedders import (
     MINILM_PACKAGES,
@@ -186,12 +186,12 @@ def test_no_embedder_can_be_chosen() -> None:
     assert make_embedder(Search(embedder="none"), resolver({})) is None
 
 
-@pytest.mark.skipif(not bundled.WEIGHTS.exists(), reason="the bundled weights have not been made")
+@pytest.mark.skipif(not static_embedder.WEIGHTS.exists(), reason="the bundled weights have not been made")
 def test_the_bundled_embedder_is_the_default() -> None:
     """Nothing needs to be configured for search by meaning."""
     embedder = make_embedder(Search(), resolver({}))
 
-    assert isinstance(embedder, bundled.StaticEmbedder)
+    assert isinstance(embedder, static_embedder.StaticEmbedder)
     assert embedder.is_quick
 
 

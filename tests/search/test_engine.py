@@ -15,12 +15,12 @@ from tests.support.cpu import cpu_within
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.search.base import Candidate, Embedder, ToolDocument, Vectors
-from maitred.search.bundled import StaticEmbedder
 from maitred.search.engine import SearchEngine
 from maitred.search.fusion import clauses
 from maitred.search.index import HybridIndex
 from maitred.search.rerank import RerankStage
 from maitred.search.results import Filter
+from maitred.search.static_embedder import StaticEmbedder
 from maitred.search.vector_store import SqlVectors
 from maitred.storage.sqlite import SqliteDatabase
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.cpu import cpu_within
 
 from maitred.search.base import ToolDocument
-from maitred.search.bundled import SEGMENTS, WEIGHTS, StaticEmbedder, Tokeniser, segments
+from maitred.search.static_embedder import SEGMENTS, WEIGHTS, StaticEmbedder, Tokeniser, segments
 
 EMBEDDER = StaticEmbedder()
 BRANCH = ToolDocument(

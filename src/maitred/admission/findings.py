@@ -80,7 +80,7 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reviewed:
+class ReviewResult:
     """The result of a review: the decision, the normal form as JSON text, and the line of the name.
 
     `normal` is empty if the manifest cannot be read.

@@ -15,7 +15,7 @@ from maitred.admission.checks.network import NetworkCheck
 from maitred.admission.checks.resources import ResourcesCheck
 from maitred.admission.checks.schema import SchemaCheck
 from maitred.admission.checks.secrets import SecretsCheck
-from maitred.admission.findings import Reviewed
+from maitred.admission.findings import ReviewResult
 from maitred.admission.manifest import ADAPTER, Manifest, to_spec
 from maitred.admission.manifest_reader import read_manifest
 from maitred.config.settings import Limits
@@ -39,12 +39,12 @@ class Reviewer:
         self._policy = policy
         self._declared = declared
 
-    def look(self, text: str, source: str) -> Reviewed:
+    def look(self, text: str, source: str) -> ReviewResult:
         """Read a manifest and run every layer; takes up to some seconds of processor time."""
         reading = read_manifest(Path(source), text)
         decision = decide(reading, self._policy, CHECKS, self._declared)
         normal = canonical(reading.manifest.normal).decode() if reading.manifest else ""
-        return Reviewed(decision=decision, normal=normal, name_line=reading.line("name"))
+        return ReviewResult(decision=decision, normal=normal, name_line=reading.line("name"))
 
     def spec(self, normal: str, limits: Limits) -> ServerSpec:
         """The specification of a server, from the normal form of its manifest as JSON text.

@@ -34,7 +34,7 @@ from maitred.catalog.stages import (
     with_placements,
 )
 from maitred.catalog.sync import CountTokens, DiscoveredServer, failure, plan, removal
-from maitred.catalog.verified import Comparison, VerifiedConnections
+from maitred.catalog.verification import Comparison, VerifiedConnections
 from maitred.errors import MaitredError, ServerUnavailableError, StoreError
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import RawTool, ToolKey, canonical

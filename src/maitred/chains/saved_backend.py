@@ -16,7 +16,7 @@ import anyio
 from anyio import to_thread
 
 from maitred.backends.base import Backend, Connection, ConnectOptions, Listing, Progress, ServerOffers
-from maitred.chains.saved import SavedChain, parse_saved
+from maitred.chains.saved_chain import SavedChain, parse_saved
 from maitred.config.sections import SavedFile, files_of
 from maitred.errors import ConfigError, ServerUnavailableError, ToolWithheldError
 from maitred.model.servers import ServerFacts, ServerSpec

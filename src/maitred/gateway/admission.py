@@ -22,7 +22,7 @@ import structlog
 from maitred.admission.approval import Approval, ApprovalState, ForbiddenEvent, replay, step
 from maitred.admission.definition import DefinitionChange, PartKey
 from maitred.admission.effective import RegisteredServers
-from maitred.admission.findings import Decision, Finding, LayerReport, Reviewed
+from maitred.admission.findings import Decision, Finding, LayerReport, ReviewResult
 from maitred.admission.gatekeeper import (
     CONFIGURATION,
     Gatekeeper,
@@ -140,7 +140,7 @@ MakeNamesakes = Callable[[Mapping[str, Collection[str]]], LookalikeFinder]
 class ManifestReviewer(Protocol):
     """What looks at manifests; see `maitred.admission.review`."""
 
-    def look(self, text: str, source: str) -> Reviewed:
+    def look(self, text: str, source: str) -> ReviewResult:
         """Read a manifest and let every layer look at it."""
         ...
 
@@ -295,7 +295,7 @@ class AdmissionService:
             ):
                 return "registered" if fresh else "changed"
 
-    async def _look(self, text: str, source: str) -> Reviewed:
+    async def _look(self, text: str, source: str) -> ReviewResult:
         front = self._make_front(self._context.settings)
         looked = await anyio.to_thread.run_sync(front.look, text, source)
         name, decision = looked.decision.server, looked.decision

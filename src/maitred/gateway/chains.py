@@ -27,8 +27,8 @@ from maitred.chains.base import ChainFault, ChainLimits, ChainProgram
 from maitred.chains.forms import DirectCalls, read_form, strip_fence
 from maitred.chains.lazy_engine import LazyEngine, Open
 from maitred.chains.runner import ChainRunner, ChainTarget
-from maitred.chains.saved import SavedChain
 from maitred.chains.saved_backend import read_saved
+from maitred.chains.saved_chain import SavedChain
 from maitred.chains.stubs import ModuleIndex
 from maitred.config.settings import SAVED
 from maitred.disclosure.budget import estimate

@@ -257,7 +257,7 @@ def make_embedder(settings: Search, resolve: Callable[[str], str]) -> Embedder |
         case "none":
             return None
         case "bundled":
-            from maitred.search.bundled import WEIGHTS, StaticEmbedder  # noqa: PLC0415  # not needed by others
+            from maitred.search.static_embedder import WEIGHTS, StaticEmbedder  # noqa: PLC0415  # not needed by others
 
             return StaticEmbedder(
                 Path(settings.embedder_model).expanduser() if settings.embedder_model else WEIGHTS

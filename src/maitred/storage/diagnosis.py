@@ -65,7 +65,7 @@ def store_error(path: Path, error: Exception) -> StoreError:
         path: Its file.
         error: What SQLite or the system raised.
     """
-    found = diagnosed(path, error)
+    found = diagnose(path, error)
     return StoreError(str(path), found.reason, advice=found.advice)
 
 
@@ -85,7 +85,7 @@ def may_pass(error: BaseException | None) -> bool:
     return isinstance(error, Exception) and (is_of_environment(error) or _kind(error) in _LOCKED)
 
 
-def diagnosed(path: Path, error: Exception) -> Diagnosis:
+def diagnose(path: Path, error: Exception) -> Diagnosis:
     """What is wrong with a catalog, and what to do about it."""
     if _kind(error) in _DAMAGED:
         return Diagnosis(

@@ -7,15 +7,15 @@ made, the catalog is in memory until one can.
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 from maitred.config.paths import make_folder
 from maitred.errors import StoreError
-from maitred.storage.diagnosis import is_of_environment, store_error
+from maitred.storage.diagnosis import is_of_environment
 
 Synchronous = Literal["NORMAL", "FULL"]
 """`FULL` survives a loss of power, `NORMAL` whatever happens to this process. The file is always whole."""
@@ -168,19 +168,3 @@ def _to_read(path: Path, address: str, open_it: Callable[..., FileConnection]) -
     except (OSError, sqlite3.Error):
         return None
     return connection
-
-
-@contextmanager
-def opened(
-    path: Path, *, wait_s: float = 10.0, synchronous: Synchronous = "NORMAL", lasting: bool = False
-) -> Iterator[FileConnection]:
-    """A connection of one's own, as `connect` makes it; what is left open when it is closed is undone.
-
-    Raises:
-        StoreError: The file cannot be opened, or what is done with it fails in SQLite.
-    """
-    try:
-        with closing(connect(path, wait_s=wait_s, synchronous=synchronous, lasting=lasting)) as connection:
-            yield connection
-    except sqlite3.Error as error:
-        raise store_error(path, error) from error

@@ -55,7 +55,7 @@ def make_sandbox(settings: Settings) -> "AbstractAsyncContextManager[IsolatedSan
 @cache
 def bundled_embedder() -> "Embedder":
     """The embedder that comes with the package; nothing is loaded before its first use."""
-    from maitred.search.bundled import StaticEmbedder
+    from maitred.search.static_embedder import StaticEmbedder
 
     return StaticEmbedder()
 

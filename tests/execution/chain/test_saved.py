@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.chains.saved import SavedChain, parse_saved
+from maitred.chains.saved_chain import SavedChain, parse_saved
 from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
 
 TEXT = """

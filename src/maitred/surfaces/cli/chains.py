@@ -106,7 +106,7 @@ def chains(
 
 
 def _add(path: Path, name: str, file: Path | None, *, replace: bool) -> None:
-    from maitred.chains.saved import parse_saved  # noqa: PLC0415  # slow, and only needed here
+    from maitred.chains.saved_chain import parse_saved  # noqa: PLC0415  # slow, and only needed here
 
     if not name or file is None:
         raise ConfigError("maitred chains add", ["needs a NAME and a FILE"])

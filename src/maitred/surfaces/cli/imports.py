@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from maitred.config.clients import CLIENTS, ClientServer, ImportedServers, discover
-from maitred.config.declined import Declined, accept, decline, read_declined
+from maitred.config.declined_servers import DeclinedServers, accept, decline, read_declined
 from maitred.config.edit import add_servers
 from maitred.config.load import load
 from maitred.errors import ConfigError
@@ -98,7 +98,7 @@ def _discovered(clients: Collection[str]) -> ImportedServers:
 class _Looked:
     """The servers of clients, compared with the configured and the declined ones."""
 
-    def __init__(self, *, found: ImportedServers, known: Collection[str], declined: Declined) -> None:
+    def __init__(self, *, found: ImportedServers, known: Collection[str], declined: DeclinedServers) -> None:
         self.found = found
         self._known = known
         self._declined = declined

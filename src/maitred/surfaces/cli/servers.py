@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from maitred.admission.credential_detection import mask_url
-from maitred.config.declined import accept, decline
+from maitred.config.declined_servers import accept, decline
 from maitred.config.edit import add_server, remove_server
 from maitred.disclosure.answers import NO_SERVERS
 from maitred.errors import ConfigError

@@ -22,8 +22,8 @@ _REACH = ("command", "args", "env", "cwd", "url", "headers")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declined:
-    """Declined servers: their names, each with the hash of what it reaches."""
+class DeclinedServers:
+    """DeclinedServers servers: their names, each with the hash of what it reaches."""
 
     hashes: Mapping[str, str] = field(default_factory=dict)
 
@@ -32,7 +32,7 @@ class Declined:
         return name in self.hashes or _hash(entry) in self.hashes.values()
 
 
-def read_declined(source: Path) -> Declined:
+def read_declined(source: Path) -> DeclinedServers:
     """Read the declined servers of a configuration file.
 
     Raises:
@@ -40,9 +40,9 @@ def read_declined(source: Path) -> Declined:
     """
     path = state_file(source, _SUFFIX)
     try:
-        return Declined(hashes=_parse(path, path.read_text(encoding="utf-8")))
+        return DeclinedServers(hashes=_parse(path, path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        return Declined()
+        return DeclinedServers()
     except (OSError, UnicodeError) as error:
         raise _unreadable(path, getattr(error, "strerror", None) or "it is not UTF-8") from error
 
