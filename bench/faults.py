@@ -333,15 +333,14 @@ class _Mounted:
     def full(self, house: House, life: Life) -> Taken:
         """It is full for one that runs, and for one that is started then."""
         life.decide()
-        self._fill()
-        told = _refused(life)
+        told = _refused(life, self._fill)
         self._filler.unlink()
         yield "the catalog's disk is full, and has room again", told, life, time.monotonic()
         self._fill()
         life.end(kill=True)
         life = house.start()
         life.settle(keeping=True)
-        told = _refused(life)
+        told = _refused(life, self._fill)
         self._filler.unlink()
         yield "it is full at a start, and has room again", told, life, time.monotonic()
 
@@ -354,7 +353,7 @@ class _Limited:
         life.decide()
         most = resource.prlimit(life.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(life.pid, resource.RLIMIT_FSIZE, (_BLOCK, most[1]))
-        told = _refused(life)
+        told = _refused(life, lambda: None)
         resource.prlimit(life.pid, resource.RLIMIT_FSIZE, most)
         yield "the catalog's files may not grow, and may again", told, life, time.monotonic()
 
@@ -372,10 +371,21 @@ def _disk(at: Path) -> Iterator[_Mounted | _Limited]:
         subprocess.run(["umount", "-l", str(at)], check=True)
 
 
-def _refused(life: Life) -> str:
-    """What is told of the first decision that is refused, and then of a call."""
+def _refused(life: Life, fill: Callable[[], None]) -> str:
+    """The answers to the first decision and to the first call that are refused.
+
+    A refused write gives room back, since its connection is closed. So the disk is filled before each.
+    """
+    fill()
+    decision = _first_refusal(life.decide)
+    fill()
+    return f"a decision: {decision}\na call: {_first_refusal(lambda: life.hello(NEEDED))}"
+
+
+def _first_refusal(ask: Callable[[], Told]) -> Told:
+    """Ask until an answer is a refusal, which needs a few writes; returns the last answer."""
     for _ in range(_MOST_TRIES):
-        told = life.decide()
+        told = ask()
         if told.status >= _FAILED:
             break
-    return f"a decision: {told}\na call: {life.hello(NEEDED)}"
+    return told

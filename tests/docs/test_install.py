@@ -107,5 +107,5 @@ def test_the_demonstration_says_what_to_install(tmp_path: Path) -> None:
 
 def _plain(requirement: str) -> tuple[str, frozenset[str]]:
     """A requirement in which the order of limits and the writing of names do not count."""
-    name, limits = re.fullmatch(r"([\w.\-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
-    return re.sub(r"[-_.]+", "-", name).lower(), frozenset(limits.split(","))
+    name, parts, limits = re.fullmatch(r"([\w.\-]+)(\[.*\])?(.*)", requirement).groups()  # type: ignore[union-attr]
+    return re.sub(r"[-_.]+", "-", name).lower() + (parts or ""), frozenset(limits.split(","))

@@ -17,6 +17,7 @@ import json, os, resource, sys
 from pathlib import Path
 import anyio
 from maitred.config.load import load
+from maitred.model.access import LOCAL_USER
 from maitred.wiring import open_gateway
 
 def use_up():
@@ -29,12 +30,13 @@ def use_up():
 
 async def main():
     async with open_gateway(load(Path(sys.argv[1])), discovers=False) as gateway:
-        await gateway.sync(["never"])
+        await gateway.sync(["never"], viewer=LOCAL_USER)
         held = use_up()
-        [report] = await gateway.sync([sys.argv[2]])
+        [report] = await gateway.sync([sys.argv[2]], viewer=LOCAL_USER)
         for number in held:
             os.close(number)
-        print(json.dumps({{"error": report.error, "again": [(await gateway.sync([sys.argv[2]]))[0].error]}}))
+        [again] = await gateway.sync([sys.argv[2]], viewer=LOCAL_USER)
+        print(json.dumps({{"error": report.error, "again": [again.error]}}))
 
 resource.setrlimit(resource.RLIMIT_NOFILE, ({LIMIT}, {LIMIT}))
 anyio.run(main)
