@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -70,6 +70,8 @@ _RELATED: Final = 2.0
 _SCALE: Final = 6.0
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _STEP: Final = np.uint64(0xBF58476D1CE4E5B9)
+_OWNER_SHIFT: Final = np.uint64(20)
+"""How far the index of a sentence is above its place, which is below `SIZE`."""
 _KINDS: Final = (
     ("/inputSchema", "param"),
     ("/arguments", "param"),
@@ -143,80 +145,132 @@ class SentenceFeatures:
 
 def sentence_features(sentence: str, kind: str, *, label: bool) -> SentenceFeatures:
     """Return the features of a folded sentence; `kind` comes from `kind_of`, `label` marks a name."""
-    words = ["0" if word.isdigit() else word for word in _WORD.findall(sentence.lower())[:_MOST_WORDS]]
-    hashes = _hash(words)
-    content = [place for place, word in enumerate(words) if word not in _SMALL]
-    few = hashes[content]
-    plain: list[NDArray[np.uint64]] = [
-        hashes + _salt(1),
-        _pairs(hashes, 1, 2),
-        hashes[:-2] * _MIX + hashes[1:-1] * _STEP + hashes[2:] + _salt(3),
-        *(_pairs(few, gap, 4) for gap in _GAPS),
-        _marks(words, kind, label=label),
+    return features_of([(sentence, kind, label)])[0]
+
+
+def features_of(sentences_read: Sequence[tuple[str, str, bool]]) -> list[SentenceFeatures]:
+    """Return the features of folded sentences, each given with its kind and whether it is a name.
+
+    All hashes of all sentences are computed at once: a step of numpy costs as much for one word as for a
+    thousand.
+    """
+    words_of = [
+        ["0" if word.isdigit() else word for word in _WORD.findall(sentence.lower())[:_MOST_WORDS]]
+        for sentence, _, _ in sentences_read
     ]
-    stems = tuple(words[place][:_STEM] for place in content if len(words[place]) >= _LEAST_STEM)
-    return SentenceFeatures(
-        plain=_each_once(_spread(np.concatenate(plain))),
-        runs=_each_once(_spread(_runs(" ".join(words)))),
-        stems=stems,
-    )
+    words = [word for sentence_words in words_of for word in sentence_words]
+    all_words = _Hashes(_hash(words), _owners([len(one) for one in words_of]))
+    large_words = all_words.only(np.array([word not in _SMALL for word in words], dtype=np.bool_))
+    marks_of = [
+        _marks(one, kind, label=label) for one, (_, kind, label) in zip(words_of, sentences_read, strict=True)
+    ]
+    marks = [mark for sentence_marks in marks_of for mark in sentence_marks]
+    plain = [
+        all_words.salted(1),
+        all_words.pairs(1).salted(2),
+        all_words.triples().salted(3),
+        *(large_words.pairs(gap).salted(4) for gap in _GAPS),
+        _Hashes(_hash(marks), _owners([len(one) for one in marks_of])).salted(7),
+    ]
+    runs = _runs([" ".join(one) for one in words_of]).salted(5)
+    return [
+        SentenceFeatures(plain=plain_places, runs=run_places, stems=_stems(sentence_words))
+        for plain_places, run_places, sentence_words in zip(
+            _places(plain, len(words_of)), _places([runs], len(words_of)), words_of, strict=True
+        )
+    ]
 
 
-def _each_once(places: NDArray[np.uint64]) -> Places:
-    """Sort the places and remove duplicates; `np.unique` takes several times as long for so few."""
-    ordered = np.sort(places)
-    first = np.ones(len(ordered), dtype=np.bool_)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[first].astype(np.int64)
+@dataclass(frozen=True, slots=True)
+class _Hashes:
+    """Hashes of the parts of several sentences in order, and the index of each part's sentence."""
+
+    values: NDArray[np.uint64]
+    owners: NDArray[np.uint64]
+
+    def only(self, chosen: NDArray[np.bool_]) -> "_Hashes":
+        return _Hashes(self.values[chosen], self.owners[chosen])
+
+    def salted(self, kind: int) -> "_Hashes":
+        """Add a number to the hashes of a kind, so that they do not meet those of another."""
+        return _Hashes(self.values + np.uint64(kind), self.owners)
+
+    def pairs(self, gap: int) -> "_Hashes":
+        """Hash every two parts of a sentence that are `gap` apart."""
+        values = self.values[:-gap] * _MIX + self.values[gap:]
+        return _Hashes(values, self.owners[:-gap]).only(self.owners[:-gap] == self.owners[gap:])
+
+    def triples(self) -> "_Hashes":
+        """Hash every three parts of a sentence in a row."""
+        values = self.values[:-2] * _MIX + self.values[1:-1] * _STEP + self.values[2:]
+        return _Hashes(values, self.owners[:-2]).only(self.owners[:-2] == self.owners[2:])
+
+
+def _owners(lengths: Sequence[int]) -> NDArray[np.uint64]:
+    return np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
 
 
 def _hash(texts: Sequence[str]) -> NDArray[np.uint64]:
     return np.array([crc32(text.encode("utf-8", "replace")) for text in texts], dtype=np.uint64)
 
 
-def _salt(kind: int) -> np.uint64:
-    """Return what is added to the hashes of a kind, so that they do not meet those of another."""
-    return np.uint64(kind)
-
-
-def _spread(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Spread hashes over the table, all of a sentence at once: a step costs as much for one as for all."""
-    mixed = hashes * _MIX
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * _STEP
-    return (mixed >> np.uint64(32)) & np.uint64(SIZE - 1)
-
-
-def _pairs(hashes: NDArray[np.uint64], gap: int, kind: int) -> NDArray[np.uint64]:
-    return hashes[:-gap] * _MIX + hashes[gap:] + _salt(kind)
-
-
-def _runs(text: str) -> NDArray[np.uint64]:
-    """Hash every four letters in a row, so that words count that training never saw."""
-    codes = np.frombuffer(f" {text} ".encode("utf-32-le", "replace"), dtype=np.uint32).astype(np.uint64)
+def _runs(texts: Sequence[str]) -> _Hashes:
+    """Hash every four letters of a text in a row, so that words count that training never saw."""
+    padded = [f" {text} " for text in texts]
+    encoded = "".join(padded).encode("utf-32-le", "replace")
+    codes = np.frombuffer(encoded, dtype=np.uint32).astype(np.uint64)
+    owners = _owners([len(text) for text in padded])
     if len(codes) < _RUN:
-        return codes[:0]
+        return _Hashes(codes[:0], owners[:0])
     runs = codes[: len(codes) - _RUN + 1].copy()
     for step in range(1, _RUN):
         runs = runs * np.uint64(1_114_113) + codes[step : len(codes) - _RUN + 1 + step]
-    return runs + _salt(5)
+    last = _RUN - 1
+    return _Hashes(runs, owners[:-last]).only(owners[:-last] == owners[last:])
 
 
-def _marks(words: Sequence[str], kind: str, *, label: bool) -> NDArray[np.uint64]:
+def _marks(words: Sequence[str], kind: str, *, label: bool) -> list[str]:
     marks = [f"kind {kind}", f"length {min(6, len(words) // 8)}", f"first {words[0] if words else ''}"]
     if len(words) > 1:
         marks.append(f"first {words[0]} {words[1]}")
     if label:
         marks.append("label")
-    return _hash(marks) + _salt(7)
+    return marks
+
+
+def _stems(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word[:_STEM] for word in words if len(word) >= _LEAST_STEM and word not in _SMALL)
+
+
+def _places(parts: Sequence[_Hashes], count: int) -> list[Places]:
+    """The places in the table of each of `count` sentences, sorted and without duplicates.
+
+    A place is sorted together with the index of its sentence; `np.unique` takes several times as long.
+    """
+    places = _spread(np.concatenate([one.values for one in parts]))
+    ordered = np.sort((np.concatenate([one.owners for one in parts]) << _OWNER_SHIFT) | places)
+    first = np.ones(len(ordered), dtype=np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    ordered = ordered[first]
+    ends = np.searchsorted(ordered, np.arange(1, count, dtype=np.uint64) << _OWNER_SHIFT)
+    return np.split((ordered & np.uint64(SIZE - 1)).astype(np.int64), ends)
+
+
+def _spread(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Spread hashes over the table."""
+    mixed = hashes * _MIX
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * _STEP
+    return (mixed >> np.uint64(32)) & np.uint64(SIZE - 1)
 
 
 _RELATED_PLACE, _UNRELATED_PLACE = (
-    int(place) for place in _spread(_hash(["related", "unrelated"]) + _salt(6))
+    int(place) for place in _spread(_hash(["related", "unrelated"]) + np.uint64(6))
 )
 
 
 WEIGHTS: Final = Path(__file__).parent / "weights" / "poison.npz"
 _MOST_SCORES: Final = 16_384
+_MOST_FEATURES: Final = 16_384
 _MOST: Final = 400
 _LEAST_WORDS: Final = 4
 _LOOKED_AT: Final = 120
@@ -297,7 +351,7 @@ class Scorer:
 
     def __init__(self, weights: ScorerWeights) -> None:
         self.weights = weights
-        self._cached_features = lru_cache(maxsize=16_384)(self._look)
+        self._features: dict[tuple[str, str, bool], tuple[SentenceFeatures, float]] = {}
         self._scores: dict[str, Score] = {}
 
     def score(self, definition: Mapping[str, Any]) -> Score:
@@ -317,8 +371,8 @@ class Scorer:
         sentences_read = list(read_sentences(definition))
         subjects = about(definition, sentences_read)
         best = Score(value=float("-inf"))
-        for one in sentences_read:
-            glance, total = self._cached_features(one.folded, kind_of(one.where), one.label)
+        keys = [(one.folded, kind_of(one.where), one.label) for one in sentences_read]
+        for one, (glance, total) in zip(sentences_read, self._features_of(keys), strict=True):
             value = glance.score(total, self.weights.table, subjects)
             if value > best.value:
                 best = Score(value=value, where=one.where, shown=one.shown)
@@ -327,9 +381,16 @@ class Scorer:
         clears = LONG <= len(sentences_read) < _MOST and best.value < self.weights.held_from
         return replace(best, value=value, clears=clears)
 
-    def _look(self, folded: str, kind: str, label: bool) -> tuple[SentenceFeatures, float]:  # noqa: FBT001  # a key of the cache
-        glance = sentence_features(folded, kind, label=label)
-        return glance, glance.total(self.weights.table)
+    def _features_of(self, keys: Sequence[tuple[str, str, bool]]) -> list[tuple[SentenceFeatures, float]]:
+        """The features of sentences with their totals; new ones are computed together."""
+        cached = {key: features for key in keys if (features := self._features.get(key)) is not None}
+        new = [key for key in dict.fromkeys(keys) if key not in cached]
+        if new:
+            if len(self._features) + len(new) > _MOST_FEATURES:  # several threads may do this at once
+                self._features.clear()
+            for key, glance in zip(new, features_of(new), strict=True):
+                cached[key] = self._features[key] = (glance, glance.total(self.weights.table))
+        return [cached[key] for key in keys]
 
 
 def discount(sentences: int, slope: float) -> float:
