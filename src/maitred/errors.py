@@ -66,9 +66,10 @@ class ConfigError(MaitredError):
 
 
 class StoreError(MaitredError):
-    """The catalog's file cannot be read or written now; the gateway goes on with what is in memory.
+    """The catalog cannot be read or written now; the gateway goes on with what is in memory.
 
-    `advice` is a sentence on what to do, if that is known.
+    `path` is its file, or the address of its database without the password. `advice` is a sentence on what
+    to do, if that is known.
     """
 
     code: ClassVar[str] = "store_failed"

@@ -185,6 +185,10 @@ class FullDisk:
         self.room = False
 
     @property
+    def name(self) -> str:
+        return "c.db"
+
+    @property
     def faults(self) -> int:
         return 1
 

@@ -25,6 +25,21 @@ class Postgres:
             connection.execute(f'CREATE DATABASE "{name}" TEMPLATE template0'.encode())
         return urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
 
+    @contextmanager
+    def refusing(self, url: str) -> Iterator[None]:
+        """End all connections to a database, and let no new one in until the context is left."""
+        import psycopg  # noqa: PLC0415  # of an extra
+
+        name = urlsplit(url).path[1:]
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
+            ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
+            connection.execute(ended, (name,))
+            try:
+                yield
+            finally:
+                connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
+
 
 @contextmanager
 def postgres_service() -> Iterator[Postgres]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from maitred.backends import warden
+from maitred.config.paths import make_folder
 from maitred.model.tools import content_hash
 
 NO_CATALOG: Final = "0" * 8
@@ -126,7 +127,7 @@ class Claim:
 
 
 class ClaimRegistry:
-    """The claims of one kind beside a catalog. The catalog need not exist yet, but its folder must."""
+    """The claims of one kind beside a catalog, which need not exist: it may be in a database elsewhere."""
 
     def __init__(self, catalog: Path, kind: Kind) -> None:
         path = catalog.resolve()
@@ -139,6 +140,7 @@ class ClaimRegistry:
         Raises:
             OSError: Files cannot be made or locked there.
         """
+        make_folder(self._folder)
         new = self._folder / f"{self._stem}{mark}.new"
         file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:

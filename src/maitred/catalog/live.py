@@ -44,6 +44,11 @@ class CheckedStore(Store, Protocol):
     """A store that knows whether it can be written."""
 
     @property
+    def name(self) -> str:
+        """Where it is: a file, or the address of a database without its password."""
+        ...
+
+    @property
     def faults(self) -> int:
         """How often a write was found to be impossible."""
         ...
@@ -67,6 +72,11 @@ class LiveCatalog:
     def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
         """Have a function called with each new snapshot; it must not block."""
         self._listeners.append(listener)
+
+    @property
+    def name(self) -> str:
+        """Where it is stored, without any password."""
+        return self._store.name
 
     @property
     def faults(self) -> int:

@@ -78,21 +78,26 @@ class CatalogStore:
 
     Args:
         database: Where; it is opened and closed with the store.
-        stands_by: Whether the catalog may be in memory as long as its file cannot be made.
+        allows_memory: Whether the catalog may be in memory as long as its file cannot be made.
     """
 
-    def __init__(self, database: Database, *, stands_by: bool = False) -> None:
+    def __init__(self, database: Database, *, allows_memory: bool = False) -> None:
         self._database = database
-        self._stands_by = stands_by
+        self._allows_memory = allows_memory
 
     async def __aenter__(self) -> Self:
-        await self._database.open(stands_by=self._stands_by)
+        await self._database.open(allows_memory=self._allows_memory)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._database.close()
+
+    @property
+    def name(self) -> str:
+        """Where the database is, without any password."""
+        return self._database.name
 
     @property
     def faults(self) -> int:

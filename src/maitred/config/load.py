@@ -20,12 +20,14 @@ from maitred.config.sections import (
     AuthEntry,
     auth_faults,
     auth_of_client,
+    catalog_faults,
     http_faults,
     mediation_faults,
     saved_spec,
 )
 from maitred.config.settings import (
     SAVED,
+    Catalog,
     CategoryEntry,
     ExemptionEntry,
     Http,
@@ -105,7 +107,10 @@ _PLAIN: Mapping[str, str] = {
 
 
 def catalog_path(settings: Settings, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the catalog's file: as configured, or else a file for each configuration in the state folder."""
+    """Return the catalog's file: as configured, or else a file for each configuration in the state folder.
+
+    With `catalog.url` no file has this path, but the key, claims and other own files are beside it.
+    """
     if settings.catalog.path:
         return settings.source.parent / Path(settings.catalog.path).expanduser()
     return state_file(settings.source, ".db", environ)
@@ -259,6 +264,9 @@ class _SettingsReader:
         if name == "visibility" and isinstance(raw, str):
             raw = {"mode": raw}
         section = self.value(_SECTIONS[name], [name], raw)
+        if isinstance(section, Catalog):
+            for key, fault in catalog_faults(section):
+                self._add([name, key], fault)
         if isinstance(section, MediationSettings):
             for key, fault in mediation_faults(section):
                 self._add([name, key], fault)

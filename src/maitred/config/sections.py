@@ -1,4 +1,4 @@
-"""Faults and values of single sections: `auth` of a server, `http`, `mediation`, and the saved `chains`.
+"""Faults and values of single sections: `catalog`, `auth` of a server, `http`, `mediation`, saved `chains`.
 
 `auth` is `oauth`, or a mapping with the identity of maitred at the login. `http` may listen on loopback, or
 anywhere with a token. `chains` has only names, files and hashes: the chain server reads the files. To the
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from maitred.config.settings import SAVED, Http, MediationSettings, SavedEntry
+from maitred.config.settings import SAVED, Catalog, Http, MediationSettings, SavedEntry
 from maitred.errors import ConfigError
 from maitred.model.servers import OAuth, ServerSpec, Timeouts
 
@@ -125,6 +125,43 @@ def _comes_back(uri: str) -> bool:
         return False
     plain = parts.scheme == "http" and not (parts.query or parts.fragment or parts.username)
     return plain and has_port and is_loopback(parts.hostname or "")
+
+
+_DATABASE_SCHEMES: Final = ("postgresql://", "postgres://")
+_NO_DATABASE: Final = "must start with postgresql:// (an SQLite file belongs in `path`)"
+_ODD: Final = re.compile(r"[\s#]|%(?![0-9A-Fa-f]{2})")
+
+
+def catalog_faults(section: Catalog) -> Iterator[tuple[str, str]]:
+    """Yield the faults of the section: pairs of a key and a text; references are checked at the start."""
+    if section.url and section.path:
+        yield "url", "is not allowed beside `path`; keep one of the two"
+    elif section.url and "$" not in section.url and (fault := database_url_fault(section.url)):
+        yield "url", fault
+    elif section.url and section.url[0] != "$" and not section.url.startswith(_DATABASE_SCHEMES):
+        yield "url", _NO_DATABASE
+
+
+def database_url_fault(url: str) -> str:
+    """Return why the address of a database cannot be used, without any part of it; empty if it can.
+
+    The driver would read a password with `/` or `@` as parts of the address, and show them in its errors.
+    """
+    if not url.startswith(_DATABASE_SCHEMES):
+        return _NO_DATABASE
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "is not an address such as postgresql://user@host:5432/database"
+    if _ODD.search(url) or "@" in parts.path + parts.query or parts.netloc.count("@") > 1:
+        return (
+            "has a character that must be percent-encoded, such as `/` as %2F or `@` as %40 in a password;"
+            " or leave the password to the variable PGPASSWORD"
+        )
+    ports = (host.rpartition("]")[2].partition(":")[2] for host in parts.netloc.rpartition("@")[2].split(","))
+    if not all(port == "" or (port.isascii() and port.isdecimal()) for port in ports):
+        return "has a port that is not a number, as in postgresql://user@host:5432/database"
+    return ""
 
 
 _CHECKSUM: Final = re.compile(r"[0-9a-fA-F]{64}")

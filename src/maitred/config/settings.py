@@ -52,9 +52,13 @@ class Disclosure:
 
 @dataclass(frozen=True, kw_only=True)
 class Catalog:
-    """The file of the catalog; empty means a file of its own for each configuration file."""
+    """Where the catalog is: the SQLite file `path`, or the PostgreSQL database at `url`.
+
+    If both are empty, each configuration file has an SQLite file of its own. `url` may have references.
+    """
 
     path: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ from maitred.calls.results import ResultPage
 from maitred.calls.steps.count_usage import CallWatcher
 from maitred.catalog.discovery import Report
 from maitred.catalog.snapshot import Snapshot
-from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.disclosure import pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
@@ -100,7 +99,7 @@ class Gateway:
         self._configuring = Configuration(self._context, parts, self._visibility, self.auditing)
         self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
         self._supervising = SuspensionRecorder(self._context, self.admission, self.auditing)
-        self._storage = Storage(parts.catalog, catalog_path(settings), self._configuring.again)
+        self._storage = Storage(parts.catalog, self._configuring.again)
         self._call_watchers.append(lambda server, *_: self.mediation.needed([server]))
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
         parts.events.follow(

@@ -1,11 +1,10 @@
-"""Whether the catalog's file can be written, for whoever looks after the gateway; and what waited for that.
+"""Whether the catalog can be written, for the operator of the gateway; and what waited for that.
 
 What is known is served without writing. Usage and the audit trail wait in memory by themselves. What cannot
 be found out again by itself, as the tools of a server that could not be kept, is taken up here.
 """
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -20,16 +19,18 @@ _LOOK_S: Final = 2.0
 
 
 class Storage:
-    """Knows how the file at `path` is; `on_mended` is called when it can be written again."""
+    """Knows whether the catalog can be written; `on_mended` is called when it can be written again."""
 
-    def __init__(self, catalog: LiveCatalog, path: Path, on_mended: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, catalog: LiveCatalog, on_mended: Callable[[], Awaitable[None]]) -> None:
         self._catalog = catalog
-        self._path = path
         self._on_mended = on_mended
 
     async def status(self) -> dict[str, Any]:
-        """Where the catalog is, and why it cannot be written now; empty if it can be. It is tried."""
-        return {"path": str(self._path), "fault": await self._catalog.check()}
+        """Where the catalog is, and why it cannot be written now; empty if it can be. It is tried.
+
+        `path` is a file, or the address of a database without its password.
+        """
+        return {"path": self._catalog.name, "fault": await self._catalog.check()}
 
     async def keep_up(self) -> None:
         """Once something could not be written, try again and again; never returns."""
@@ -41,7 +42,7 @@ class Storage:
             while await self._catalog.check():  # noqa: ASYNC110  # no disk tells when there is room again
                 await anyio.sleep(_LOOK_S)
             seen = self._catalog.faults
-            log.warning("the catalog can be written again", path=str(self._path))
+            log.warning("the catalog can be written again", path=self._catalog.name)
             try:
                 await self._on_mended()
             except MaitredError as error:

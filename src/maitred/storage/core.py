@@ -1,4 +1,4 @@
-"""What only SQLAlchemy can do: imported with the first statement that is built of tables."""
+"""Helpers that need SQLAlchemy; the first statement that is built from tables imports them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -15,7 +15,7 @@ _WRITES: Final = "writes"
 
 
 def sqlite_engine(connect: Callable[[], Any]) -> sa.Engine:
-    """An engine that opens a connection for each transaction, and closes it after that."""
+    """Make an engine that opens a connection for each transaction, and closes it afterwards."""
     engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.pool.NullPool)
     sa.event.listen(engine, "connect", _keep_references)
     sa.event.listen(engine, "begin", _begin)
@@ -27,7 +27,7 @@ def _keep_references(connection: Any, _: Any) -> None:
 
 
 def _begin(connection: sa.Connection) -> None:
-    """Take the write lock at once where a write follows, so that no two writers wait for each other."""
+    """Take the write lock at once if the transaction writes, so that two writers cannot block each other."""
     writes = connection.get_execution_options().get(_WRITES) is not None
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -35,7 +35,7 @@ def _begin(connection: sa.Connection) -> None:
 def postgres_engine(
     connect: Callable[[], Any], begin: Callable[[Any, WriteOptions | None], None]
 ) -> sa.Engine:
-    """An engine that keeps some connections; `begin` begins a transaction with it."""
+    """Make an engine with a pool of connections; `begin` begins a transaction on one."""
     engine = sa.create_engine("postgresql+psycopg://", creator=connect, pool_pre_ping=True)
 
     def begun(connection: sa.Connection) -> None:
@@ -46,7 +46,7 @@ def postgres_engine(
 
 
 def run(engine: sa.Engine, function: Callable[[sa.Connection], T], writes: WriteOptions | None) -> T:
-    """Run a function in one transaction, which writes if there are options for that."""
+    """Run a function in one transaction, which writes if `writes` is given."""
     with engine.connect() as connection:
         connection.execution_options(**{_WRITES: writes})
         with connection.begin():
@@ -54,13 +54,13 @@ def run(engine: sa.Engine, function: Callable[[sa.Connection], T], writes: Write
 
 
 def driver_error(error: sa.exc.SQLAlchemyError) -> Exception:
-    """What the driver raised, if it was that."""
+    """Return the error of the driver behind an error of SQLAlchemy, if there is one."""
     cause = getattr(error, "orig", None)
     return cause if isinstance(cause, Exception) else error
 
 
 def revision(connection: sa.Connection) -> str | None:
-    """The migration that a database is at; `None` where it has no tables of ours."""
+    """Return the migration of a database; `None` if it has no tables of maitred."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     row = connection.execute(sa.text("SELECT version_num FROM alembic_version")).first()
@@ -70,7 +70,7 @@ def revision(connection: sa.Connection) -> str | None:
 def put(
     connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], key: Sequence[str] = ()
 ) -> None:
-    """Insert rows, or replace those with the same key, which is the primary one unless it is given."""
+    """Insert rows, or replace rows with the same key. Default of `key`: the primary key."""
     key = key or [column.name for column in table.primary_key]
     make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     statement = make(table)
@@ -85,6 +85,6 @@ def put(
 
 
 def keep_first(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:
-    """Insert a row unless there is one with its key."""
+    """Insert a row unless a row with its key exists."""
     make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     connection.execute(make(table).values(**row).on_conflict_do_nothing())

@@ -1,9 +1,9 @@
-"""One seam to a database, and what every engine behind it does: SQLite in `sqlite`, PostgreSQL in `postgres`.
+"""The interface of a database that stores use; `sqlite` and `postgres` implement it.
 
-Stores take a `Database`, never a path. `read` and `write` hand a SQLAlchemy connection to a function that
-runs in a worker thread. Importing SQLAlchemy takes longer than reading a large catalog. So what a start or a
-single call needs goes through `read_driver` and `write_driver`: the same transactions, with the driver's
-connection and constant statements, which a test compiles from `maitred.storage.tables`.
+Stores take a `Database`, never a path. `read` and `write` give a function, which runs in a worker thread, a
+SQLAlchemy connection. Importing SQLAlchemy takes longer than reading a large catalog. So a start and a single
+call use `read_driver` and `write_driver`: the same transactions, with the driver's connection and constant
+statements. A test compiles these statements from `maitred.storage.tables`.
 """
 
 from abc import ABC, abstractmethod
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from maitred.errors import StoreError
 
-if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
     from sqlalchemy import Connection
 
 T = TypeVar("T")
 
 HEAD: Final = "0005"
-"""The newest migration. A database that has it is opened without loading Alembic, which is slow to import."""
+"""The newest migration. A database with it opens without Alembic, which is slow to import."""
 REVISION: Final = "SELECT version_num FROM alembic_version"
 
 
@@ -28,9 +28,9 @@ class WriteOptions:
     """How a transaction writes.
 
     Attributes:
-        wait_s: How long it waits for others who write.
-        durable: Whether it also survives a loss of power; else it survives all that happens to this process.
-        lasting: Whether it is refused while the catalog is in memory only, where it would be lost.
+        wait_s: How many seconds it waits for other writers.
+        durable: Whether the result also survives a loss of power, and not only the end of this process.
+        lasting: Whether it is refused while the catalog is only in memory, where the result would be lost.
     """
 
     wait_s: float = 10.0
@@ -42,26 +42,26 @@ DEFAULT: Final = WriteOptions()
 
 
 class DriverRows(Protocol):
-    """The rows that a statement gave."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows a statement changed."""
+        """How many rows the statement changed."""
         ...
 
     def fetchone(self) -> Any:
-        """The next row; `None` after the last."""
+        """Return the next row; `None` after the last."""
         ...
 
     def fetchall(self) -> list[Any]:
-        """All rows that are left."""
+        """Return all remaining rows."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
 
 class DriverConnection(Protocol):
-    """A connection of the driver. Statements have `?` for each value, on both engines."""
+    """A connection of the driver. Statements have `?` for each value, for both engines."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> DriverRows:
         """Run one statement."""
@@ -73,93 +73,94 @@ class DriverConnection(Protocol):
 
 
 class QuickWriter(Protocol):
-    """Writes what is small and often, as a line of the audit trail before each answer; one at a time."""
+    """Writes small things often, such as a line of the audit trail before each answer; one at a time."""
 
     async def write(
         self, function: Callable[[DriverConnection], T], *, rows: int, is_small: bool = True
     ) -> T:
-        """As `Database.write_driver`, but never into memory only; on the event loop where that is quicker.
+        """Write as `Database.write_driver` does, but never into memory; on the event loop if that is quicker.
 
         Args:
-            function: What writes; it is called again where it failed, since nothing of it was written then.
+            function: Writes the rows. If it fails, nothing of it is written, and it may be called again.
             rows: About how many rows it writes.
-            is_small: False for what may take long.
+            is_small: False for a function that may take long.
         """
         ...
 
     async def close(self) -> None:
-        """Close what it has open; the next write opens it."""
+        """Close the connection; the next write opens one."""
         ...
 
 
 class Database(ABC):
-    """A database with the tables of a catalog. Making it opens nothing; `async with` looks after `open`.
+    """A database with the tables of a catalog. The constructor opens nothing; `async with` does.
 
-    Methods may be called from one event loop. Each waits for its thread also where its task is cancelled:
-    what was begun is written, or not. They raise `StoreError` where the database cannot be read or written.
+    One event loop may call the methods. Each waits for its thread even if its task is cancelled, so a
+    transaction is written as a whole or not at all. Methods raise `StoreError` if the database cannot be read
+    or written.
     """
 
     name: str
-    """Where it is, as errors name it; it holds no secret."""
+    """Its place, as errors show it: a path, or an address without its password."""
     faults: int
-    """How often it was found that nothing can be written."""
+    """How often a write was found to be impossible."""
 
     @abstractmethod
     async def read(self, function: "Callable[[Connection], T]") -> T:
-        """Run a function in one reading transaction: it sees the database as it is at one moment."""
+        """Run a function in one reading transaction: it sees one state of the database."""
 
     @abstractmethod
     async def write(self, function: "Callable[[Connection], T]", options: WriteOptions = DEFAULT) -> T:
-        """Run a function in one writing transaction, beside which nobody else writes.
+        """Run a function in one writing transaction; no other process writes at the same time.
 
-        What it did is undone where it raises an error.
+        If the function raises an error, its changes are undone.
         """
 
     @abstractmethod
     async def read_driver(self, function: Callable[[DriverConnection], T]) -> T:
-        """As `read`, with the connection of the driver."""
+        """Run a function as `read` does, with the connection of the driver."""
 
     @abstractmethod
     async def write_driver(
         self, function: Callable[[DriverConnection], T], options: WriteOptions = DEFAULT
     ) -> T:
-        """As `write`, with the connection of the driver."""
+        """Run a function as `write` does, with the connection of the driver."""
 
     @abstractmethod
     def quick_writer(self) -> QuickWriter:
-        """What writes small things often."""
+        """Return a writer for small things that are written often."""
 
     @abstractmethod
-    async def open(self, *, stands_by: bool = False) -> None:
-        """Make the tables where there are none. With `stands_by` they are in memory if they cannot be made.
+    async def open(self, *, allows_memory: bool = False) -> None:
+        """Make missing tables. With `allows_memory`, a file that cannot be made is replaced by memory.
 
         Raises:
-            ConfigError: There is something else than the tables of this version.
+            ConfigError: The database has other content than the tables of this version.
             StoreError: It cannot be opened now.
         """
 
     @abstractmethod
     async def ensure(self) -> None:
-        """Bring what is open to the present tables where another process left it without.
+        """Make the tables of an open database if another process removed them.
 
         Raises:
-            StoreError: That cannot be; the reason is that for which reading failed before.
+            StoreError: They cannot be made; the reason is also why reading failed before.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """End what `open` began; as often as that."""
+        """End one `open`; every `open` needs one `close`."""
 
     @abstractmethod
     async def check(self) -> str:
-        """Why nothing can be written now, found out by trying; empty if something can be."""
+        """Try to write, without a change, and return why that cannot be done; empty if it can."""
 
     @abstractmethod
     def note_fault(self, error: StoreError) -> None:
-        """Count a failed write in `faults` where it may be over later."""
+        """Count a failed write in `faults` if a later write may succeed."""
 
     async def is_replaced(self) -> bool:
-        """Whether another database took the place of the one in memory, once after it happened."""
+        """Return whether a file of another process replaced the database in memory; true only once."""
         return False
 
     async def __aenter__(self) -> Self:
@@ -171,5 +172,5 @@ class Database(ABC):
 
 
 def placeholders(count: int) -> str:
-    """The part of a statement for a list of so many values."""
+    """Return the part of a statement for a list of so many values."""
     return ", ".join("?" * count)

@@ -1,7 +1,8 @@
-"""Why the catalog's file cannot be used, and what to do: asked of the system, since SQLite says little of it.
+"""Find out why the catalog's file cannot be used, and what to do.
 
-The file itself is never opened for that: closing it would end the locks that SQLite holds on it for this
-process. What can be written beside it is found out with a file of its own.
+SQLite says little, so this module asks the system. It never opens the file itself: closing it would release
+the locks that SQLite has on it for this process. To learn whether a file can be written there, it writes
+another file beside it.
 """
 
 import errno
@@ -19,7 +20,7 @@ if sys.platform != "win32":
     import resource
 
 HOLDS: Final = "approvals, access tokens, logins to servers and the audit trail"
-"""What a catalog holds that nobody can make anew."""
+"""The content of a catalog that cannot be made again."""
 
 _KIND: Final = 0xFF
 _OF_ENVIRONMENT: Final = frozenset({
@@ -48,36 +49,36 @@ _BY_NUMBER: Final = {
     errno.EFBIG: ("it may not grow any more", "Raise the limit on the size of files (`ulimit -f`)."),
     errno.ENOENT: ("its file is not there", ""),
 }
-"""Reason and advice by the number that the system gives an error."""
+"""Reason and advice by the system's error number."""
 
 
 class Diagnosis(NamedTuple):
-    """A reason, in words that go on from "it cannot be used:", and a sentence on what to do."""
+    """A reason that completes "it cannot be used:", and a sentence on what to do."""
 
     reason: str
     advice: str = ""
 
 
 def store_error(path: Path, error: Exception) -> StoreError:
-    """The error that tells why a catalog cannot be used. May write beside it, and so blocks for a moment.
+    """Make the error that explains why a catalog cannot be used; may write beside it, so it blocks briefly.
 
     Args:
-        path: Its file.
-        error: What SQLite or the system raised.
+        path: The catalog's file.
+        error: The error of SQLite or the system.
     """
-    found = diagnose(path, error)
-    return StoreError(str(path), found.reason, advice=found.advice)
+    diagnosis = diagnose(path, error)
+    return StoreError(str(path), diagnosis.reason, advice=diagnosis.advice)
 
 
 def is_of_environment(error: Exception) -> bool:
-    """Whether a failure is not of the file's content, but of its disk, its rights or this process."""
+    """Return whether the cause is the disk, the rights or this process, and not the file's content."""
     return isinstance(error, OSError) or _kind(error) in _OF_ENVIRONMENT
 
 
 def may_pass(error: BaseException | None) -> bool:
-    """Whether a failure is over once there is room, or a right, or others are done.
+    """Return whether a failure ends once there is room or a right, or other writers are done.
 
-    Of a `StoreError`, or what SQLAlchemy raised, it is told by what was raised below.
+    A `StoreError`, or an error of SQLAlchemy, is judged by its cause.
     """
     if isinstance(error, StoreError):
         return may_pass(error.__cause__)
@@ -86,12 +87,12 @@ def may_pass(error: BaseException | None) -> bool:
 
 
 def diagnose(path: Path, error: Exception) -> Diagnosis:
-    """What is wrong with a catalog, and what to do about it."""
+    """Return the reason of an error, and what to do about it."""
     if _kind(error) in _DAMAGED:
         return Diagnosis(
             f"its file is damaged ({error})",
             f"It holds {HOLDS}: copy it first, with {path.name}-wal if that is there. `sqlite3 {path.name}"
-            " .recover` may save them; without the file maitred begins anew, without these.",
+            " .recover` may save them; without the file maitred begins with an empty catalog, without these.",
         )
     if _kind(error) in _LOCKED:
         return Diagnosis("another process has locked it", "End that process, or wait for it.")
@@ -112,7 +113,7 @@ def _kind(error: BaseException) -> int:
 
 
 def _write_beside(path: Path) -> None:
-    """Write as much as a start needs into a file beside it, and remove that."""
+    """Write as much as a start needs into a file beside it, and remove that file."""
     probe = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     number = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -132,7 +133,7 @@ def _by_number(path: Path, error: OSError) -> Diagnosis:
 
 
 def _of_file(path: Path, error: Exception) -> Diagnosis:
-    """What is wrong where another file can be written beside it."""
+    """Return what is wrong although another file can be written beside it."""
     if not os.access(path, os.R_OK | os.W_OK):
         return _by_number(path, PermissionError(errno.EACCES, ""))
     if _kind(error) == sqlite3.SQLITE_FULL:

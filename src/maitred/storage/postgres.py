@@ -1,7 +1,7 @@
-"""A catalog in a PostgreSQL database; see `maitred.storage.database`.
+"""The catalog in a PostgreSQL database; see `maitred.storage.database`.
 
-Writing transactions take one advisory lock, so they come one after the other as they do on SQLite. Reading
-ones are `REPEATABLE READ`. Connections are kept between transactions while the database is open.
+Writing transactions take one advisory lock, so they run one after the other as on SQLite. Reading
+transactions are `REPEATABLE READ`. Connections stay open between transactions while the database is open.
 """
 
 import threading
@@ -16,6 +16,7 @@ import psycopg
 from psycopg import errors
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
+from maitred.config.redaction import redact
 from maitred.errors import ConfigError, StoreError
 from maitred.storage.database import (
     DEFAULT,
@@ -28,7 +29,7 @@ from maitred.storage.database import (
     WriteOptions,
 )
 
-if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
     from sqlalchemy import Connection, Engine
 
 T = TypeVar("T")
@@ -36,10 +37,12 @@ T = TypeVar("T")
 _CONNECT_S: Final = 10
 _KEPT: Final = 5
 _LOCK: Final = 0x6D61_6974_7265_6421
-"""The advisory lock of those who write: `maitred!`."""
+"""The advisory lock of writers: `maitred!` in ASCII."""
 _CHECK: Final = WriteOptions(wait_s=2.0)
 _NUL: Final = "\0"
 _SIGN_OF_NUL: Final = "\u2400"
+_REFUSED: Final = "FATAL:"
+"""In the text of an error in which the server itself refuses a connection."""
 _FAULTS: Final = (
     (errors.LockNotAvailable, "another process has locked it", "End that process, or wait for it."),
     (errors.DiskFull, "the disk of its server is full", "Make room there."),
@@ -67,7 +70,7 @@ class PostgresDatabase(Database):
         self._active = 0
         self._guard = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
-        self._made: Engine | None = None
+        self._engine: Engine | None = None
 
     async def read(self, function: "Callable[[Connection], T]") -> T:
         """See `Database.read`."""
@@ -91,7 +94,7 @@ class PostgresDatabase(Database):
         """See `Database.quick_writer`."""
         return _PostgresWriter(self)
 
-    async def open(self, *, stands_by: bool = False) -> None:  # nothing stands in for a server
+    async def open(self, *, allows_memory: bool = False) -> None:  # memory replaces no server
         """See `Database.open`."""
         if not await self._is_current():
             await anyio.to_thread.run_sync(self._prepare)
@@ -132,12 +135,14 @@ class PostgresDatabase(Database):
     async def _is_current(self) -> bool:
         try:
             rows = await self.read_driver(lambda connection: connection.execute(REVISION).fetchall())
-        except StoreError:
-            return False
+        except StoreError as error:
+            if isinstance(error.__cause__, errors.UndefinedTable):
+                return False
+            raise
         return rows == [(HEAD,)]
 
     def _prepare(self) -> None:
-        """Make the tables; another process may do the same."""
+        """Make the tables; another process may do the same at this moment."""
         from maitred.storage import core, migrate  # noqa: PLC0415  # slow to import
 
         def upgrade(connection: "Connection") -> None:
@@ -156,13 +161,13 @@ class PostgresDatabase(Database):
 
         with self._guard:
             self._active += 1
-            engine = self._made = self._made or core.postgres_engine(self._connect, _begin)
+            engine = self._engine = self._engine or core.postgres_engine(self._connect, _begin)
         try:
             return core.run(engine, function, options)
         except SQLAlchemyError as error:
-            raise self._explained(core.driver_error(error)) from error
+            raise self._store_error(core.driver_error(error)) from error
         except psycopg.Error as error:
-            raise self._explained(error) from error
+            raise self._store_error(error) from error
         finally:
             self._end()
 
@@ -170,17 +175,17 @@ class PostgresDatabase(Database):
         with self._guard:
             self._active += 1
         try:
-            with self._leased(options) as connection:
+            with self._transaction(options) as connection:
                 return function(_Statements(connection))
         except psycopg.Error as error:
-            raise self._explained(error) from error
+            raise self._store_error(error) from error
         finally:
             self._end()
 
     @contextmanager
-    def _leased(self, options: WriteOptions | None) -> Iterator[psycopg.Connection[Any]]:
-        """A connection in a transaction, which is committed at the end."""
-        connection = self._begun(options)
+    def _transaction(self, options: WriteOptions | None) -> Iterator[psycopg.Connection[Any]]:
+        """Yield a connection in a transaction, which is committed at the end."""
+        connection = self._take_connection(options)
         try:
             yield connection
             connection.commit()
@@ -193,18 +198,18 @@ class PostgresDatabase(Database):
                 return
         connection.close()
 
-    def _begun(self, options: WriteOptions | None) -> psycopg.Connection[Any]:
-        """A connection whose transaction has begun; one that the server has ended meanwhile is replaced."""
+    def _take_connection(self, options: WriteOptions | None) -> psycopg.Connection[Any]:
+        """Return a connection with a new transaction; a connection that the server ended is replaced."""
         while True:
             with self._guard:
-                kept = self._idle.pop() if self._idle else None
-            connection = kept or _with_texts(self._connect())
+                idle = self._idle.pop() if self._idle else None
+            connection = idle or _with_texts(self._connect())
             try:
                 _begin(connection, options)
             except BaseException as error:
                 ended = connection.broken
                 connection.close()
-                if kept is None or not ended or not isinstance(error, psycopg.OperationalError):
+                if idle is None or not ended or not isinstance(error, psycopg.OperationalError):
                     raise
             else:
                 return connection
@@ -215,7 +220,7 @@ class PostgresDatabase(Database):
         return connection
 
     def _end(self) -> None:
-        """Note that a transaction has ended. Nobody but the last one closes what is kept of no use."""
+        """Note the end of a transaction; the last one closes connections that no caller needs."""
         with self._guard:
             self._active -= 1
             is_last = not self._active
@@ -223,33 +228,32 @@ class PostgresDatabase(Database):
             self._drop_unused()
 
     def _drop_unused(self) -> None:
-        """Close the connections that are kept, where the database is not open."""
+        """Close the idle connections if the database is not open."""
         with self._guard:
             if self._users > 0 or self._active:
                 return
             idle, self._idle = self._idle, []
-            engine, self._made = self._made, None
+            engine, self._engine = self._engine, None
         for connection in idle:
             connection.close()
         if engine is not None:
             engine.dispose()
 
-    def _explained(self, error: Exception) -> StoreError:
+    def _store_error(self, error: Exception) -> StoreError:
         for kind, reason, advice in _FAULTS:
             if isinstance(error, kind):
                 return StoreError(self.name, reason, advice=advice)
-        said = str(error).strip().partition("\n")[0] or type(error).__name__
-        if isinstance(error, psycopg.OperationalError):
-            return StoreError(
-                self.name,
-                f"its server does not answer ({said})",
-                advice="Start it, or correct `catalog.url`.",
-            )
-        return StoreError(self.name, said)
+        text = redact(str(error).strip().partition("\n")[0]) or type(error).__name__
+        if not isinstance(error, psycopg.OperationalError):
+            return StoreError(self.name, text)
+        if _REFUSED in text:
+            return StoreError(self.name, f"its server refuses ({text})", advice="Correct `catalog.url`.")
+        advice = "Start it, or correct `catalog.url`."
+        return StoreError(self.name, f"its server does not answer ({text})", advice=advice)
 
 
 class _PostgresWriter:
-    """Writes through the connections of the database: the event loop never waits for the network."""
+    """Writes in a thread: the event loop must not wait for the network."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
@@ -264,11 +268,11 @@ class _PostgresWriter:
         return await self._database.write_driver(function)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, since it has no connection of its own."""
 
 
 class _Statements:
-    """A connection for statements with `?`, which psycopg writes `%s`."""
+    """A connection for statements with `?` for each value, where psycopg has `%s`."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -283,14 +287,14 @@ class _Statements:
 
 
 class _TextDumper(StrDumperUnknown):
-    """Texts of PostgreSQL have no NUL; what a server publishes may have one, which is shown by its sign."""
+    """PostgreSQL stores no NUL, but texts of servers may have one; the character U+2400 replaces it."""
 
     def dump(self, obj: str) -> Any:
         return super().dump(obj.replace(_NUL, _SIGN_OF_NUL) if _NUL in obj else obj)
 
 
 def without_password(url: str) -> str:
-    """An address as it may be shown."""
+    """Return an address without its password and its query, for messages."""
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
     return f"{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}"
@@ -302,7 +306,7 @@ def _as_format(statement: str) -> bytes:
 
 
 def _with_texts(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    """Have JSON columns given as the text that is stored."""
+    """Let a connection return JSON columns as the stored text."""
     connection.adapters.register_loader("json", TextLoader)
     return connection
 

@@ -1,4 +1,4 @@
-"""A catalog in an SQLite file; see `database`. Each transaction has a connection of its own."""
+"""The catalog in an SQLite file; see `maitred.storage.database`. Each transaction has its own connection."""
 
 import os
 import sqlite3
@@ -32,7 +32,7 @@ from maitred.storage.sqlite_file import (
 )
 from maitred.storage.sqlite_writer import SqliteWriter
 
-if TYPE_CHECKING:  # SQLAlchemy is loaded with the first statement that needs it
+if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
     from sqlalchemy import Connection, Engine
 
 log = structlog.get_logger(__name__)
@@ -78,15 +78,15 @@ class SqliteDatabase(Database):
         """See `Database.quick_writer`."""
         return SqliteWriter(self.path)
 
-    async def open(self, *, stands_by: bool = False) -> None:
+    async def open(self, *, allows_memory: bool = False) -> None:
         """See `Database.open`."""
         if not await self._is_current():
-            await self._begin(stands_by=stands_by)
+            await self._begin(allows_memory=allows_memory)
         await anyio.to_thread.run_sync(_close_to_others, self.path)
         self._users += 1
 
     async def ensure(self) -> None:
-        """See `Database.ensure`; a file that is gone is not made: an empty one would take its place."""
+        """See `Database.ensure`; a missing file is not made again, since it would be empty."""
         if standby_of(self.path) is None:
             await anyio.to_thread.run_sync(self._look_for_file)
         if await self._is_current():
@@ -104,7 +104,7 @@ class SqliteDatabase(Database):
             self._standby = None
 
     async def check(self) -> str:
-        """See `Database.check`; a catalog in memory becomes a file where one can be made."""
+        """See `Database.check`; a catalog in memory becomes a file if one can be made."""
         try:
             if self._standby is None:
                 await self.write_driver(_touch, _CHECK)
@@ -133,12 +133,12 @@ class SqliteDatabase(Database):
             return False
         return rows == [(HEAD,)]
 
-    async def _begin(self, *, stands_by: bool) -> None:
-        """Make the file, or bring it to the present tables; where neither can be, begin in memory."""
+    async def _begin(self, *, allows_memory: bool) -> None:
+        """Make the file or its tables; if neither can be made and the caller allows it, begin in memory."""
         try:
             await anyio.to_thread.run_sync(self._prepare)
         except StoreError as error:
-            if not stands_by or not await anyio.to_thread.run_sync(is_nothing, self.path):
+            if not allows_memory or not await anyio.to_thread.run_sync(is_nothing, self.path):
                 raise
             try:
                 self._standby = Standby(self.path, error)
@@ -165,15 +165,15 @@ class SqliteDatabase(Database):
         try:
             core.run(self._engine(DEFAULT), upgrade, DEFAULT)
         except DatabaseError as error:
-            raise self._not_opened(core.driver_error(error)) from error
+            raise self._open_error(core.driver_error(error)) from error
 
-    def _not_opened(self, cause: Exception) -> ConfigError | StoreError:
-        """Why it cannot be opened: what can pass is another error than what has to be mended."""
-        found = store_error(self.path, cause)
+    def _open_error(self, cause: Exception) -> ConfigError | StoreError:
+        """Make the error for a file that cannot be opened: a `StoreError` if a later try may succeed."""
+        error = store_error(self.path, cause)
         if may_pass(cause):
-            return found
-        advice = found.advice or f"If maitred made it, it holds {HOLDS}: copy it before anything else."
-        return ConfigError(self.name, [f"the catalog cannot be opened: {found.reason}. {advice}"])
+            return error
+        advice = error.advice or f"If maitred made it, it holds {HOLDS}: copy it before anything else."
+        return ConfigError(self.name, [f"the catalog cannot be opened: {error.reason}. {advice}"])
 
     def _look_for_file(self) -> None:
         try:
@@ -200,7 +200,7 @@ class SqliteDatabase(Database):
         return connection
 
     def _note_mode(self, why: sqlite3.Error | None) -> None:
-        """Say once why the file is opened to be read only."""
+        """Log once why the file can only be read."""
         was_only_read, self._is_only_read = self._is_only_read, why is not None
         if why is not None and not was_only_read:
             self.faults += 1
@@ -209,7 +209,7 @@ class SqliteDatabase(Database):
 
     def _run_driver(self, begin: str, function: Callable[[DriverConnection], T], options: WriteOptions) -> T:
         try:
-            with closing(self._connect(options)) as connection:  # which undoes what is not committed
+            with closing(self._connect(options)) as connection:  # closing undoes what is not committed
                 connection.execute(begin)
                 done = function(connection)
                 connection.execute("COMMIT")
@@ -246,13 +246,13 @@ class SqliteDatabase(Database):
 
 
 def _touch(connection: DriverConnection) -> None:
-    """Write what changes nothing."""
+    """Write without a change of content."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     connection.execute(f"PRAGMA user_version={int(version)}")
 
 
 def _make_place(path: Path) -> None:
-    """Make the folder, and the file for its owner alone: there are tokens and an audit trail in it."""
+    """Make the folder, and the file for its owner alone, since it has tokens and the audit trail."""
     try:
         make_folder(path.parent)
     except (NotADirectoryError, FileExistsError) as error:
@@ -260,14 +260,14 @@ def _make_place(path: Path) -> None:
         raise ConfigError(str(path.parent), [fault]) from error
     except OSError as error:
         raise store_error(path, error) from error
-    with suppress(OSError):  # why it cannot be made is found when it is opened
-        if not path.exists():  # to close one that is in use would give up the locks of this process
+    with suppress(OSError):  # opening it will find out why it cannot be made
+        if not path.exists():  # closing a file in use would release the locks of this process
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     _close_to_others(path)
 
 
 def _close_to_others(path: Path) -> None:
-    """Let the owner alone read the file and what SQLite has beside it."""
+    """Let only the owner read the file and the files of SQLite beside it."""
     with suppress(OSError):
         for one in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))):
             if one.exists() and one.stat().st_mode & _OTHERS:

@@ -1,6 +1,6 @@
-"""Opens the SQLite file of a catalog with the standard library, or the memory that stands in for it.
+"""Opens the SQLite file of a catalog with the standard library, or the memory that replaces it.
 
-A file that cannot be written, as on a full disk, is opened to be read. Where there is none, and none can be
+A file that cannot be written, as on a full disk, is opened for reading. If no file exists and none can be
 made, the catalog is in memory until one can.
 """
 
@@ -18,32 +18,32 @@ from maitred.errors import StoreError
 from maitred.storage.diagnosis import is_of_environment
 
 Synchronous = Literal["NORMAL", "FULL"]
-"""`FULL` survives a loss of power, `NORMAL` whatever happens to this process. The file is always whole."""
+"""`FULL` survives a loss of power, `NORMAL` any end of this process. The file is never damaged by either."""
 
 
 class FileConnection(sqlite3.Connection):
-    """A connection; `why_read_only` is why the file could not be opened to be written, if it could not."""
+    """A connection; `why_read_only` is the error that keeps the file from being written, if there is one."""
 
     why_read_only: sqlite3.Error | None = None
 
 
 class Standby:
-    """A catalog in memory, for all who open its file in this process, until the file can be made.
+    """A catalog in memory, for every connection of this process to its file, until the file can be made.
 
-    `why` is told to whoever has to keep something for good.
+    `why` is the error for writes that must last.
     """
 
     def __init__(self, path: Path, why: StoreError) -> None:
         self.why = why
         self.uri: Final = f"file:/maitred-{secrets.token_hex(8)}?vfs=memdb"
         self._path = path.absolute()
-        self._held = sqlite3.connect(self.uri, uri=True, isolation_level=None, check_same_thread=False)
+        self._connection = sqlite3.connect(self.uri, uri=True, isolation_level=None, check_same_thread=False)
         _STANDBYS[self._path] = self
 
     def move(self) -> bool:
-        """Make the file, whole or not at all; false if another process has made one meanwhile.
+        """Make the file, whole or not at all; false if another process made one in the meantime.
 
-        From then on the file is what is opened.
+        After that, connections open the file.
 
         Raises:
             OSError, sqlite3.Error: It cannot be made yet.
@@ -53,9 +53,9 @@ class Standby:
         try:
             os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             with closing(sqlite3.connect(draft)) as file:
-                self._held.backup(file)
+                self._connection.backup(file)
             if self._path.exists() and not self._path.stat().st_size:
-                draft.replace(self._path)  # what is left of an attempt to make it
+                draft.replace(self._path)  # the rest of an earlier attempt to make it
             else:
                 self._path.hardlink_to(draft)
         except FileExistsError:
@@ -68,21 +68,21 @@ class Standby:
         return True
 
     def close(self) -> None:
-        """Forget all that it has."""
+        """Forget its content."""
         if _STANDBYS.pop(self._path, None) is not None:
-            self._held.close()
+            self._connection.close()
 
 
 _STANDBYS: Final[dict[Path, Standby]] = {}
 
 
 def standby_of(path: Path) -> Standby | None:
-    """What stands in for a catalog's file in this process, if anything does."""
+    """Return the memory that replaces a catalog's file in this process, if there is any."""
     return _STANDBYS.get(path.absolute())
 
 
 def is_nothing(path: Path) -> bool:
-    """Whether a catalog's file is not there, or has nothing in it; false where that cannot be told."""
+    """Return whether a catalog's file is missing or empty; false if that cannot be found out."""
     try:
         if not path.stat().st_size:
             return True
@@ -102,16 +102,20 @@ def connect(
     any_thread: bool = False,
     lasting: bool = False,
 ) -> FileConnection:
-    """A connection to a file that is there; one that is not is not made. No transaction begins by itself.
+    """Open a connection to an existing file; it makes none. No transaction begins by itself.
 
-    It waits `wait_s` for others who write. With `any_thread` another thread may use it, one at a time. What
-    is `lasting` does not go to what stands in for the file.
+    Args:
+        path: The file.
+        wait_s: How many seconds it waits for other writers.
+        synchronous: See `Synchronous`.
+        any_thread: Whether other threads may use the connection, one at a time.
+        lasting: Whether the memory that replaces the file is refused.
 
     Raises:
-        StoreError: It is `lasting`, and the file is stood in for.
-        sqlite3.Error: It cannot be opened.
+        StoreError: It is `lasting`, and memory replaces the file.
+        sqlite3.Error: The file cannot be opened.
     """
-    open_it = partial(_connected, wait_s=wait_s, synchronous=synchronous, any_thread=any_thread)
+    open_it = partial(_open_file, wait_s=wait_s, synchronous=synchronous, any_thread=any_thread)
     if (standby := standby_of(path)) is not None:
         if lasting:
             raise standby.why
@@ -120,19 +124,19 @@ def connect(
     try:
         return open_it(f"{address}?mode=rw")
     except sqlite3.Error as error:
-        found = _to_read(path, address, open_it) if is_of_environment(error) else None
+        found = _open_to_read(path, address, open_it) if is_of_environment(error) else None
         if found is None:
             raise
         found.why_read_only = error
         return found
 
 
-def _connected(
+def _open_file(
     uri: str, *, wait_s: float, synchronous: Synchronous, any_thread: bool, alone: bool = False
 ) -> FileConnection:
-    """A connection that has read the file once, so that what keeps it from that is known.
+    """Open a connection and read the file once, so that an error is raised here and not later.
 
-    `alone` keeps all others out for as long as it is open, and needs no shared memory for that.
+    `alone` locks out all other connections while this one is open, and needs no shared memory.
     """
     connection = sqlite3.connect(
         uri,
@@ -153,10 +157,10 @@ def _connected(
     return connection
 
 
-def _to_read(path: Path, address: str, open_it: Callable[..., FileConnection]) -> FileConnection | None:
-    """A connection for reading to a file beside which SQLite can make nothing; `None` where that fails, too.
+def _open_to_read(path: Path, address: str, open_it: Callable[..., FileConnection]) -> FileConnection | None:
+    """Open a file for reading although SQLite can make no file beside it; `None` if that fails, too.
 
-    Where no log of changes is left, the file itself has all, and nobody changes it while none can be made.
+    Without a log of changes the file is complete, and no process can change it while no log can be made.
     """
     log = path.with_name(f"{path.name}-wal")
     try:

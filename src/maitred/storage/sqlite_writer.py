@@ -1,8 +1,8 @@
 """Writes small things to an SQLite file through one connection that stays open.
 
-What the file system takes for a row is a fraction of what going through a thread takes. So rows are written
-on the event loop while nobody else is writing and the disk is quick; anything else is left to a thread.
-Moving the log into the file waits for the disk: a thread does it, every few hundred rows.
+Writing a row takes a fraction of the time that a change of threads takes. So the writer writes rows on the
+event loop while no other process writes and the disk is quick. Otherwise a thread writes. Moving the
+write-ahead log into the file waits for the disk: a thread does it, every few hundred rows.
 """
 
 import sqlite3
@@ -42,7 +42,7 @@ class SqliteWriter:
     ) -> T:
         """See `maitred.storage.database.QuickWriter`."""
         self._rows += rows
-        if is_small and rows <= _MOST_AT_ONCE and self._is_quick() and (done := self._written(function)):
+        if is_small and rows <= _MOST_AT_ONCE and self._is_quick() and (done := self._write_here(function)):
             return done[0]
         return await anyio.to_thread.run_sync(self._write, function)
 
@@ -54,8 +54,8 @@ class SqliteWriter:
         is_due = self._rows >= _BETWEEN_CHECKPOINTS
         return self._writer is not None and not is_due and time.monotonic() >= self._slow_until
 
-    def _written(self, function: Callable[[DriverConnection], T]) -> tuple[T] | None:
-        """What was written here and now; `None` where it is for a thread to write it, or to say why not."""
+    def _write_here(self, function: Callable[[DriverConnection], T]) -> tuple[T] | None:
+        """Write on the event loop and return the result; `None` if a thread has to try."""
         started = time.monotonic()
         try:
             connection = self._open()
@@ -63,7 +63,7 @@ class SqliteWriter:
             done = _transaction(connection, function)
         except (sqlite3.Error, OSError) as error:
             if not _is_busy(error):
-                self._close()  # which ends what was begun; where others write, nothing was
+                self._close()  # which ends the transaction; if another process writes, none began
             return None
         except BaseException:
             self._close()
@@ -73,7 +73,7 @@ class SqliteWriter:
         return (done,)
 
     def _write(self, function: Callable[[DriverConnection], T]) -> T:
-        """Write in this thread, waiting for others who write."""
+        """Write in this thread, and wait for other writers."""
         try:
             connection = self._open()
             connection.execute(f"PRAGMA busy_timeout={_BUSY_S * 1_000:.0f}")
@@ -82,7 +82,7 @@ class SqliteWriter:
                 self._rows = 0
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
         except BaseException as error:
-            self._close()  # which ends what was begun
+            self._close()  # which ends the transaction
             if isinstance(error, sqlite3.Error | OSError):
                 raise store_error(self._path, error) from error
             raise
@@ -94,9 +94,9 @@ class SqliteWriter:
             writer.close()
 
     def _open(self) -> sqlite3.Connection:
-        """The open connection; another one where another file is at the path by now.
+        """Return the open connection, or a new one if the path has another file by now.
 
-        The last connection to a file that is closed writes all of it to the disk: too slow for every row.
+        Closing the last connection to a file writes all of it to the disk: too slow for every row.
         """
         if (standby := standby_of(self._path)) is not None:
             raise standby.why
@@ -117,5 +117,5 @@ def _transaction(connection: sqlite3.Connection, function: Callable[[DriverConne
 
 
 def _is_busy(error: Exception) -> bool:
-    """Whether somebody else is writing, so that nothing was begun."""
+    """Return whether another process writes, so that no transaction began."""
     return getattr(error, "sqlite_errorcode", 0) & _BUSY_CODE == sqlite3.SQLITE_BUSY

@@ -1,7 +1,7 @@
-"""All tables; `migrations/` makes them, each store reads and writes its own.
+"""All tables; `migrations/` makes them, and each store reads and writes its own.
 
-Schemas are in a table of their own, keyed by content hash: many tools share one, a tool row stays thin, and
-a change of a description does not rewrite a schema.
+Schemas have their own table, by content hash: many tools share one, rows of tools stay small, and a change of
+a description does not rewrite a schema.
 """
 
 import sqlalchemy as sa
@@ -58,7 +58,7 @@ vectors = sa.Table(
     sa.Column("digest", sa.String(32), primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
-"""Vectors of tools by the model that made them and the content they were made of; a cache, safe to lose."""
+"""Vectors of tools, by the model that made them and the content; a cache, safe to lose."""
 
 memos = sa.Table(
     "memos",
@@ -67,7 +67,7 @@ memos = sa.Table(
     sa.Column("answer", sa.LargeBinary, nullable=False),
     sa.Column("at", sa.Float, nullable=False),
 )
-"""What transformers answered about tools, by the content it belongs to, and when (unix seconds); a cache."""
+"""Answers of mediation about tools, by the content they are about, with their Unix time; a cache."""
 
 offers = sa.Table(
     "offers",
@@ -124,7 +124,7 @@ standings = sa.Table(
     sa.Column("level", sa.String(10), nullable=False),
     sa.Column("usage", sa.JSON, nullable=False),
 )
-"""What the use of a tool came to when the tiers were last computed; tools never used have no row."""
+"""The score of each tool when tiers were last computed; tools that were never used have no row."""
 
 state = sa.Table(
     "state",
@@ -135,8 +135,8 @@ state = sa.Table(
     sa.Column("tiers_at", sa.String(40), nullable=False, server_default=""),
     sa.Column("mended_by", sa.String(64), nullable=False, server_default=""),
 )
-"""One row: the generation, raised by every write that a reader could notice; by which rules the tools were
-placed in categories, and by which they were mended; and when the tiers were computed."""
+"""One row. Every write that a reader could notice raises the generation. The others are the rules of
+categories and of mediation that made the present tools, and the time at which tiers were computed."""
 
 registrations = sa.Table(
     "registrations",
@@ -149,7 +149,7 @@ registrations = sa.Table(
     sa.Column("at", sa.String(40), nullable=False),
     sa.Column("record", sa.Text, nullable=False),
 )
-"""Servers that were registered by a manifest and not withdrawn."""
+"""Servers that are registered by a manifest and not withdrawn."""
 
 approvals = sa.Table(
     "approvals",
@@ -164,7 +164,7 @@ approvals = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     sa.Column("at", sa.String(40), nullable=False),
 )
-"""The log of approvals: what happened to each server, its turns counted from 1; outlives the registration."""
+"""The log of approvals: the events of each server, numbered from 1; it outlives the registration."""
 
 definitions = sa.Table(
     "definitions",
@@ -172,7 +172,7 @@ definitions = sa.Table(
     sa.Column("hash", sa.String(64), primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
-"""What servers published when somebody decided on it, by its hash."""
+"""Definitions about which an operator decided, by hash."""
 
 tokens = sa.Table(
     "tokens",
@@ -188,7 +188,7 @@ tokens = sa.Table(
     sa.Column("revoked_at", sa.String(40), nullable=False, server_default=""),
     sa.Column("revoked_by", sa.String(200), nullable=False, server_default=""),
 )
-"""Access tokens by what of them may be shown; the digest is the SHA-256 of the whole token."""
+"""Access tokens by their public id; the digest is the SHA-256 of the whole token."""
 
 logins = sa.Table(
     "logins",
@@ -198,7 +198,7 @@ logins = sa.Table(
     sa.Column("version", sa.String(32), nullable=False),
     sa.Column("held_until", sa.Float, nullable=False),
 )
-"""What logins to servers left behind, encrypted; see `maitred.backends.oauth.vault`."""
+"""Logins to servers, encrypted; see `maitred.backends.oauth.vault`."""
 
 audit = sa.Table(
     "audit",
@@ -217,4 +217,4 @@ audit_ends = sa.Table(
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("digest", sa.String(64), nullable=False),
 )
-"""Two rows: `anchor`, the line before the first that is kept, and `head`, the last line."""
+"""Two rows: `anchor`, the line before the oldest stored line, and `head`, the last line."""

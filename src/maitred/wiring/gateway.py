@@ -116,7 +116,7 @@ async def _make_parts(
     from maitred.usage.recorder import UsageRecorder
 
     database = database_of(settings)
-    store = open_store(settings, stands_by=discovers)
+    store = open_store(settings, allows_memory=discovers)
     catalog = LiveCatalog(await stack.enter_async_context(store))
     await catalog.refresh()
     usage = await stack.enter_async_context(UsageRecorder(database))

@@ -1,38 +1,80 @@
-"""Where the catalog is kept: one database for all stores of this process."""
+"""Where the catalog is stored: one database for all stores of this process."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+from maitred.config.interpolate import UnresolvedReferenceError, resolve
 from maitred.config.load import catalog_path
+from maitred.config.redaction import SECRETS
+from maitred.config.sections import database_url_fault
 from maitred.config.settings import Settings
+from maitred.errors import ConfigError
+from maitred.extras import install_command
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.catalog.store import CatalogStore
     from maitred.storage.database import Database
 
 _DATABASES: "Final[WeakValueDictionary[str, Database]]" = WeakValueDictionary()
-"""The databases that stores have now: what one of them finds out about a disk, all of them know."""
+"""By path, or by `catalog.url` as configured: all stores share what one of them learns about a disk."""
 
 
 def database_of(settings: Settings) -> "Database":
-    """The database of a configuration; nothing is opened."""
-    from maitred.storage.sqlite import SqliteDatabase
+    """The database of a configuration; nothing is opened.
 
-    path = str(catalog_path(settings).absolute())
-    if (database := _DATABASES.get(path)) is None:
-        database = _DATABASES[path] = SqliteDatabase(Path(path))
+    Raises:
+        ConfigError: `catalog.url` cannot be used, or the packages for PostgreSQL are not installed.
+    """
+    place = settings.catalog.url or str(catalog_path(settings).absolute())
+    if (database := _DATABASES.get(place)) is None:
+        make = _make_postgres if settings.catalog.url else _make_sqlite
+        database = _DATABASES[place] = make(settings)
     return database
 
 
-def open_store(settings: Settings, *, stands_by: bool = False) -> "CatalogStore":
+def _make_sqlite(settings: Settings) -> "Database":
+    from maitred.storage.sqlite import SqliteDatabase
+
+    return SqliteDatabase(catalog_path(settings).absolute())
+
+
+def _make_postgres(settings: Settings) -> "Database":
+    url = _resolved_url(settings)
+    try:
+        from maitred.storage.postgres import PostgresDatabase
+    except ImportError as error:  # the package, or the library of PostgreSQL that it loads
+        reason, hint = str(error).partition("\n")[0], install_command("postgres")
+        fault = f"PostgreSQL needs packages that are missing ({reason}); `{hint}` installs them"
+        raise _url_error(settings, fault) from error
+    return PostgresDatabase(url)
+
+
+def _resolved_url(settings: Settings) -> str:
+    """`catalog.url` with its references replaced; from now on its password is never shown."""
+    try:
+        url = resolve(settings.catalog.url, os.environ)
+    except UnresolvedReferenceError as error:
+        raise _url_error(settings, str(error)) from error
+    if fault := database_url_fault(url):
+        raise _url_error(settings, fault)
+    SECRETS.learn_address(url, {})
+    return url
+
+
+def _url_error(settings: Settings, fault: str) -> ConfigError:
+    return ConfigError(str(settings.source), [f"catalog.url: {fault}"])
+
+
+def open_store(settings: Settings, *, allows_memory: bool = False) -> "CatalogStore":
     """The catalog's store, which loads SQLAlchemy only to write and Alembic only to migrate.
 
-    With `stands_by` it is in memory as long as there is no file, and none can be made.
+    With `allows_memory` it is in memory as long as there is no file, and none can be made.
     """
     from maitred.catalog.store import CatalogStore
 
-    return CatalogStore(database_of(settings), stands_by=stands_by)
+    return CatalogStore(database_of(settings), allows_memory=allows_memory)
 
 
 def key_path(settings: Settings) -> Path:

@@ -2,13 +2,12 @@
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.disclosure.answers import parts_withheld
 from maitred.model.access import Viewer
@@ -67,13 +66,14 @@ def doctor(
     settings = settings_of(config)
     viewer = acting(settings)
     found = run(lambda: _examine(settings, servers or [], viewer))
-    findings, fault, cage = found.servers, found.catalog_fault, found.cage
+    findings, catalog, cage = found.servers, found.catalog, found.cage
+    fault = catalog["fault"]
     cages = run(lambda: look_at_cages(settings))
     if as_json:
         print_json(
             {
                 "config": str(settings.source),
-                "catalog": {"path": str(catalog_path(settings)), "fault": fault},
+                "catalog": dict(catalog),
                 "servers": findings,
                 "search": dataclasses.asdict(found.semantics),
                 "chains": {"jailed": not cage, "why_not": cage},
@@ -82,7 +82,7 @@ def doctor(
         )
     else:
         out.print(Text(f"configuration {settings.source}: fine, {count_of(len(settings.servers), 'server')}"))
-        out.print(Text(f"catalog {catalog_path(settings)}: {unwritable(fault) if fault else 'fine'}"))
+        out.print(Text(f"catalog {catalog['path']}: {unwritable(fault) if fault else 'fine'}"))
         out.print(Text(f"search: {_about(found.semantics)}"))
         jail = f"in a process of their own, without bubblewrap: {cage}" if cage else "in bubblewrap"
         out.print(Text(f"chains: {jail}"))
@@ -97,7 +97,7 @@ class _DoctorReport:
     """The findings about servers, catalog and search; `cage` is the reason why chains run without a jail."""
 
     servers: Sequence[dict[str, Any]]
-    catalog_fault: str
+    catalog: Mapping[str, Any]
     semantics: Semantics
     cage: str
     elapsed_s: float
@@ -131,7 +131,7 @@ async def _examine(settings: Settings, names: Sequence[str], viewer: Viewer) -> 
         await wait_for_vectors(gateway)
         return _DoctorReport(
             servers=findings,
-            catalog_fault=(await gateway.catalog_status(viewer))["fault"],
+            catalog=await gateway.catalog_status(viewer),
             semantics=gateway.semantics,
             cage=await gateway.chains.cage(viewer),
             elapsed_s=elapsed_s,

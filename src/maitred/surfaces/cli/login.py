@@ -7,7 +7,6 @@ import anyio
 import typer
 from rich.text import Text
 
-from maitred.config.load import catalog_path
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, LoginError, StoreError
 from maitred.model.access import Viewer
@@ -94,10 +93,9 @@ async def _log_in(
         told = "If your browser shows nothing, open" if shown else "Open"
         err.print(Text(f"{told} this address to log in to {spec.name}:\n{page}"))
 
-    path = catalog_path(settings)
     async with open_store(settings) as store:
         if why := await store.check():  # checked first, so that no operator logs in without effect
-            raise StoreError(str(path), f"the login could not be kept: {why}")
+            raise StoreError(store.name, f"the login could not be kept: {why}")
         await log_in(make_access(spec, settings), browse, timeout_s=timeout_s)
     async with open_gateway(settings, asks_models=False) as gateway:
         with err.status(Text(f"connecting to {spec.name} …")):

@@ -33,6 +33,8 @@ _ALWAYS: Final = frozenset(
 )
 _STARTS: Final = ("LC_", "OPENAI_", "ANTHROPIC_")
 _PROXY: Final = "_proxy"
+_OF_POSTGRES: Final = "PG"
+"""Variables from which the driver of `catalog.url` takes what the address leaves open, as `PGPASSWORD`."""
 _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LOCAL_FILE: Final = re.compile(r"\$\{file:(?![/~$])")
 
@@ -51,10 +53,11 @@ class EnvironmentMatch:
             here = {HERE} if runs_here(settings) else set[str]()
             self._of, self._named = settings, frozenset({*_words(settings), *here})
         own = self._own
+        starts = (*_STARTS, _OF_POSTGRES) if settings.catalog.url else _STARTS
         return sorted(
             name
             for name in own.keys() | other.keys()
-            if own.get(name) != other.get(name) and (name in self._named or _matters(name))
+            if own.get(name) != other.get(name) and (name in self._named or _matters(name, starts))
         )
 
 
@@ -65,8 +68,8 @@ def runs_here(settings: Settings) -> bool:
     )
 
 
-def _matters(name: str) -> bool:
-    return name in _ALWAYS or name.startswith(_STARTS) or name.lower().endswith(_PROXY)
+def _matters(name: str, starts: tuple[str, ...]) -> bool:
+    return name in _ALWAYS or name.startswith(starts) or name.lower().endswith(_PROXY)
 
 
 def _is_relative(spec: ServerSpec) -> bool:
