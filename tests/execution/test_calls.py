@@ -85,7 +85,8 @@ async def made(
     """A call as the gateway makes it: checked, then relayed."""
     check = CheckArguments(partial(ArgumentChecker().check, snapshot))
     proceed = compose((check, relay_to(server)))
-    made = Call(request=call, viewer=LOCAL_USER, read_only=read_only, progress=progress, found=tool)
+    made = Call(request=call, viewer=LOCAL_USER, read_only=read_only, progress=progress)
+    made.tool = tool
     return (await proceed(made)).wire
 
 

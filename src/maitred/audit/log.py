@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -73,6 +74,7 @@ class AuditEntry:
 
 
 _LINE_FIELDS: Final = tuple(field.name for field in fields(AuditEntry) if field.name != "arguments")
+_values_of: Final = attrgetter(*_LINE_FIELDS)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -164,8 +166,10 @@ class AuditLog:
             self._lost_count += excess
 
     def _line(self, act: AuditEntry) -> Mapping[str, Any]:
-        values = {name: value for name in _LINE_FIELDS if (value := getattr(act, name))}
-        return {"at": self._time(), **values, **self._kept_arguments(act.arguments)}
+        line: dict[str, Any] = {"at": self._time()}
+        line.update([item for item in zip(_LINE_FIELDS, _values_of(act), strict=True) if item[1]])
+        line.update(self._kept_arguments(act.arguments))
+        return line
 
     def _kept_arguments(self, arguments: Any) -> dict[str, Any]:
         if arguments is None or self.arguments == "none":

@@ -5,8 +5,8 @@ the answer leaves. If the first cannot be written, the gateway does not do it. A
 soon afterwards. `maitred.audit.log` writes the lines.
 """
 
+import os
 import re
-import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
@@ -252,7 +252,12 @@ class Entry:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None or self._over:
+        if error is not None:
+            await self.failed(error)
+
+    async def failed(self, error: BaseException) -> None:
+        """Record that the request ends with an error, unless its outcome is recorded already."""
+        if self._over:
             return
         if isinstance(error, MaitredError):
             await self._end(error.code)
@@ -335,8 +340,8 @@ class Entry:
 
 def known_id(own: str = "", meta: Any = None) -> str:
     """The id that came with a request, if it is a valid one; else a new id."""
-    request_id = own or (meta.get(REQUEST_KEY) if isinstance(meta, Mapping) else None)
-    return request_id if isinstance(request_id, str) and _ID.fullmatch(request_id) else secrets.token_hex(8)
+    request_id = own or (meta.get(REQUEST_KEY) if meta and isinstance(meta, Mapping) else None)
+    return request_id if isinstance(request_id, str) and _ID.fullmatch(request_id) else os.urandom(8).hex()
 
 
 def mark_of(text: str) -> Mark:

@@ -8,10 +8,11 @@ failed, and passes the server's notices to the listener.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Final, Protocol
 
 import anyio
@@ -161,6 +162,24 @@ class PoolServices(Protocol):
         ...
 
 
+class Loan:
+    """A connection while it is borrowed. A class, since each call has one, and a generator costs more."""
+
+    __slots__ = ("_owner", "_patient")
+
+    def __init__(self, owner: "ServerTask", *, patient: bool) -> None:
+        self._owner = owner
+        self._patient = patient
+
+    async def __aenter__(self) -> Connection:
+        return await self._owner.lend(patient=self._patient)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._owner.take_back()
+
+
 class ServerTask:
     """One backend: its task, its connection while it is open, and its record of failures."""
 
@@ -246,21 +265,30 @@ class ServerTask:
             cage=self.backend.cage if self.backend else "",
         )
 
-    @asynccontextmanager
-    async def borrow(self, *, patient: bool = False) -> AsyncIterator[Connection]:
+    def borrow(self, *, patient: bool = False) -> "Loan":
         """The open connection, started if necessary; it is not stopped for idleness while borrowed.
 
         With `patient` the caller waits for its turn to start, however long other servers take.
+        """
+        return Loan(self, patient=patient)
+
+    async def lend(self, *, patient: bool) -> Connection:
+        """Begin a loan; `take_back` ends it, unless this raises.
 
         Raises:
             ServerUnavailableError: It cannot be started, or failed too often to be tried again yet.
         """
         self._in_flight += 1
         try:
-            yield await self._connected(patient=patient)
-        finally:
-            self._in_flight -= 1
-            self._idle_since = time.monotonic()
+            return await self._connected(patient=patient)
+        except BaseException:
+            self.take_back()
+            raise
+
+    def take_back(self) -> None:
+        """End a loan."""
+        self._in_flight -= 1
+        self._idle_since = time.monotonic()
 
     async def _connected(self, *, patient: bool) -> Connection:
         if self.connection is not None and not self.connection.alive:

@@ -36,7 +36,7 @@ class Answer:
     def meta(self) -> Mapping[str, Any]:
         """The `_meta` of the result; empty if there is none, or it is no object."""
         meta = self.wire.get("_meta")
-        return meta if isinstance(meta, Mapping) else {}
+        return meta if meta and isinstance(meta, Mapping) else {}
 
     def with_wire(self, wire: dict[str, Any]) -> "Answer":
         """The answer with another result; itself if it is the same object."""

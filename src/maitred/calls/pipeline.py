@@ -8,9 +8,8 @@ To add a step, write one class in `maitred.calls.steps` and one line in that lis
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from maitred.audit.service import Entry
 from maitred.backends.base import Progress
@@ -33,13 +32,14 @@ class CallingChain(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False)
 class Call:
     """A call on its way, and what the steps so far have found out about it.
 
     `read_only` refuses a tool that may change something. `shorten` is for callers who pass the answer to a
     model: it is cut to the budget of tokens and says whose data it is. `chain` is the chain that calls, if
-    one does. `found` and `audited` are empty before `FindTool` and `AuditCall`; read `tool` and `entry`.
+    one does. `FindTool` sets `tool`, and `AuditCall` sets `entry`; a step that reads them earlier gets a
+    `StepOrderError`. No step changes anything else.
     """
 
     request: ToolCall
@@ -48,28 +48,8 @@ class Call:
     shorten: bool = False
     progress: Progress | None = None
     chain: CallingChain | None = None
-    found: Tool | None = None
-    audited: Entry | None = None
-
-    def with_entry(self, entry: Entry) -> "Call":
-        """The call with its audit entry."""
-        return self._with(self.found, entry)
-
-    def with_tool(self, tool: Tool) -> "Call":
-        """The call with the tool that its name means."""
-        return self._with(tool, self.audited)
-
-    def _with(self, found: Tool | None, audited: Entry | None) -> "Call":
-        return Call(  # `replace` takes twice as long
-            request=self.request,
-            viewer=self.viewer,
-            read_only=self.read_only,
-            shorten=self.shorten,
-            progress=self.progress,
-            chain=self.chain,
-            found=found,
-            audited=audited,
-        )
+    tool: Tool = field(init=False, repr=False)
+    entry: Entry = field(init=False, repr=False)
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -81,28 +61,19 @@ class Call:
         """Whether a person reads the answer, and no model."""
         return self.viewer.surface == "cli"
 
-    @property
-    def tool(self) -> Tool:
-        """The tool that is called.
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
 
-        Raises:
-            StepOrderError: The step that asks comes before `FindTool`.
-        """
-        if self.found is None:
-            raise StepOrderError("the tool of a call is known after `FindTool` only; put the step after it")
-        return self.found
+        def __getattr__(self, name: str) -> NoReturn:
+            """Explain an attribute that is not set; Python asks for no other."""
+            if name in _SET_BY:
+                step = _SET_BY[name]
+                raise StepOrderError(
+                    f"the {name} of a call is known after `{step}` only; put the step after it"
+                )
+            raise AttributeError(name)
 
-    @property
-    def entry(self) -> Entry:
-        """Where the audit trail gets to know of the call.
 
-        Raises:
-            StepOrderError: The step that asks comes before `AuditCall`.
-        """
-        if self.audited is None:
-            raise StepOrderError("a call has an audit entry after `AuditCall` only; put the step after it")
-        return self.audited
-
+_SET_BY: Final = {"tool": "FindTool", "entry": "AuditCall"}
 
 Proceed = Callable[[Call], Awaitable[Answer]]
 """Passes a call to the next step, and gives its answer."""
@@ -134,8 +105,17 @@ def compose(steps: Sequence[Step]) -> Proceed:
             )
     proceed: Proceed = _unanswered
     for step in reversed(steps):
-        proceed = partial(step, proceed=proceed)
+        proceed = _link(step, proceed)
     return proceed
+
+
+def _link(step: Step, proceed: Proceed) -> Proceed:
+    handle = step.__call__  # Python calls a method faster than the object that has it
+
+    def pass_to_step(call: Call) -> Awaitable[Answer]:
+        return handle(call, proceed)
+
+    return pass_to_step
 
 
 async def _unanswered(call: Call) -> Answer:

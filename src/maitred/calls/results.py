@@ -273,9 +273,10 @@ def _type(block: Any) -> str:
 
 def _text(block: Any) -> str | None:
     """The text of a text block or of an embedded resource."""
-    holder = block.get("resource") if _type(block) == "resource" else block
+    kind = _type(block)
+    holder = block.get("resource") if kind == "resource" else block
     text = holder.get("text") if isinstance(holder, dict) else None
-    return text if isinstance(text, str) and _type(block) in ("text", "resource") else None
+    return text if isinstance(text, str) and kind in ("text", "resource") else None
 
 
 def _counted_text(block: Any) -> str:

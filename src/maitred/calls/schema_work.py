@@ -58,13 +58,15 @@ class SchemaWork:
 
     def _tries(self, schema: Any, depth: int) -> float:
         """The most tries for one part of a value, and for all parts on one way down from it."""
+        key = (id(schema), depth)
+        known = self._known.get(key)
+        if known is not None:
+            return known
         if not isinstance(schema, Mapping) or depth <= 0:
             return 1.0
-        key = (id(schema), depth)
-        if key not in self._known:
-            self._known[key] = inf  # whoever comes back here on the same part of a value never ends
-            self._known[key] = self._added(schema, depth)
-        return self._known[key]
+        self._known[key] = inf  # whoever comes back here on the same part of a value never ends
+        self._known[key] = tries = self._added(schema, depth)
+        return tries
 
     def _added(self, schema: Mapping[str, Any], depth: int) -> float:
         same = sum(self._tries(part, depth) for part in self._on_same(schema))

@@ -89,6 +89,11 @@ class AnswerScreen:
         self._mask = mask
         self._kept = kept
 
+    @property
+    def is_off(self) -> bool:
+        """Whether it passes everything: answers are not read, and credentials may pass."""
+        return self._mode == "off" and self._mask is None
+
     async def screened(
         self, answer: dict[str, Any], server: str, *, kind: Kind = "result", to_person: bool = False
     ) -> dict[str, Any]:
@@ -96,7 +101,7 @@ class AnswerScreen:
 
         Up to 250,000 characters are read; that there are more counts as a finding.
         """
-        if self._mode == "off" and self._mask is None:
+        if self.is_off:
             return answer
         values = {key: answer[key] for key in _HOLDERS[kind] if key in answer}
         texts = _all_texts(values)
@@ -291,7 +296,7 @@ def _texts(value: Any, *, blocks: bool, depth: int = 0) -> Iterator[str]:
             yield value
         else:
             yield from _texts(inner, blocks=False, depth=depth + 1)
-    elif isinstance(value, list | Mapping) and depth > _MAX_DEPTH:
+    elif depth > _MAX_DEPTH and isinstance(value, list | Mapping):
         yield _TOO_DEEP
     elif isinstance(value, Mapping):
         for key, item in value.items():
@@ -307,7 +312,7 @@ def _mapped(value: Any, change: Callable[[str], str], *, blocks: bool, depth: in
     """A JSON value with its texts changed; of `blocks`, what is for the client stays."""
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, list | Mapping) and depth > _MAX_DEPTH:
+    if depth > _MAX_DEPTH and isinstance(value, list | Mapping):
         return CUT
     if isinstance(value, Mapping):
         return {

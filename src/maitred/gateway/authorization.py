@@ -101,7 +101,7 @@ class Authorization:
     ) -> str:
         """Why somebody may not do something, in words that end no sentence; empty if they may."""
         grant = viewer.grant
-        if grant.scope != EVERYTHING:
+        if grant.scope is not EVERYTHING and grant.scope != EVERYTHING:  # most often the same object
             grant = replace(grant, scope=self.portion(viewer).scope)
         if tool is None:
             return refusal(grant, ability, server=server)
@@ -113,17 +113,18 @@ class Authorization:
             read_only=tool.read_only,
         )
 
-    def enter(self, viewer: Viewer, server: str) -> CallPermit:
-        """Let a call of a server in; it runs until the context that this returns is left.
+    def is_limited(self, server: str) -> bool:
+        """Whether calls of a server count; of a saved chain, only the calls that it makes do."""
+        limits = self._context.settings.access
+        return bool(limits.calls_per_minute or limits.calls_at_once) and not self._context.is_saved(server)
 
-        A saved chain is let in always: what counts are the calls that it makes.
+    def enter(self, viewer: Viewer) -> CallPermit:
+        """Let a call in that counts; it runs until the context that this returns is left.
 
         Raises:
             BusyError: The principal has called too often, or has too much running.
         """
         limits = self._context.settings.access
-        if not (limits.calls_per_minute or limits.calls_at_once) or self._context.is_saved(server):
-            return CallPermit(None)
         own = RateLimits(per_minute=limits.calls_per_minute, burst=limits.burst, at_once=limits.calls_at_once)
         entered = self._limiter.enter(viewer.principal, own)
         if isinstance(entered, LimitReached):
@@ -135,7 +136,7 @@ class Authorization:
     def portion(self, viewer: Viewer) -> ScopedCatalog:
         """What is there for somebody; worked out once for a scope and a state of the catalog."""
         scope = viewer.grant.scope
-        if scope == EVERYTHING:
+        if scope is EVERYTHING or scope == EVERYTHING:
             return self.whole
         snapshot, revision = self._context.snapshot, self._context.revision
         if snapshot is not self._of[0] or revision != self._of[1]:
@@ -172,7 +173,8 @@ class Authorization:
             if portion is self.whole:
                 raise
             tool = portion.menu.find(name)
-        if tool.key in self.outside(viewer) and not _is_named(tool, name):
+        outside = self.outside(viewer)
+        if outside and tool.key in outside and not _is_named(tool, name):
             tool = self.menu(viewer).find(name)  # a refusal would tell that it exists
         return tool
 

@@ -20,18 +20,28 @@ class CachePolicy:
 
         A tool that writes is kept if it is named itself and its server calls it repeatable.
         """
-        tool, request = call.tool, call.request
-        if request.input_responses is not None or request.request_state is not None or not cacheable(tool):
-            return 0.0
-        if self._visibility.changes(tool):
-            return 0.0
-        spec = self._context.spec(tool.server)
-        if self._context.is_saved(tool.server) and why_not_saved(spec, tool.key.name):
-            return 0.0  # it is not what was reviewed: the call says so
-        choice = self._context.settings.tools.get(tool.key)
+        lifetime_s = self._chosen_s(call.tool)
+        return lifetime_s if lifetime_s > 0 and self._may_be_kept(call) else 0.0
+
+    def _chosen_s(self, tool: Tool) -> float:
+        """What the operator has chosen for the tool, or for its server."""
+        choices = self._context.settings.tools
+        choice = choices.get(tool.key) if choices else None
         if choice is not None and choice.cache_s is not None:
             return choice.cache_s
-        return spec.cache_s if tool.read_only else 0.0
+        spec = self._context.spec(tool.key.server)
+        return spec.cache_s if spec.cache_s and tool.read_only else 0.0
+
+    def _may_be_kept(self, call: Call) -> bool:
+        tool, request = call.tool, call.request
+        if request.input_responses is not None or request.request_state is not None or not cacheable(tool):
+            return False
+        if self._visibility.changes(tool):
+            return False
+        if not self._context.is_saved(tool.server):
+            return True
+        spec = self._context.spec(tool.server)
+        return not why_not_saved(spec, tool.key.name)  # else it is not what was reviewed: the call says so
 
     def key(self, call: Call) -> CacheKey:
         """What makes two calls equal: the same release of the server, arguments and principal."""

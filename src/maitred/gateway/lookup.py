@@ -49,19 +49,22 @@ class ToolLookup:
             NotAllowedError: The viewer may not call it.
             ToolWithheldError: It cannot be called now; the text says why.
         """
-        tool = await self.find(name, viewer)
+        if not self.is_known(name):
+            await self.await_server(name, viewer)
+        tool = self.find(name, viewer)
         self.authorize(tool, viewer)
         return tool
 
-    async def find(self, name: str, viewer: Viewer) -> Tool:
-        """The tool that a name means, as far as it is there for the viewer, who may wait for its server.
+    def is_known(self, name: str) -> bool:
+        """Whether a tool is published under this name."""
+        return name in self._context.snapshot.by_name
+
+    def find(self, name: str, viewer: Viewer) -> Tool:
+        """The tool that a name means, as far as it is there for the viewer.
 
         Raises:
             ToolNotFoundError: There is none.
-            ToolWithheldError: The tools of its server are not known; the text says why.
         """
-        if name not in self._context.snapshot.by_name:
-            await self._await_server(name, viewer)
         return self._access.find(name, viewer)
 
     def authorize(self, tool: Tool, viewer: Viewer) -> None:
@@ -101,7 +104,7 @@ class ToolLookup:
             MaitredError: The call may not be made any more.
         """
         tool, name, viewer = call.tool, call.request.name, call.viewer
-        if self._context.snapshot.by_key.get(tool.key) is tool:
+        if self._context.snapshot.by_name.get(tool.name) is tool:
             return
         current = self._access.find(name, viewer)
         self.authorize(current, viewer)
@@ -114,7 +117,7 @@ class ToolLookup:
         """What a tool takes, in short."""
         return views.compact_schema(self._context.snapshot, tool)
 
-    async def _await_server(self, name: str, viewer: Viewer) -> None:
+    async def await_server(self, name: str, viewer: Viewer) -> None:
         """Give the server of an unknown name the time to become known, if that is why it is unknown.
 
         Raises:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from maitred.model.categories import UNPLACED, Placement, WrittenBy
 
@@ -140,11 +140,12 @@ Band = Literal["strong", "fair", "weak", "none"]
 """How well a tool, or the best tool of an answer, fits the search; `none`: there is no tool at all."""
 
 
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def canonical(value: Any) -> bytes:
     """Encode a JSON value so that equal values have equal bytes, whatever the order of their keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(
-        "utf-8", "surrogatepass"
-    )
+    return _CANONICAL.encode(value).encode("utf-8", "surrogatepass")
 
 
 def as_written(value: Any) -> bytes:

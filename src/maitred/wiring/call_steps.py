@@ -31,7 +31,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
     state, lookup = given.state, given.lookup
     return (
         AuditCall(given.auditing.call),  # every call has an audit entry, also one that is refused
-        FindTool(lookup.find),  # name -> tool; waits for a server that is being discovered
+        FindTool(lookup),  # name -> tool; waits for a server that is being discovered
         Authorize(lookup.authorize),  # may this caller call it, and is it offered now
         # What is done to an answer, the last thing first.
         MarkCached(),  # "[cached]"
@@ -44,7 +44,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         CheckArguments(lookup.check),  # against the schema; read-only where the caller wants that
         RefuseNestedChain(state.is_saved),  # no saved chain within a saved chain
         AuditOutcome(),  # written before anybody changes the answer
-        LimitRate(given.access.enter),  # calls a minute, calls at once
+        LimitRate(given.access.is_limited, given.access.enter),  # calls a minute, calls at once
         UseCache(given.cache, given.cache_policy, given.usage),  # answers from the cache, or empties it
         # What happens only if the call is made.
         AuditChange(),  # "begun" is written before something can change

@@ -21,10 +21,14 @@ class AuditCall:
     async def __call__(self, call: Call, proceed: Proceed) -> Answer:
         """Pass the call on with its entry."""
         chain_id = call.chain.id if call.chain else ""
-        async with self._make_entry(call.request, call.viewer, chain_id) as entry:
-            answer = await proceed(call.with_entry(entry))
-            if entry.unwritten:
-                answer = answer.with_last(text_block(UNWRITTEN))
-            if call.shorten:
-                answer = answer.with_meta(origin_marks(entry.request_id, {"server": entry.server}))
-            return answer
+        call.entry = entry = self._make_entry(call.request, call.viewer, chain_id)
+        try:
+            answer = await proceed(call)
+        except BaseException as error:
+            await entry.failed(error)
+            raise
+        if entry.unwritten:
+            answer = answer.with_last(text_block(UNWRITTEN))
+        if call.shorten:
+            answer = answer.with_meta(origin_marks(entry.request_id, {"server": entry.server}))
+        return answer

@@ -1,6 +1,6 @@
 """Refuse a call that makes no sense now, and note what an answered call changes about that."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,6 +17,10 @@ class CallVisibility(Protocol):
         """Raise if a call of the tool makes no sense now."""
         ...
 
+    def changes(self, tool: Tool) -> bool:
+        """Whether a call of the tool may change which tools make sense."""
+        ...
+
     def called(
         self, tool: Tool, viewer: Viewer, arguments: Mapping[str, Any], result: Mapping[str, Any]
     ) -> Sequence[str]:
@@ -30,14 +34,16 @@ class FollowVisibility:
     def __init__(self, visibility: CallVisibility) -> None:
         self._visibility = visibility
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+    def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Pass the call on, and update the facts afterwards.
 
         Raises:
             ToolWithheldError: The call makes no sense now; the text says why, and what to do.
         """
-        tool, viewer = call.tool, call.viewer
-        self._visibility.check(tool, viewer)
+        self._visibility.check(call.tool, call.viewer)
+        return self._noted(call, proceed) if self._visibility.changes(call.tool) else proceed(call)
+
+    async def _noted(self, call: Call, proceed: Proceed) -> Answer:
         answer = await proceed(call)
-        opened = self._visibility.called(tool, viewer, call.arguments, answer.wire)
+        opened = self._visibility.called(call.tool, call.viewer, call.arguments, answer.wire)
         return replace(answer, opened=opened) if opened else answer

@@ -3,28 +3,35 @@
 It refuses and never waits, so a busy caller holds no connection. A kept answer counts as a call.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
 from maitred.model.access import Viewer
 
-Enter = Callable[[Viewer, str], AbstractContextManager[object]]
-"""Lets a call of a server in, which counts as running until the context is left."""
+Enter = Callable[[Viewer], AbstractContextManager[object]]
+"""Lets a call in, which counts as running until the context is left."""
 
 
 class LimitRate:
-    """`enter` raises if the principal has called too often, or has too much running."""
+    """`is_limited` says whether calls of a server count.
 
-    def __init__(self, enter: Enter) -> None:
+    `enter` raises if the principal has called too often, or has too much running.
+    """
+
+    def __init__(self, is_limited: Callable[[str], bool], enter: Enter) -> None:
+        self._is_limited = is_limited
         self._enter = enter
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+    def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Pass the call on.
 
         Raises:
             BusyError: The error says when to try again.
         """
-        with self._enter(call.viewer, call.tool.server):
+        return self._counted(call, proceed) if self._is_limited(call.tool.server) else proceed(call)
+
+    async def _counted(self, call: Call, proceed: Proceed) -> Answer:
+        with self._enter(call.viewer):
             return await proceed(call)

@@ -1,5 +1,6 @@
 """Look through answers and errors of servers for orders to the model, and for credentials."""
 
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from maitred.calls.answer import Answer
@@ -9,6 +10,11 @@ from maitred.errors import ProtocolError
 
 class Screen(Protocol):
     """What looks through answers; see `maitred.calls.screening`."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it passes everything, by its settings."""
+        ...
 
     async def screened(
         self, answer: dict[str, Any], server: str, *, to_person: bool = False
@@ -26,15 +32,17 @@ class ScreenAnswer:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+        self._is_off = screen.is_off
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+    def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Pass the call on, and look through what comes of it.
 
         Raises:
             ProtocolError: As a model may see it.
         """
-        if call.chain is not None:
-            return await proceed(call)
+        return proceed(call) if self._is_off or call.chain is not None else self._screened(call, proceed)
+
+    async def _screened(self, call: Call, proceed: Proceed) -> Answer:
         try:
             answer = await proceed(call)
         except ProtocolError as error:

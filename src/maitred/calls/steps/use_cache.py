@@ -1,6 +1,7 @@
 """Answer a call from the cache where the operator allows it; what may have changed something empties it."""
 
 import time
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from maitred.calls.answer import Answer
@@ -34,20 +35,29 @@ class UseCache:
         self._rules = rules
         self._usage = usage
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Answer:
+    def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Give the kept answer, or pass the call on."""
         lifetime_s = self._rules.lifetime_s(call)
-        key = self._rules.key(call) if lifetime_s > 0 else None
+        if lifetime_s > 0:
+            return self._from_cache(call, proceed, lifetime_s)
+        return self._emptying(call, proceed) if self._rules.changes(call.tool) else proceed(call)
+
+    async def _from_cache(self, call: Call, proceed: Proceed, lifetime_s: float) -> Answer:
+        key = self._rules.key(call)
         cached = False
         try:
-            if key is None:
-                return await proceed(call)
             answer = await self._kept(call, proceed, key, lifetime_s)
             cached = answer.cached
             return answer
         finally:
-            if not cached and self._rules.changes(call.tool):  # also if it failed: it may have been done
+            if not cached and self._rules.changes(call.tool):
                 self._cache.clear(call.tool.server, but=key)
+
+    async def _emptying(self, call: Call, proceed: Proceed) -> Answer:
+        try:
+            return await proceed(call)
+        finally:  # also if it failed: it may have been done
+            self._cache.clear(call.tool.server)
 
     async def _kept(self, call: Call, proceed: Proceed, key: CacheKey, lifetime_s: float) -> Answer:
         async def send() -> dict[str, Any]:
