@@ -11,9 +11,6 @@ SOURCE = Path(__file__).parents[1] / "src" / "maitred"
 OTHERS = {
     "wording.py": "the one",
     "search/index.py": "ranks names of tools by what the index finds",
-    "gateway/admission.py": "names of registered servers, by the library's own measure",
-    "chains/hints.py": "names of a program, in its own words",
-    "gateway/lookup.py": "raw names, answered with published ones",
 }
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
-from maitred.wording import count_of, join_with_or
+from maitred.wording import count_of, suggest_names
 
 if sys.platform != "win32":
     import resource
@@ -193,7 +193,7 @@ class ToolNotFoundError(NotFoundError):
     def __init__(self, name: str, *, nearest: Sequence[str] = ()) -> None:
         self.name = name
         self.nearest = tuple(nearest)
-        hint = f" Did you mean {join_with_or(self.nearest)}?" if self.nearest else ""
+        hint = suggest_names(self.nearest)
         super().__init__(
             f"There is no tool named {name!r}.{hint} `search_tools` finds tools by what they do."
         )
@@ -214,11 +214,7 @@ class PathNotFoundError(NotFoundError):
         names = [near.removeprefix(f"{kind}/") for near in self.nearest]
         is_named = bool(name) and kind in ("server", "category")
         what, label = (kind, name) if is_named else ("page", path)
-        hint = (
-            f" Did you mean {join_with_or(names if is_named else self.nearest, repr)}?"
-            if self.nearest
-            else ""
-        )
+        hint = suggest_names(names if is_named else self.nearest, repr)
         lists = "`list_tools_meta` lists all categories, with path servers all servers."
         super().__init__(f"There is no {what} {label!r}.{hint} {lists}")
 
@@ -265,7 +261,7 @@ class ServerNotFoundError(NotFoundError):
     def __init__(self, name: str, *, nearest: Sequence[str] = ()) -> None:
         self.name = name
         self.nearest = tuple(nearest)
-        hint = f" Did you mean {join_with_or(self.nearest, repr)}?" if self.nearest else ""
+        hint = suggest_names(self.nearest, repr)
         lists = "`maitred list` and `maitred approvals --all` name all."
         super().__init__(f"There is no server {name!r}.{hint} {lists}")
 

@@ -52,6 +52,11 @@ def did_you_mean(
     return f"{lead}did you mean {join_with_or(near, quoted)}?" if near else otherwise
 
 
+def suggest_names(near: Sequence[str], quoted: Callable[[str], str] = str, *, lead: str = " ") -> str:
+    """A sentence such as "Did you mean a or b?" after `lead`; empty if no name is near."""
+    return f"{lead}Did you mean {join_with_or(near, quoted)}?" if near else ""
+
+
 def join_with_or(names: Sequence[str], quoted: Callable[[str], str] = str) -> str:
     """Names joined by "or"."""
     return " or ".join(map(quoted, names))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from maitred.token_bucket import TokenBucket
+
 MAX_PRINCIPALS: Final = 10_000
 _WAIT_FOR_AN_END_S: Final = 1.0
 
@@ -43,8 +45,7 @@ class LimitReached:
 
 @dataclass(kw_only=True, slots=True)
 class _Account:
-    tokens: float
-    at: float
+    bucket: TokenBucket
     running: int = 0
 
 
@@ -78,6 +79,7 @@ class Limiter:
         self._limits = limits
         self._clock = clock
         self._max = max_principals
+        # no LRUCache: a principal whose calls are running must not make room
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
     def __len__(self) -> int:
@@ -101,28 +103,29 @@ class Limiter:
             )
             return LimitReached(reason=reason, retry_after_s=_WAIT_FOR_AN_END_S)
         if own.per_minute:
-            if account.tokens < 1:
-                wait_s = (1 - account.tokens) * 60 / own.per_minute
+            if account.bucket.left < 1:
+                wait_s = account.bucket.wait_s(1)
                 reason = (
                     f"{principal!r} may call {own.per_minute:g} times a minute; try again in"
                     f" {math.ceil(wait_s)} s"
                 )
                 return LimitReached(reason=reason, retry_after_s=wait_s)
-            account.tokens -= 1
+            account.bucket.spend(1)
         account.running += 1
         return CallPermit(account)
 
     def _account(self, principal: str, limits: RateLimits) -> _Account:
         """The account of a principal, refilled up to now and marked as the last used."""
         now, account = self._clock(), self._accounts.get(principal)
+        per_s, size = limits.per_minute / 60, limits.bucket
         if account is None:
             self._make_room()
-            account = self._accounts[principal] = _Account(tokens=limits.bucket, at=now)
+            bucket = TokenBucket(per_s=per_s, size=size, now=now)
+            account = self._accounts[principal] = _Account(bucket=bucket)
         else:
             self._accounts.move_to_end(principal)
-            refill = max(0.0, now - account.at) * limits.per_minute / 60
-            account.tokens = min(limits.bucket, account.tokens + refill)
-            account.at = now
+            account.bucket.resize(per_s=per_s, size=size)
+            account.bucket.refill(now=now)
         return account
 
     def _make_room(self) -> None:

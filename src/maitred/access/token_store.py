@@ -12,11 +12,12 @@ import json
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+
+from cachetools import LRUCache
 
 from maitred.model.access import EVERYTHING, LOCAL, ROLES, Grant, RefusedAccess, Role, Scope
 from maitred.storage.database import Database, WriteOptions
@@ -101,7 +102,8 @@ class Grants:
         self._clock = clock
         self._monotonic = monotonic
         self._fresh_s = fresh_s
-        self._cache: OrderedDict[str, _TokenRow] = OrderedDict()
+        # no TTLCache: a row ages from before it is read, not from when it is kept
+        self._cache: LRUCache[str, _TokenRow] = LRUCache(_MAX_KNOWN)
 
     async def make(
         self,
@@ -200,7 +202,6 @@ class Grants:
     async def _look_up(self, token_id: str) -> _TokenRow | None:
         cached_row, now = self._cache.get(token_id), self._monotonic()
         if cached_row is not None and now - cached_row.read_at < self._fresh_s:
-            self._cache.move_to_end(token_id)
             return cached_row
         row = await self._database.read_driver(
             lambda connection: connection.execute(_BY_ID, (token_id,)).fetchone()
@@ -209,9 +210,6 @@ class Grants:
             self._cache.pop(token_id, None)
             return None
         cached_row = self._cache[token_id] = _TokenRow(record=_record(row), digest=row[-1], read_at=now)
-        self._cache.move_to_end(token_id)
-        if len(self._cache) > _MAX_KNOWN:
-            self._cache.popitem(last=False)
         return cached_row
 
 

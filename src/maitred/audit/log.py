@@ -9,29 +9,27 @@ opens with the first line.
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import attrgetter
-from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 import anyio
-import anyio.abc
-import structlog
 
 from maitred.audit import hash_chain
 from maitred.audit.hash_chain import AuditFilter, AuditLines, Mark, Verification
 from maitred.audit.masking import mask_value
 from maitred.errors import StoreError
 from maitred.model.tools import canonical
+from maitred.storage.batch import BatchWriter
 from maitred.storage.database import Database, DriverConnection
 from maitred.wording import count_of
 
-log = structlog.get_logger(__name__)
-
 KeptArguments = Literal["hash", "full", "none"]
 _LEAVE_S: Final = 12.0
+_CLOSE_S: Final = 2.0
 _MAX_WAITING: Final = 20_000
 _MAX_ARGUMENTS: Final = 20_000
 
@@ -85,7 +83,7 @@ class _Waiting:
     seq: int = 0
 
 
-class AuditLog:
+class AuditLog(anyio.AsyncContextManagerMixin):
     """The audit trail in a database, whose tables exist already.
 
     With `key`, hashes of lines and arguments are HMACs: access to the database alone is then not enough to
@@ -106,37 +104,30 @@ class AuditLog:
         self._key = key
         self.arguments: KeptArguments = arguments
         self._clock = clock
-        self._pause_s = flush_every_s
         self._waiting: list[_Waiting] = []
         self._lost_count = 0
-        self._fresh = anyio.Event()
         self._lock = anyio.Lock()
-        self._failing = False
         self._writer = database.quick_writer()
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._batches = BatchWriter(
+            self._flush,
+            pause_s=flush_every_s,
+            leave_s=_LEAVE_S,
+            warning="the audit trail cannot be written; it is kept in memory",
+        )
 
-    async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._flush_repeatedly)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        tasks, self._tasks = self._tasks, None
-        if tasks is None:
-            return None
-        tasks.cancel_scope.cancel()
-        with anyio.move_on_after(_LEAVE_S, shield=True):
-            await self._flush_quietly()
-            await self._writer.close()
-        return await tasks.__aexit__(kind, error, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
+        try:
+            async with self._batches:
+                yield self
+        finally:
+            with anyio.move_on_after(_CLOSE_S, shield=True):
+                await self._writer.close()
 
     def note(self, act: AuditEntry) -> None:
         """Write an act soon. Never raises; if too many acts wait, the oldest are dropped and counted."""
         self._add(act)
-        self._fresh.set()
+        self._batches.wake()
 
     async def record(self, act: AuditEntry, *, keep: bool = True) -> int:
         """Write an act after all acts that wait; returns the number of its line.
@@ -150,7 +141,7 @@ class AuditLog:
         except BaseException:
             if not keep and waiting in self._waiting:
                 self._waiting.remove(waiting)
-            self._fresh.set()  # cancelled or failed: the background task tries again
+            self._batches.wake()  # cancelled or failed: the background task tries again
             raise
         return waiting.seq
 
@@ -187,24 +178,6 @@ class AuditLog:
 
     def _time(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
-
-    async def _flush_repeatedly(self) -> None:
-        while True:
-            await self._fresh.wait()
-            await anyio.sleep(self._pause_s)
-            self._fresh = anyio.Event()
-            await self._flush_quietly()
-            if self._waiting:
-                self._fresh.set()
-
-    async def _flush_quietly(self) -> None:
-        try:
-            await self._flush()
-            self._failing = False
-        except StoreError as error:
-            if not self._failing:
-                log.warning("the audit trail cannot be written; it is kept in memory", reason=error.reason)
-            self._failing = True
 
     async def _flush(self, target: _Waiting | None = None) -> None:
         """Write all acts that wait, unless another task has already written the wanted one."""

@@ -73,26 +73,3 @@ class Launch:
     rate: int = 0
     wrapped: bool = False
     ending: Callable[[int | None], Ending] = exit_ending
-
-
-class Meter:
-    """A token bucket of `rate` bytes that refills at `rate` bytes a second and may be overdrawn.
-
-    So a burst of one second's worth passes at once, and on average at most `rate` bytes a second do.
-    """
-
-    def __init__(self, rate: int, *, now: float) -> None:
-        if rate < 1:
-            raise ValueError(f"a rate is at least 1 byte a second, not {rate}")
-        self._rate = rate
-        self._left = float(rate)
-        self._at = now
-
-    def take(self, count: int, *, now: float) -> float:
-        """Account for bytes that came, and return the seconds for which the reader must pause.
-
-        `now` is in seconds of a monotonic clock. The result is 0 while the bucket is not overdrawn.
-        """
-        self._left = min(self._rate, self._left + (now - self._at) * self._rate) - count
-        self._at = now
-        return max(0.0, -self._left / self._rate)

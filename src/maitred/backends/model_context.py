@@ -24,6 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from maitred.backends.listing import TOOLS_KEY
+from maitred.background import Background
 from maitred.errors import ToolNotFoundError
 from maitred.wording import near_names
 
@@ -218,14 +219,13 @@ class ModelContext:
             async for _ in receive:
                 await bus.publish(ToolsListChanged())
 
-        async with receive, send, anyio.create_task_group() as tasks:
-            tasks.start_soon(tell)
+        async with receive, send, Background() as background:
+            background.start(tell)
             self._listeners.append(send)
             try:
                 yield
             finally:
                 self._listeners.remove(send)
-                tasks.cancel_scope.cancel()
 
 
 def _text(text: str) -> Json:

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
 
 from maitred.backends.base import Notice, Progress
+from maitred.background import Background
 from maitred.jsonrpc import RequestTimedOutError
 
 log = structlog.get_logger(__name__)
@@ -71,13 +72,12 @@ async def watching(
         finally:
             answered.set()
 
-    async with anyio.create_task_group() as tasks:
+    async with Background() as background:
         if lists:
-            tasks.start_soon(keep)
+            background.start(keep)
             with anyio.move_on_after(_ANSWERED_S):
                 await answered.wait()
         yield
-        tasks.cancel_scope.cancel()
 
 
 async def _watch(

@@ -7,18 +7,17 @@ whenever a server ends. It is a pure function. Operators' decisions, suspensions
 act through it.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 import anyio
-import anyio.abc
 import structlog
 
 from maitred.backends.base import BackendFactory, Connection, Listener, SupervisionEvent
 from maitred.backends.server_task import ServerTask
+from maitred.background import Background
 from maitred.config.settings import Supervision
 from maitred.errors import ServerUnavailableError
 from maitred.model.servers import EraChoice, Health, ServerSpec
@@ -59,7 +58,7 @@ _MAX_KEEPING: Final = 4
 _SOON_S: Final = 1.0
 
 
-class BackendPool:
+class BackendPool(anyio.AsyncContextManagerMixin):
     """All backends of a gateway, by server name. Enter it before use; leaving it ends every server.
 
     `keeps_running` says whether servers with `start: always` stay running. `prepare` is awaited before
@@ -86,20 +85,28 @@ class BackendPool:
         self._prepared = anyio.Event()
         self._owners: dict[str, ServerTask] = {}
         self._given_up: dict[str, tuple[Health, Sequence[str]]] = {}
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._background = Background()
         self.starting = anyio.Semaphore(max_starting)
         self.keeping = anyio.Semaphore(_MAX_KEEPING)
         self.listener: Listener = _Nobody()
         self.supervision = supervision or Supervision()
 
-    async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        if self._prepare is None:
-            self._prepared.set()
-        else:
-            self._tasks.start_soon(self._get_ready, self._prepare)
-        return self
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
+        try:
+            async with self._background:
+                if self._prepare is None:
+                    self._prepared.set()
+                else:
+                    self._background.start(self._get_ready, self._prepare)
+                try:
+                    yield self
+                finally:
+                    self._background.close()
+                    with anyio.CancelScope(shield=True):
+                        await self._retire(list(self._owners.values()))
+        finally:
+            self._on_close()
 
     async def _get_ready(self, prepare: Callable[[], Awaitable[None]]) -> None:
         with anyio.move_on_after(_SOON_S):  # work before that would delay the first client
@@ -114,25 +121,11 @@ class BackendPool:
         self._needed.set()
         await self._prepared.wait()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        tasks, self._tasks = self._tasks, None
-        if tasks is None:
-            return None
-        try:
-            with anyio.CancelScope(shield=True):
-                await self._retire(list(self._owners.values()))
-            tasks.cancel_scope.cancel()
-            return await tasks.__aexit__(kind, error, trace)
-        finally:
-            self._on_close()
-
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> bool:
         """Run an owner task until it ends or the pool closes; returns whether the pool is still open."""
-        if self._tasks is not None:
-            self._tasks.start_soon(function, *args)
-        return self._tasks is not None
+        if self._background.is_open:
+            self._background.start(function, *args)
+        return self._background.is_open
 
     async def configure(
         self,

@@ -24,9 +24,10 @@ from anyio import to_thread
 
 from maitred.backends import warden
 from maitred.backends.base import ConnectError, Ending
-from maitred.backends.launch import Launch, Meter, find_program
+from maitred.backends.launch import Launch, find_program
 from maitred.backends.orphans import NO_CATALOG, Claim, ClaimRegistry, Kind, new_mark
 from maitred.config.redaction import redact
+from maitred.token_bucket import TokenBucket
 
 log = structlog.get_logger(__name__)
 
@@ -201,7 +202,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._on_stdout = on_stdout
         self._on_end: Callable[[str], None] | None = on_end
         self._tail = tail
-        self._meter = Meter(launch.rate, now=time.monotonic()) if launch.rate else None
+        rate = launch.rate
+        self._bucket = TokenBucket(per_s=rate, size=rate, now=time.monotonic()) if rate else None
         self._silent = anyio.Event()
         self.ending: Ending | None = None
         self._transport: asyncio.SubprocessTransport | None = None
@@ -223,7 +225,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._on_stdout(data)
         else:
             self._tail.feed(data)
-        if self._meter is not None and (wait_s := self._meter.take(len(data), now=time.monotonic())) > 0:
+        if self._bucket is not None and (wait_s := self._bucket.take(len(data), now=time.monotonic())) > 0:
             self._read(on=False)
             asyncio.get_running_loop().call_later(wait_s, self._read)
 
@@ -237,7 +239,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """The process is gone; descendants may still hold its pipes."""
         self._exited.set()
         self._writable.set()
-        self._meter = None  # only a little output is left in the pipe
+        self._bucket = None  # only a little output is left in the pipe
         self._read()
         asyncio.get_running_loop().call_later(0.05, self._end)
 
@@ -313,7 +315,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self._silent.is_set() or self._exited.is_set():
             self._end()
         self._on_end = None
-        self._meter = None
+        self._bucket = None
         self._read()
 
     def _ask(self, strays: dict[int, str]) -> bool:

@@ -33,6 +33,7 @@ from maitred.backends.base import (
     find,
 )
 from maitred.backends.supervision import Breaker, Restarts, next_check
+from maitred.background import Background
 from maitred.config.redaction import redact
 from maitred.config.settings import Supervision
 from maitred.errors import (
@@ -439,21 +440,20 @@ class ServerTask:
         async def lost() -> None:
             self._lost = await connection.closed()
             self._closing()
-            tasks.cancel_scope.cancel()
+            background.cancel()
 
         async def told() -> None:
             await self._stop.wait()
             self._closing()
-            tasks.cancel_scope.cancel()
+            background.cancel()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lost)
-            tasks.start_soon(told)
-            tasks.start_soon(self._check, connection)
-            tasks.start_soon(self._settle)
+        async with Background() as background:
+            background.start(lost)
+            background.start(told)
+            background.start(self._check, connection)
+            background.start(self._settle)
             await self._idle()
             self._closing()
-            tasks.cancel_scope.cancel()
 
     async def _idle(self) -> None:
         """Wait until the server has been idle for long enough; for one that is kept running, for ever."""

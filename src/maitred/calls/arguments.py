@@ -6,13 +6,13 @@ checks nothing; its server will. Patterns run with a limit, and what would take 
 checked, so no schema can stall the gateway.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import jsonschema_rs
 import structlog
+from cachetools import LRUCache
 from pydantic_core import to_json
 
 from maitred.calls.schema_work import SchemaWork
@@ -43,7 +43,7 @@ class ArgumentChecker:
     """Compiles schemas once and keeps the most recently used."""
 
     def __init__(self) -> None:
-        self._compiled: OrderedDict[str, _Compiled | None] = OrderedDict()
+        self._compiled: LRUCache[str, _Compiled | None] = LRUCache(_KEPT)
 
     def check(
         self, snapshot: Snapshot, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False
@@ -96,14 +96,11 @@ class ArgumentChecker:
         return _faults(compiled.validator, arguments)
 
     def _known(self, digest: str, schema_of: Callable[[str], Any]) -> _Compiled | None:
-        if digest in self._compiled:
-            self._compiled.move_to_end(digest)
+        try:
             return self._compiled[digest]
-        compiled = _compile(schema_of(digest))
-        self._compiled[digest] = compiled
-        if len(self._compiled) > _KEPT:
-            self._compiled.popitem(last=False)
-        return compiled
+        except KeyError:
+            compiled = self._compiled[digest] = _compile(schema_of(digest))
+            return compiled
 
 
 def _faults(validator: jsonschema_rs.Validator, arguments: Mapping[str, Any]) -> list[str]:

@@ -8,12 +8,12 @@ Answers are kept as encoded JSON: the bytes counted are the bytes held, and nobo
 
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+from cachetools import LRUCache
 from pydantic_core import from_json, to_json
 
 from maitred.backends.listing import TOOLS_KEY
@@ -99,14 +99,14 @@ class ResultCache:
     def __init__(self, *, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.max_bytes = max_bytes
         self._clock = clock
-        self._kept: OrderedDict[CacheKey, _CachedAnswer] = OrderedDict()
-        self._bytes = 0
+        # no TTLCache: how long an answer is fresh differs by tool
+        self._kept: LRUCache[CacheKey, _CachedAnswer] = LRUCache(max_bytes, lambda answer: answer.size)
         self._flights: dict[CacheKey, _Flight] = {}
 
     @property
     def used_bytes(self) -> int:
         """What the kept answers take."""
-        return self._bytes
+        return int(self._kept.currsize)
 
     async def get_or_call(
         self, key: CacheKey, ttl_s: float, call: Callable[[], Awaitable[dict[str, Any]]]
@@ -140,7 +140,7 @@ class ResultCache:
     def clear(self, server: str, *, but: CacheKey | None = None) -> None:
         """Forget all answers of a server but one; a call under way now is not kept, nor joined any more."""
         for key in [key for key in self._kept if key.server == server and key != but]:
-            self._drop(key)
+            del self._kept[key]
         for key in [key for key in self._flights if key.server == server and key != but]:
             del self._flights[key]
 
@@ -163,27 +163,18 @@ class ResultCache:
         return result
 
     def _fresh(self, key: CacheKey, ttl_s: float) -> bytes | None:
-        kept = self._kept.get(key)
-        if kept is None:
+        try:
+            kept = self._kept[key]  # hashes the key once less than `get`
+        except KeyError:
             return None
         if self._clock() - kept.since >= ttl_s:
-            self._drop(key)
+            del self._kept[key]
             return None
-        self._kept.move_to_end(key)
         return kept.data
 
     def _keep(self, key: CacheKey, kept: _CachedAnswer) -> None:
-        if kept.size > self.max_bytes:
-            return
-        if key in self._kept:
-            self._drop(key)
-        while self._bytes + kept.size > self.max_bytes:
-            self._drop(next(iter(self._kept)))
-        self._kept[key] = kept
-        self._bytes += kept.size
-
-    def _drop(self, key: CacheKey) -> None:
-        self._bytes -= self._kept.pop(key).size
+        if kept.size <= self.max_bytes:
+            self._kept[key] = kept
 
 
 def _is_lasting(result: Mapping[str, Any]) -> bool:

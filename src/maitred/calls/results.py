@@ -8,11 +8,11 @@ such. A structured answer that must be cut goes into the text, where no client c
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cachetools import TTLCache
 from pydantic_core import from_json
 
 from maitred.calls.answer import Answer, blocks_of, text_block
@@ -49,7 +49,6 @@ class _StoredResult:
     data: bytes
     chars: int
     mime_type: str
-    until: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,33 +83,29 @@ class ResultStore:
     ) -> None:
         self.ttl_s = ttl_s
         self.max_bytes = max_bytes
-        self._clock = clock
         self._new_id = new_id
-        self._kept: OrderedDict[str, _StoredResult] = OrderedDict()
-        self._bytes = 0
+        self._kept: TTLCache[str, _StoredResult] = TTLCache(
+            max_bytes, ttl_s, timer=clock, getsizeof=lambda result: len(result.data)
+        )
 
     def keep(self, principal: str, result: Mapping[str, Any]) -> str:
         """Keep a result and give its id; "" if it alone is larger than all that may be kept.
 
-        The oldest make room. A result that is one text is kept as that text, any other as indented JSON.
+        Those that were read longest ago make room. A result that is one text is kept as that text, any other
+        as indented JSON.
         """
-        self._expire()
         text = only_text(result)
         shown = compact(result, indent=2) if text is None else text
         data = shown.encode("utf-8", "surrogatepass")
         if len(data) > self.max_bytes:
             return ""
-        while self._bytes + len(data) > self.max_bytes:
-            self._drop_oldest()
         result_id = self._new_id()
         self._kept[result_id] = _StoredResult(
             principal=principal,
             data=data,
             chars=len(shown),
             mime_type="application/json" if text is None else "text/plain",
-            until=self._clock() + self.ttl_s,
         )
-        self._bytes += len(data)
         return result_id
 
     def page(self, principal: str, result_id: str, cursor: str = "", size_chars: int = 20_000) -> ResultPage:
@@ -119,7 +114,7 @@ class ResultStore:
         Raises:
             ResultNotFoundError: Unknown, expired or kept for another; or the cursor is none that was given.
         """
-        self._expire()
+        self._kept.expire()  # frees the memory of others too
         kept = self._kept.get(result_id)
         start = int(cursor or "0") if re.fullmatch(r"[0-9]{0,15}", cursor) else -1
         if kept is None or kept.principal != principal or not _begins_at(kept.data, start):
@@ -136,15 +131,6 @@ class ResultStore:
             total_chars=kept.chars,
             mime_type=kept.mime_type,
         )
-
-    def _expire(self) -> None:
-        now = self._clock()
-        while self._kept and next(iter(self._kept.values())).until <= now:
-            self._drop_oldest()
-
-    def _drop_oldest(self) -> None:
-        _, dropped = self._kept.popitem(last=False)
-        self._bytes -= len(dropped.data)
 
 
 class Shortener:

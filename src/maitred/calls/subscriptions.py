@@ -6,15 +6,15 @@ here: servers send them as notices, which the pool hands to its listener. Only w
 between two connections is reported from here.
 """
 
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Self
 
 import anyio
-import anyio.abc
 import structlog
 
 from maitred.backends.base import Connections
+from maitred.background import Background
 from maitred.errors import ConnectionLostError, ServerError
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class _SharedSubscription:
         self.done = anyio.Event()
 
 
-class Subscriptions:
+class Subscriptions(anyio.AsyncContextManagerMixin):
     """The resource subscriptions of a gateway; enter it before use and leave it before the connections.
 
     Args:
@@ -49,21 +49,12 @@ class Subscriptions:
         self._connections = connections
         self._on_updated = on_updated
         self._held: dict[tuple[str, str], _SharedSubscription] = {}
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._background = Background()
 
-    async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        tasks, self._tasks = self._tasks, None
-        if tasks is None:
-            return None
-        tasks.cancel_scope.cancel()
-        return await tasks.__aexit__(kind, error, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
+        async with self._background:
+            yield self
 
     async def add(self, server: str, uri: str) -> None:
         """Subscribe, or count one more who wants it; returns when the server has agreed.
@@ -71,12 +62,11 @@ class Subscriptions:
         Raises:
             ServerError: The server cannot be reached or does not agree; nothing is left to be removed.
         """
-        if self._tasks is None:
-            raise RuntimeError("subscriptions are closed")
         held = self._held.get((server, uri))
         if held is None or not held.wanted:
-            held = self._held[server, uri] = _SharedSubscription(server, uri, predecessor=held)
-            self._tasks.start_soon(self._hold, held)
+            held = _SharedSubscription(server, uri, predecessor=held)
+            self._background.start(self._hold, held)
+            self._held[server, uri] = held
         held.wanted += 1
         try:
             await held.answered.wait()

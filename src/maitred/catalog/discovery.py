@@ -8,17 +8,17 @@ the number and size of the latter are limited.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
-import anyio.abc
 import structlog
 
 from maitred.backends.base import ServerPool
 from maitred.backends.listing import read_tools
+from maitred.background import Background
 from maitred.catalog.live import LiveCatalog
 from maitred.catalog.snapshot import Change, Snapshot
 from maitred.catalog.stages import (
@@ -108,7 +108,7 @@ class Report:
     notes: tuple[str, ...] = ()
 
 
-class Discoverer:
+class Discoverer(anyio.AsyncContextManagerMixin):
     """Runs discoveries for a gateway, which passes on the events of the pool."""
 
     def __init__(
@@ -121,7 +121,7 @@ class Discoverer:
         self._specs: Mapping[str, ServerSpec] = {}
         self._placer: Placer | None = None
         self._mender: ToolMediator | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._background = Background()
         self._brought = ResultToolStore()
         self.connections = VerifiedConnections(pool, self._compare)
         """For calls: lends a connection once the server's lists were compared with the catalog."""
@@ -137,20 +137,11 @@ class Discoverer:
         self._on_settled: list[Callable[[], None]] = []
         self._on_synced: list[Callable[[str], None]] = []
 
-    async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._follow_other_processes)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        tasks, self._tasks = self._tasks, None
-        if tasks is None:
-            return None
-        tasks.cancel_scope.cancel()
-        return await tasks.__aexit__(kind, error, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
+        async with self._background:
+            self._background.start(self._follow_other_processes)
+            yield self
 
     async def configure(self, specs: Mapping[str, ServerSpec], placer: Placer, mender: ToolMediator) -> None:
         """Forget servers that are not configured any more; discover unknown ones in the background.
@@ -172,15 +163,15 @@ class Discoverer:
         await self._catalog.change(forget)
         snapshot = self._catalog.snapshot
         as_before = (snapshot.placed_by, snapshot.mended_by) == (placer.fingerprint, mender.fingerprint)
-        if self._tasks is not None and not as_before:
+        if self._background.is_open and not as_before:
             self._placed = anyio.Event()
-            self._tasks.start_soon(self._arrange, placer, mender, self._placed)
+            self._background.start(self._arrange, placer, mender, self._placed)
         for name in self.unknown():
-            if self._tasks is not None and name not in self._busy and name not in self.discovering:
+            if self._background.is_open and name not in self._busy and name not in self.discovering:
                 self.discovering.add(name)
                 if self._settled.is_set():  # else a caller may be waiting for it
                     self._settled = anyio.Event()
-                self._tasks.start_soon(self._discover, name)
+                self._background.start(self._discover, name)
 
     def unknown(self) -> list[str]:
         """Usable servers whose tools the catalog does not know, or knows only from another configuration.
@@ -259,10 +250,10 @@ class Discoverer:
         self.tools_changed(server)
 
     def _schedule(self, server: str, pause_s: float) -> None:
-        if server in self._again or self._tasks is None:
+        if server in self._again or not self._background.is_open:
             return
         self._again.add(server)
-        self._tasks.start_soon(self._sync_soon, server, pause_s)
+        self._background.start(self._sync_soon, server, pause_s)
 
     async def _sync_soon(self, server: str, pause_s: float) -> None:
         await anyio.sleep(pause_s)  # several notices in a row are one change

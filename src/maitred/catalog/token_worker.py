@@ -8,14 +8,16 @@ main module of the embedding program again; this does not.)
 import json
 import sys
 import time
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Self
 
 import anyio
 import anyio.abc
 import structlog
 from anyio.streams.buffered import BufferedByteReceiveStream
+
+from maitred.background import Background
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +38,7 @@ _FAILURES = (
 )
 
 
-class TokenWorker:
+class TokenWorker(anyio.AsyncContextManagerMixin):
     """Owns the worker process. Enter it before use; leaving it ends the process."""
 
     def __init__(self) -> None:
@@ -44,24 +46,16 @@ class TokenWorker:
         self._process: anyio.abc.Process | None = None
         self._answers: BufferedByteReceiveStream | None = None
         self._used_at = 0.0
-        self._tasks: anyio.abc.TaskGroup | None = None
 
-    async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._end_when_idle)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        tasks, self._tasks = self._tasks, None
-        with anyio.CancelScope(shield=True):
-            await self._end()
-        if tasks is None:
-            return None
-        tasks.cancel_scope.cancel()
-        return await tasks.__aexit__(kind, error, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
+        async with Background() as background:
+            background.start(self._end_when_idle)
+            try:
+                yield self
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._end()
 
     async def count(self, texts: Sequence[str]) -> Sequence[int]:
         """The o200k tokens of each text; a rough estimate, and a warning, if the worker fails."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 from pydantic_monty import (
     AsyncFunctionSnapshot,
     AsyncFutureSnapshot,
@@ -26,6 +25,7 @@ from pydantic_monty import (
     SourceRange,
 )
 
+from maitred.background import Background
 from maitred.chains.base import (
     CallTool,
     ChainFault,
@@ -117,9 +117,8 @@ class Drive:
         """
         outcome = self._ended("cancelled", "A call of the chain was cancelled.")
         try:
-            async with anyio.create_task_group() as tasks:
-                outcome = await self._to_the_end(session, tasks)
-                tasks.cancel_scope.cancel()
+            async with Background() as calls:
+                outcome = await self._to_the_end(session, calls)
         finally:
             self._asked.clear()
         if self._bug:
@@ -134,7 +133,7 @@ class Drive:
         before = self._code.encode()[: self._at.start].decode("utf-8", "ignore")
         return before.count("\n") + 1, len(before) - before.rfind("\n")
 
-    async def _to_the_end(self, session: AsyncMontySession, tasks: TaskGroup) -> ChainOutcome:
+    async def _to_the_end(self, session: AsyncMontySession, calls: Background) -> ChainOutcome:
         try:
             inputs = await self._inputs()
             start = session.feed_start(
@@ -146,7 +145,7 @@ class Drive:
             snapshot: _Snapshot = await self._step(start)
             while not isinstance(snapshot, MontyComplete):
                 self._at = snapshot.position
-                snapshot = await self._answer(snapshot, tasks)
+                snapshot = await self._answer(snapshot, calls)
             self._none_forgotten()
             value, size = await self._value(snapshot.output)
             return ChainOutcome(value=value, bytes=size)
@@ -192,9 +191,9 @@ class Drive:
         finally:
             self.computed_s += time.perf_counter() - begun
 
-    async def _answer(self, snapshot: _Snapshot, tasks: TaskGroup) -> _Snapshot:
+    async def _answer(self, snapshot: _Snapshot, calls: Background) -> _Snapshot:
         if isinstance(snapshot, AsyncFutureSnapshot):
-            return await self._step(snapshot.resume(await self._wait(snapshot.pending_call_ids, tasks)))
+            return await self._step(snapshot.resume(await self._wait(snapshot.pending_call_ids, calls)))
         if isinstance(snapshot, AsyncNameLookupSnapshot):
             return await self._step(snapshot.resume_auto())
         if isinstance(snapshot, AsyncFunctionSnapshot):
@@ -244,12 +243,12 @@ class Drive:
         except TooBigError as error:
             raise _EndError("size", f"The arguments of {tidy(tool, 100)} cannot be sent: {error}.") from None
 
-    async def _wait(self, ids: Sequence[int], tasks: TaskGroup) -> dict[int, ExternalSettledResult]:
+    async def _wait(self, ids: Sequence[int], calls: Background) -> dict[int, ExternalSettledResult]:
         """Start the calls that the program awaits, and return the results as soon as there are any."""
         for call in sorted(ids):  # in the order in which they were made
             if call not in self._running:
                 self._running.add(call)
-                tasks.start_soon(self._carry_out, call, self._asked.pop(call))
+                calls.start(self._carry_out, call, self._asked.pop(call))
         while not self._bug and not self._over:
             ready = {call: self._settled.pop(call) for call in ids if call in self._settled}
             if ready:

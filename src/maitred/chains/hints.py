@@ -7,11 +7,11 @@ tools. So both kinds of errors come with a correction.
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from maitred.chains.base import ChainProgram
 from maitred.chains.standard_library import SUPPLIED
+from maitred.wording import as_code, near_names, suggest_names
 
 MODULES: Final = (
     *("asyncio", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
@@ -162,9 +162,8 @@ def _of_name(name: str, known: Mapping[str, Sequence[str]], program: ChainProgra
 
 
 def _near(name: str, names: Iterable[str]) -> str:
-    lower = {one.casefold(): one for one in names}
-    near = get_close_matches(name.casefold(), lower, n=3, cutoff=0.6)
-    return f"Did you mean {' or '.join(f'`{lower[one]}`' for one in near)}? " if near else ""
+    hint = suggest_names(near_names(name, names), as_code, lead="")
+    return f"{hint} " if hint else ""
 
 
 def _some(names: Collection[str]) -> str:

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
 from maitred.backends.base import Progress
 from maitred.backends.listing import clean
+from maitred.background import Background
 from maitred.calls.outline import Estimate, compact
 from maitred.calls.results import only_text
 from maitred.chains.account import STOPPED, Account, CallReceipt, ChainRun, Pending
@@ -136,24 +136,19 @@ class _ChainSession:
         self._progress = progress
         self._outermost = outermost
         self._own: list[Pending] = []
-        self._tasks: TaskGroup | None = None
+        self._background = Background()
 
     async def over(self, run: Callable[[], Awaitable[ChainOutcome]], most_s: float) -> ChainOutcome | None:
         """Run with this session open for calls; `None` if it was stopped. No call is in flight after this."""
         outcome = None
         try:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
+            async with self._background:
                 with anyio.move_on_after(most_s) as scope:
                     if self._outermost:
                         self._account.scope = scope
                     outcome = await run()
-                self._tasks = None
-                tasks.cancel_scope.cancel()
         except ExceptionGroup as bugs:
             raise bugs.exceptions[0] from bugs
-        finally:
-            self._tasks = None
         return outcome
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
@@ -169,10 +164,10 @@ class _ChainSession:
         except TooBigError as error:
             raise RuntimeError(f"The arguments of {name} cannot be sent: {error}.") from None
         self._account.weigh(size)
-        if self._tasks is None:
+        if not self._background.is_open:
             raise RuntimeError(_OVER)
         pending = Pending(tool=name, arguments=sent)
-        self._tasks.start_soon(self._carry_out, pending)
+        self._background.start(self._carry_out, pending)
         try:
             await pending.done.wait()
         finally:

@@ -12,7 +12,6 @@ How they are worked out stands in `maitred.gateway.admission`, which is where ca
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 
@@ -42,6 +41,7 @@ from maitred.model.access import Grant, Viewer, may
 from maitred.model.approvals import Binding, Event, EventKind, Registration
 from maitred.model.servers import ServerRecord, ServerSpec
 from maitred.model.tools import canonical, content_hash
+from maitred.wording import near_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,7 +369,7 @@ class AdmissionService:
         _, registered = await self._registry.everything()
         known = {*self._context.settings.servers, *registered}
         if server not in known:
-            raise ServerNotFoundError(server, nearest=get_close_matches(server, sorted(known), n=2))
+            raise ServerNotFoundError(server, nearest=near_names(server, sorted(known), most=2))
         return registered.get(server)
 
     async def decide(

@@ -5,10 +5,11 @@ a scope there is a portion: the same context, menu and offers over a snapshot in
 not exist, so that no page, count or suggestion can tell of it. Whoever has no scope shares the whole.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+from cachetools import LRUCache
 
 from maitred.access.credentials import Credentials
 from maitred.access.rate_limit import CallPermit, Limiter, LimitReached, RateLimits
@@ -70,7 +71,7 @@ class Authorization:
         offers = ResourceService(context, subscriptions, auditing, screen)
         self.whole = ScopedCatalog(scope=EVERYTHING, context=context, menu=menu, offers=offers)
         self._of: tuple[Snapshot | None, int] = (None, 0)
-        self._portions: OrderedDict[Scope, ScopedCatalog] = OrderedDict()
+        self._portions: LRUCache[Scope, ScopedCatalog] = LRUCache(_MOST_PORTIONS)
 
     # --- what somebody may do -----------------------------------------------------------------------------
 
@@ -142,12 +143,11 @@ class Authorization:
         if snapshot is not self._of[0] or revision != self._of[1]:
             self._of = (snapshot, revision)
             self._portions.clear()
-        if scope not in self._portions:
-            self._portions[scope] = self._made(scope, snapshot)
-            if len(self._portions) > _MOST_PORTIONS:
-                self._portions.popitem(last=False)
-        self._portions.move_to_end(scope)
-        return self._portions[scope]
+        try:
+            return self._portions[scope]
+        except KeyError:
+            portion = self._portions[scope] = self._made(scope, snapshot)
+            return portion
 
     def menu(self, viewer: Viewer) -> Menu:
         """The menu of what is there for somebody."""

@@ -17,6 +17,7 @@ from anyio import from_thread, to_thread
 
 from maitred.audit.service import AuditService, RequestContext, known_id, origin_marks
 from maitred.backends.base import Progress
+from maitred.background import Background
 from maitred.calls.answer import Answer, text_block
 from maitred.calls.pipeline import Call, Proceed
 from maitred.calls.results import ResultStore
@@ -91,11 +92,10 @@ class Chains:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Run chains until the context is left, which ends every one and all processes."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._engine.keep)
-            tasks.start_soon(self._inner.keep)
+        async with Background() as background:
+            background.start(self._engine.keep)
+            background.start(self._inner.keep)
             yield
-            tasks.cancel_scope.cancel()
 
     async def cage(self, viewer: Viewer) -> str:
         """Why chains run outside of bubblewrap; empty if they run inside. Makes the engine.

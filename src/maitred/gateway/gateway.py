@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import anyio
-
 from maitred.backends.base import Progress
+from maitred.background import Background
 from maitred.calls.pipeline import Call, compose
 from maitred.calls.results import ResultPage
 from maitred.calls.steps.count_usage import CallWatcher
@@ -134,12 +133,11 @@ class Gateway:
         """
         await self._figures.update_if_due()
         mediation = self.mediation.serving(asks=asks_models)
-        async with self.chains.serving(), mediation, anyio.create_task_group() as tasks:
+        async with self.chains.serving(), mediation, Background() as background:
             own = (self._figures.keep_up, self._visibility.keep_time, self.auditing.keep_up)
             for keep_up in (*own, self.admission.follow, self._supervising.keep_up, self._storage.keep_up):
-                tasks.start_soon(keep_up)
+                background.start(keep_up)
             yield
-            tasks.cancel_scope.cancel()
 
     # --- configuration ------------------------------------------------------------------------------------
 

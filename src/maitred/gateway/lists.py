@@ -5,10 +5,11 @@ that called, until it collapses the category or ends. In the stateless era no ca
 and whatever is open, every tool can be called by its name, through `call_tool` if it is not listed.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from cachetools import LRUCache
 
 from maitred.backends.listing import TOOLS_KEY
 from maitred.disclosure import pages
@@ -53,7 +54,7 @@ class MenuLists:
         self._visibility = visibility
         self._ledger = ledger
         self._changed = changed
-        self._open: OrderedDict[tuple[str, str], dict[str, Opened]] = OrderedDict()
+        self._open: LRUCache[tuple[str, str], dict[str, Opened]] = LRUCache(_MOST_SCOPES)
 
     # --- lists --------------------------------------------------------------------------------------------
 
@@ -133,15 +134,12 @@ class MenuLists:
         if viewer.era != "handshake" or not viewer.connection or self.mode() != "categories":
             return False
         mine = self._open.setdefault(viewer.scope, {})
-        self._open.move_to_end(viewer.scope)
         before = mine.get(group.name, frozenset())
         if before is not None:
             after = before | frozenset(keys)
             mine[group.name] = None if all(tool.key in after for tool in group.tools) else after
         if mine[group.name] != before:
             self._changed()
-        while len(self._open) > _MOST_SCOPES:
-            self._open.popitem(last=False)
         return True
 
     def _collapse(self, viewer: Viewer, group: CategoryTool) -> bool:

@@ -5,7 +5,6 @@ viewer may not call it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 from maitred.calls.arguments import ArgumentChecker
@@ -20,6 +19,7 @@ from maitred.gateway.state import GatewayState, why_hidden
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Ability, Viewer
 from maitred.model.tools import Tool, ToolKey
+from maitred.wording import near_names
 
 _NEAREST: Final = 3
 
@@ -208,6 +208,6 @@ def _nearest(there: GatewayState, server: str, name: str) -> list[str]:
     """Tools of the server that are spelled much the same, else those of other servers that are called so."""
     own = {tool.key.name: tool.name for tool in there.snapshot.by_server.get(server, ())}
     own |= {published: published for published in own.values()}
-    near = [own[found] for found in get_close_matches(name, own, n=_NEAREST)]
+    near = [own[one] for one in near_names(name, own, most=_NEAREST)]
     elsewhere = [tool.name for tool in there.visible_tools() if name in (tool.key.name, tool.name)]
     return list(dict.fromkeys([*near, *elsewhere]))[:_NEAREST]

@@ -21,6 +21,7 @@ import anyio.abc
 import structlog
 
 from maitred.audit.service import AuditService
+from maitred.background import Background
 from maitred.catalog.stages import mendable_tools, raw_tools
 from maitred.errors import ConfigError, MaitredError, PathNotFoundError, StoreError
 from maitred.gateway.state import GatewayState
@@ -51,7 +52,7 @@ class MediationTasks:
         self.pauses_s = (60.0, 86_400.0)
         self._mender: MediationService | None = None
         self._retired: list[MediationService] = []
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._background = Background()
         self._unproven = _Queue()
         self._unasked = _Queue()
         self._needed: set[str] = set()
@@ -63,15 +64,13 @@ class MediationTasks:
     @asynccontextmanager
     async def serving(self, *, asks: bool) -> AsyncIterator[None]:
         """Work until the context is left; `asks` says whether the language model is asked."""
-        async with anyio.create_task_group() as self._tasks:
-            self._tasks.start_soon(self._keep_proving)
-            self._tasks.start_soon(self._keep_whole)
-            self._tasks.start_soon(self._keep_fresh)
+        async with self._background:
+            self._background.start(self._keep_proving)
+            self._background.start(self._keep_whole)
+            self._background.start(self._keep_fresh)
             for _ in range(_AT_ONCE if asks else 0):
-                self._tasks.start_soon(self._keep_asking)
+                self._background.start(self._keep_asking)
             yield
-            self._tasks.cancel_scope.cancel()
-        self._tasks = None
         for mender in [*self._retired, *([self._mender] if self._mender else [])]:
             await mender.aclose()
 
@@ -225,8 +224,8 @@ class MediationTasks:
             in_s=round(pause_s),
             reason=str(error) or type(error).__name__,
         )
-        if self._tasks is not None:
-            self._tasks.start_soon(self._again, server, mender, pause_s)
+        if self._background.is_open:
+            self._background.start(self._again, server, mender, pause_s)
 
     async def _again(self, server: str, mender: MediationService, pause_s: float) -> None:
         await anyio.sleep(pause_s)

@@ -5,13 +5,13 @@ begin anew when a server does, since what it knew is gone then. The rules themse
 (`maitred.visibility.visibility`); a gateway whose servers declare none pays for nothing here.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 import anyio
+from cachetools import LRUCache
 
 from maitred.backends.listing import clean
 from maitred.catalog.snapshot import Snapshot
@@ -55,8 +55,8 @@ class VisibilityService:
         self._tables: Mapping[str, VisibilityTable] = {}
         self._begun: Mapping[str, Facts] = {}
         self._reads: Mapping[str, frozenset[str]] = {}
-        self._facts: OrderedDict[Scope, dict[str, Facts]] = OrderedDict()
-        self._sets: OrderedDict[object, frozenset[ToolKey]] = OrderedDict()
+        self._facts: LRUCache[Scope, dict[str, Facts]] = LRUCache(_MOST_SCOPES)
+        self._sets: LRUCache[object, frozenset[ToolKey]] = LRUCache(_MOST_SETS)
         self._of: object = None
 
     # --- what there is ------------------------------------------------------------------------------------
@@ -181,9 +181,6 @@ class VisibilityService:
 
     def _keep(self, viewer: Viewer, server: str, facts: Facts) -> None:
         self._facts.setdefault(viewer.scope, {})[server] = facts
-        self._facts.move_to_end(viewer.scope)
-        while len(self._facts) > _MOST_SCOPES:
-            self._facts.popitem(last=False)
 
     def _moment(self, viewer: Viewer, server: str, health: Mapping[str, Health] | None = None) -> Facts:
         """All facts of a server for a viewer now; of the built-in ones, those that rules read."""
@@ -216,17 +213,15 @@ class VisibilityService:
         health = self._health(self._tables)
         moments = tuple((server, self._moment(viewer, server, health)) for server in self._tables)
         key = (shown, moments)
-        if key in self._sets:
-            self._sets.move_to_end(key)
-        else:
-            self._sets[key] = frozenset(
+        try:
+            return self._sets[key]
+        except KeyError:
+            hidden = self._sets[key] = frozenset(
                 tool
                 for server, facts in moments
                 for tool in _left(snapshot, server, partial(shown, self._tables[server], facts))
             )
-            if len(self._sets) > _MOST_SETS:
-                self._sets.popitem(last=False)
-        return self._sets[key]
+            return hidden
 
 
 def _left(

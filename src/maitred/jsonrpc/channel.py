@@ -34,8 +34,10 @@ from mcp.shared.jsonrpc_dispatcher import (
 from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from maitred.background import Background
 from maitred.jsonrpc.context import Inbound
 from maitred.jsonrpc.errors import ChannelClosedError, RequestTimedOutError
+from maitred.token_bucket import TokenBucket
 
 log = structlog.get_logger(__name__)
 
@@ -90,10 +92,9 @@ class LineChannel:
         self._partial_bytes = 0
         self._early: deque[bytes] = deque()
         self._handlers: tuple[OnRequest, OnNotify, OnNotifyIntercept | None] | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._background = Background()
         self._warned_unreadable = False
-        self._noise = _NOISE_BURST
-        self._noise_at = time.monotonic()
+        self._noise = TokenBucket(per_s=_NOISE_PER_S, size=_NOISE_BURST, now=time.monotonic())
         self._noise_read = 0.0
         self._read_bytes = 0
         self._closed = anyio.Event()
@@ -239,21 +240,23 @@ class LineChannel:
         a second. Its wait was our own delay, so a slow machine would otherwise never detect a flood.
         """
         now = time.monotonic()
-        pause_s = now - self._noise_at
+        pause_s = self._noise.since_s(now=now)
         flooding = (
             self._read_bytes >= _FLOOD_BYTES and self._noise_read >= _FLOOD_UNITS and pause_s < _FLOOD_S
         )
-        if not flooding:
-            self._noise = min(_NOISE_BURST, self._noise + pause_s * _NOISE_PER_S)
-        self._noise_at, self._noise_read, self._read_bytes = now, 0.0, count
+        if flooding:
+            self._noise.skip(now=now)
+        else:
+            self._noise.refill(now=now)
+        self._noise_read, self._read_bytes = 0.0, count
 
     def _count_noise(self, units: float) -> None:
         """Spend the allowance for messages that answer no request; close the channel when it is used up."""
         if self._trusted:
             return
-        self._noise -= units
+        self._noise.spend(units)
         self._noise_read += units
-        if self._noise < 0:
+        if self._noise.left < 0:
             self.close("it flooded the gateway with output that answers no request")
 
     async def send_raw_request(
@@ -332,15 +335,12 @@ class LineChannel:
     ) -> None:
         """Serve until the channel is closed. Messages that arrived before come first."""
         try:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
+            async with self._background:
                 self._handlers = (on_request, on_notify, on_notify_intercept)
                 self._resume()
                 task_status.started()
                 await self._closed.wait()
-                tasks.cancel_scope.cancel()
         finally:
-            self._tasks = None
             self.close("the session was ended")
 
     @property
@@ -372,8 +372,8 @@ class LineChannel:
         return self.reason
 
     def _spawn(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        if self._tasks is not None and not self._closed.is_set():
-            self._tasks.start_soon(self._run_logged, function, *args)
+        if self._background.is_open and not self._closed.is_set():
+            self._background.start(self._run_logged, function, *args)
 
     async def _run_logged(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         try:

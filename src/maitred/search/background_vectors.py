@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import structlog
+from cachetools import LRUCache
 
 from maitred.config.redaction import redact
 from maitred.errors import StoreError
 from maitred.search.base import Embedder, ToolDocument, Vectors
-from maitred.search.cache import TtlCache
 from maitred.search.results import Semantics
 
 if TYPE_CHECKING:  # the gateway starts without numpy
@@ -62,7 +62,7 @@ class BackgroundVectors:
         self._why = ""
         self._not_kept = ""
         self._retry_at = 0.0
-        self._queries: TtlCache[str, Vectors] = TtlCache(_CACHED_QUERIES)
+        self._queries: LRUCache[str, Vectors] = LRUCache(_CACHED_QUERIES)
         self._index: HybridIndex | None = None
         self._work = anyio.Event()
         self._idle = anyio.Event()
@@ -136,7 +136,7 @@ class BackgroundVectors:
                 )
             return None
         self._recover()
-        self._queries.put(phrase, vectors)
+        self._queries[phrase] = vectors
         return vectors
 
     @staticmethod

@@ -1,17 +1,18 @@
 """Search as the gateway uses it: the index in threads, vectors in the background, a cache of answers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import anyio
+from cachetools import TTLCache
 
+from maitred.background import Background
 from maitred.catalog.snapshot import Snapshot
 from maitred.model.tools import ToolKey
 from maitred.search.background_vectors import BackgroundVectors, VectorCache
 from maitred.search.base import Candidate, Embedder
-from maitred.search.cache import TtlCache
 from maitred.search.rerank import RerankStage
 from maitred.search.results import EmbeddedQuery, Filter, Mode, SearchHits, Semantics
 
@@ -22,7 +23,7 @@ _CACHED_RESULTS = 1_000
 _CACHED_S = 3_600.0
 
 
-class SearchEngine:
+class SearchEngine(anyio.AsyncContextManagerMixin):
     """Finds tools. Enter it to start the making of vectors; it calls `make_embedder` in a thread when needed.
 
     If vectors or the reranker fail, a search answers without them; the note beside its answer says what is
@@ -43,20 +44,14 @@ class SearchEngine:
         self._used_tools: set[ToolKey] = set()
         self._embedding = BackgroundVectors(make_embedder if mode != "lexical" else lambda: None, cache)
         self._reranker = reranker
-        self._results: TtlCache[object, tuple[SearchHits, str]] = TtlCache(_CACHED_RESULTS, _CACHED_S)
+        self._results: TTLCache[object, tuple[SearchHits, str]] = TTLCache(_CACHED_RESULTS, _CACHED_S)
         self._updating = anyio.Lock()
-        self._tasks = anyio.create_task_group()
 
-    async def __aenter__(self) -> Self:
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._embedding.run)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        self._tasks.cancel_scope.cancel()
-        return await self._tasks.__aexit__(kind, error, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
+        async with Background() as background:
+            background.start(self._embedding.run)
+            yield self
 
     async def update(self, snapshot: Snapshot) -> None:
         """Bring the index to a snapshot; its words count at once, its vectors follow in the background."""
@@ -116,7 +111,7 @@ class SearchEngine:
         hits, rerank_note = await self._rerank(hits, phrases)
         answer = (hits, "; ".join(part for part in (self.semantics.note, rerank_note) if part))
         if not rerank_note:
-            self._results.put(key, answer)
+            self._results[key] = answer
         return answer
 
     async def _rerank(self, hits: SearchHits, phrases: Sequence[str]) -> tuple[SearchHits, str]:

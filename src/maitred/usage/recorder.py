@@ -8,20 +8,20 @@ attempt. They are by day and tool, so memory does not grow with the calls.
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import anyio
-import anyio.abc
 import structlog
 
 from maitred.errors import StoreError
 from maitred.model.tools import ToolKey
 from maitred.model.usage import Spending, Usage
+from maitred.storage.batch import BatchWriter
 from maitred.storage.database import Database, DriverConnection, WriteOptions, placeholders
 from maitred.usage import histogram as figures
 from maitred.usage.histogram import Tally, first_day, usage_of
@@ -31,7 +31,9 @@ log = structlog.get_logger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 _PATIENCE: Final = WriteOptions(wait_s=2.0)
-_LEAVE_S = 5.0
+_LEAVE_S: Final = 5.0
+"""A write that has begun ends by `_PATIENCE`."""
+
 _TOKENS: Final = (
     "lists", "list_tokens", "answers", "answer_tokens", "results", "result_tokens", "raw_tokens",
 )  # fmt: skip
@@ -85,7 +87,7 @@ class _Counts:
         self.tokens[key] = _sum(self.tokens.get(key, _NOTHING), tokens)
 
 
-class UsageRecorder:
+class UsageRecorder(anyio.AsyncContextManagerMixin):
     """Usage and spending in a database, whose tables exist already.
 
     Counts reach the database within `flush_every_s` while it is writable: half of that is the pause, the
@@ -98,17 +100,20 @@ class UsageRecorder:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._pause_s = flush_every_s / 2
         self._pending = _Counts()
         self._today: tuple[str, dict[str, tuple[int, ...]]] = ("", {})
-        self._fresh = anyio.Event()
         self._lock = anyio.Lock()
-        self._failing = False
+        self._batches = BatchWriter(
+            self._write_pending,
+            pause_s=flush_every_s / 2,
+            leave_s=_LEAVE_S,
+            warning="usage cannot be written; it is kept in memory",
+        )
         self.active_at = time.monotonic()
         """The time of the last record, by the clock of `time.monotonic`."""
-        self._tasks: anyio.abc.TaskGroup | None = None
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
         today = self._day().isoformat()
         try:
             for row in await self.spending(1):
@@ -116,21 +121,8 @@ class UsageRecorder:
                     self._spend_today(today, row.principal, tuple(getattr(row, name) for name in _TOKENS))
         except StoreError as error:
             log.warning("what was spent today cannot be read", reason=error.reason)
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._flush_what_comes)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        tasks, self._tasks = self._tasks, None
-        if tasks is None:
-            return None
-        tasks.cancel_scope.cancel()
-        with anyio.move_on_after(_LEAVE_S, shield=True):  # a write that has begun ends by `_PATIENCE`
-            await self.flush()
-        return await tasks.__aexit__(kind, error, trace)
+        async with self._batches:
+            yield self
 
     # Recording.
 
@@ -143,7 +135,7 @@ class UsageRecorder:
             tally = self._pending.calls[slot] = Tally()
         tally.add(ok=ok, elapsed_ms=elapsed_ms, at=at)
         self.active_at = time.monotonic()
-        self._fresh.set()
+        self._batches.wake()
 
     def spent(
         self,
@@ -163,7 +155,7 @@ class UsageRecorder:
         self._pending.spend((day, principal), tokens)
         self._spend_today(day, principal, tokens)
         self.active_at = time.monotonic()
-        self._fresh.set()
+        self._batches.wake()
 
     def today(self, principal: str) -> Spending:
         """Return the spending of a principal today, in this process and before its start in all."""
@@ -182,32 +174,22 @@ class UsageRecorder:
 
     # Writing.
 
-    async def _flush_what_comes(self) -> None:
-        while True:
-            await self._fresh.wait()
-            await anyio.sleep(self._pause_s)
-            self._fresh = anyio.Event()
-            if not await self.flush():
-                self._fresh.set()
-
     async def flush(self) -> bool:
         """Write the counts; false if that failed, and the counts stay for the next attempt."""
+        return await self._batches.flush()
+
+    async def _write_pending(self) -> None:
         async with self._lock:
             counts, self._pending = self._pending, _Counts()
             if not counts.calls and not counts.tokens:
-                return True
+                return
             written = False
             try:
                 await self._database.write_driver(lambda connection: _write(connection, counts), _PATIENCE)
                 written = True
-            except StoreError as error:
-                if not self._failing:
-                    log.warning("usage cannot be written; it is kept in memory", reason=error.reason)
             finally:  # also if cancelled before the thread began; after its start, its end is awaited
                 if not written:
                     self._pending.add(counts)
-            self._failing = not written
-            return written
 
     async def prune(self, older_than_days: int = 90) -> None:
         """Delete the days before the last so many."""

@@ -5,8 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
-
+from maitred.background import Background
 from maitred.config.settings import Settings
 from maitred.model.access import LOCAL_USER
 from maitred.wiring.backends import make_pool, remove_containers
@@ -85,11 +84,10 @@ async def open_gateway(
         with parts.catalog.serving_unwritten():
             await gateway.configure(settings, viewer=LOCAL_USER)
         await stack.enter_async_context(gateway.serving(asks_models=asks_models))
-        tasks = await stack.enter_async_context(anyio.create_task_group())
+        background = await stack.enter_async_context(Background())
         if serves:
-            tasks.start_soon(remove_containers, gateway, containers)
+            background.start(remove_containers, gateway, containers)
         yield gateway
-        tasks.cancel_scope.cancel()
 
 
 async def _make_parts(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 import structlog
 
+from maitred.background import Background
 from maitred.config.load import load
 from maitred.config.settings import Settings
 from maitred.errors import ConfigError, StoreError
@@ -41,10 +42,9 @@ async def until_cancelled() -> AsyncIterator[anyio.Event]:
         finally:
             cancelled.set()
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(wait)
+    async with Background() as background:
+        background.start(wait)
         yield cancelled
-        tasks.cancel_scope.cancel()
 
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed

@@ -25,6 +25,7 @@ from maitred.backends.isolation.streams import Streams, attach_socket
 from maitred.backends.isolation.threads import in_thread
 from maitred.backends.process import Tail, Warden
 from maitred.backends.session import open_session
+from maitred.background import Background
 from maitred.config.settings import Limits
 from maitred.jsonrpc import LineChannel
 from maitred.model.servers import Cage, ServerSpec
@@ -97,13 +98,12 @@ class ContainerBackend(Backend):
         self._channel = LineChannel(streams.write, max_message_bytes=self._limits.max_message_bytes)
         try:
             await self._run(engine, name, made, streams)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._follow, engine, name, streams)
+            async with Background() as background:
+                background.start(self._follow, engine, name, streams)
                 async with open_session(
                     self.spec, self._channel, self._channel, options, self._limits
                 ) as session:
                     yield session
-                tasks.cancel_scope.cancel()
         finally:
             self._pid = None
             self._watch.close()

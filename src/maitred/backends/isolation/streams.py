@@ -13,8 +13,8 @@ from typing import Final
 
 import anyio
 
-from maitred.backends.launch import Meter
 from maitred.backends.process import Tail
+from maitred.token_bucket import TokenBucket
 
 _HEADER: Final = 8
 _STREAMS: Final = (0, 1, 2)
@@ -31,7 +31,7 @@ class Streams(asyncio.Protocol):
     def __init__(self, *, on_stdout: Callable[[bytes], None], tail: Tail, rate: int) -> None:
         self._on_stdout = on_stdout
         self._tail = tail
-        self._meter = Meter(rate, now=time.monotonic())
+        self._bucket = TokenBucket(per_s=rate, size=rate, now=time.monotonic())
         self._transport: asyncio.Transport | None = None
         self._header = b""
         self._kind = 0
@@ -48,7 +48,7 @@ class Streams(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take the next bytes, and pause reading if they exceed the rate."""
-        wait_s = self._meter.take(len(data), now=time.monotonic())
+        wait_s = self._bucket.take(len(data), now=time.monotonic())
         if wait_s > 0 and self._transport is not None:
             self._transport.pause_reading()
             asyncio.get_running_loop().call_later(wait_s, self._go_on)

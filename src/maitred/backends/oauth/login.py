@@ -25,6 +25,7 @@ from maitred.backends.base import ConnectError
 from maitred.backends.listing import clean
 from maitred.backends.oauth.client import Client, LoginTarget, SendRequest
 from maitred.backends.oauth.grants import LoginGrant
+from maitred.background import Background
 from maitred.config.redaction import SECRETS, redact
 from maitred.errors import LoginError, VaultError
 from maitred.model.transports import transport_kind
@@ -232,16 +233,15 @@ async def _coming_back(redirect_uri: str, timeout_s: float) -> AsyncIterator[_Pl
         told = f"nothing can listen at {redirect_uri} ({error.strerror or error}); see `auth.redirect_uri`"
         raise ConnectError(told) from error
     failure: Exception | None = None
-    async with listener, anyio.create_task_group() as tasks:
+    async with listener, Background() as background:
         port = listener.extra(SocketAttribute.local_port)  # noqa: S610  # an attribute of a socket
         shown = f"[{host}]" if ":" in host else host
         place = _Place(urlunsplit(parts._replace(netloc=f"{shown}:{port}")), timeout_s)
-        tasks.start_soon(listener.serve, place.serve)
+        background.start(listener.serve, place.serve)
         try:
             yield place
         except Exception as error:  # noqa: BLE001  # raised below: the task group would put it in a group
             failure = error
-        tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
 

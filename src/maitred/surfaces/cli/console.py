@@ -27,6 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maitred.backends.listing import deceives
+from maitred.background import Background
 from maitred.config.load import load
 from maitred.config.paths import default_path
 from maitred.config.settings import Settings
@@ -205,10 +206,9 @@ async def wait_for_vectors(gateway: "Gateway") -> None:
                 now = gateway.semantics
                 bars.update(task, completed=now.done, total=now.total, visible=True)
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(show)
+        async with Background() as background:
+            background.start(show)
             await gateway.warm(wholly=True)
-            tasks.cancel_scope.cancel()
 
 
 def fail(error: MaitredError) -> typer.Exit:

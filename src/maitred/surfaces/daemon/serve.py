@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import structlog
 
+from maitred.background import Background
 from maitred.errors import DaemonError
 from maitred.gateway import Gateway
 from maitred.model.access import Grant
@@ -78,18 +79,17 @@ async def serve_clients(
     idle_s: float,
 ) -> None:
     """Serve the clients of the socket, until `stop` is set or there was none for `idle_s` seconds."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(surface.announce)
+    async with Background() as background:
+        background.start(surface.announce)
         if path := own_log(begin.address):
-            tasks.start_soon(keep_short, Path(path))
+            background.start(keep_short, Path(path))
         begin.say(seat=held.seat.name)
 
         async def end_when_idle() -> None:
             await door.idle(idle_s)
             stop.set()
 
-        tasks.start_soon(end_when_idle)
+        background.start(end_when_idle)
         await stop.wait()
         held.hide()
         surface.close()
-        tasks.cancel_scope.cancel()

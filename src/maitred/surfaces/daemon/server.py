@@ -18,6 +18,7 @@ import anyio.abc
 import structlog
 
 from maitred import __version__
+from maitred.background import Background
 from maitred.errors import ConfigError, MaitredError, StoreError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_GRANT, Grant, RefusedAccess, Viewer
@@ -159,11 +160,10 @@ class SocketServer:
         try:
             await wire.write(encode_line({"maitred": "welcome"}))
             wire.check = self._look
-            async with anyio.create_task_group() as tasks:
+            async with Background() as background:
                 if token := str(said.get("token", "")):
-                    tasks.start_soon(self._see_to, wire, token, grant)
+                    background.start(self._see_to, wire, token, grant)
                 await serve(wire, grant)
-                tasks.cancel_scope.cancel()
         finally:
             del self._clients[wire]
             self._news.set()

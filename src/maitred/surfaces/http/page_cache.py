@@ -79,6 +79,7 @@ class Pages:
         self._gateway = gateway
         self._max_bytes = max_bytes
         self._max_pages = max_pages
+        # no LRUCache: there are two bounds, and a map in C is quicker where a page is sent in microseconds
         self._kept: OrderedDict[_Key, _EncodedPage] = OrderedDict()
         self._bytes = 0
         self._version: Hashable = None

@@ -9,6 +9,7 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from maitred.background import Background
 from maitred.config.sections import check_address
 from maitred.config.settings import Http
 from maitred.errors import ConfigError
@@ -70,11 +71,10 @@ async def serve_http(
         ending()
         server.should_exit = True
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(end)
+    async with Background() as background:
+        background.start(end)
         try:
             await server.serve()
         except SystemExit as error:  # uvicorn raises it when it cannot bind
             where = f"{settings.host}:{settings.port}"
             raise ConfigError("serve", [f"cannot listen on {where}; is something else there?"]) from error
-        tasks.cancel_scope.cancel()

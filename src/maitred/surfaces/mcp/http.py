@@ -8,13 +8,13 @@ that a connection of the handshake era answers only the principal who opened it.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from maitred.background import Background
 from maitred.gateway.authorization import VIEWER
 from maitred.model.access import Viewer
 from maitred.surfaces.mcp.server import McpSurface
@@ -30,10 +30,9 @@ def mcp_app(surface: McpSurface) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(application: Starlette) -> AsyncIterator[object]:
-        async with original(application) as state, anyio.create_task_group() as tasks:
-            tasks.start_soon(surface.announce)
+        async with original(application) as state, Background() as background:
+            background.start(surface.announce)
             yield state
-            tasks.cancel_scope.cancel()
 
     app.router.lifespan_context = lifespan  # type: ignore[assignment]  # narrower state than Starlette's
     app.add_middleware(_Owned)

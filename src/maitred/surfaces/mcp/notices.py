@@ -30,6 +30,7 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
+from maitred.background import Background
 from maitred.errors import MaitredError
 from maitred.gateway import Gateway
 from maitred.gateway.resources import is_ours
@@ -293,9 +294,9 @@ class Notices:
         answered = [anyio.Event() for _ in uris]
         refused: set[str] = set()
         outcome: types.SubscriptionsListenResult | MCPError
-        async with anyio.create_task_group() as tasks:
+        async with Background() as background:
             for uri, event in zip(uris, answered, strict=True):
-                tasks.start_soon(self._follow, uri, viewer, event, refused)
+                background.start(self._follow, uri, viewer, event, refused)
             with anyio.move_on_after(_AGREE_S):
                 for event in answered:
                     await event.wait()
@@ -305,7 +306,6 @@ class Notices:
                 outcome = await self._streams(ctx, params.model_copy(update={"notifications": promised}))
             except MCPError as error:
                 outcome = error
-            tasks.cancel_scope.cancel()
         return outcome
 
     async def _follow(self, uri: str, viewer: Viewer, answered: anyio.Event, refused: set[str]) -> None:

@@ -12,9 +12,9 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import anyio
 from mcp.server.stdio import stdio_server
 
+from maitred.background import Background
 from maitred.surfaces.mcp.line_client import serve_wire
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.wire import Wire
@@ -22,15 +22,14 @@ from maitred.surfaces.mcp.wire import Wire
 
 async def serve_stdio(surface: McpSurface) -> None:
     """Serve until the client closes standard input."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(surface.announce)
+    async with Background() as background:
+        background.start(surface.announce)
         if _are_pipes():
             async with _pipes() as wire:
                 await serve_wire(surface, wire)
         else:
             async with stdio_server() as (read, write):
                 await surface.server.run(read, write, surface.server.create_initialization_options())
-        tasks.cancel_scope.cancel()
 
 
 def _are_pipes() -> bool:
