@@ -261,7 +261,7 @@ async def run(gateway: Gateway, code: str, **values: Any) -> ChainAnswer:
     """Run a program with some values written before it; it must not fail."""
     head = "".join(f"{name} = {value!r}\n" for name, value in values.items())
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(head + code, viewer=agent("tester"))
+        answer = await gateway.run_chain(head + code, viewer=agent("tester"))
     assert answer.ok, answer.text
     return answer
 

@@ -182,7 +182,7 @@ async def living(folder: Path, http: Http | None = None) -> AsyncIterator[House]
             await listening.wait()
         tokens = {}
         for name, (role, scope) in TOKENS.items():
-            made = await gateway.tokens.make(TokenRequest(name=name, role=role, scope=scope), LOCAL_USER)
+            made = await gateway.make_token(TokenRequest(name=name, role=role, scope=scope), LOCAL_USER)
             tokens[name] = made.token
         yield House(gateway=gateway, url=address[0], tokens=tokens)
         stop.set()

@@ -260,8 +260,8 @@ async def test_a_gateway_whose_issuer_is_away_answers_others(tmp_path: Path) -> 
     """Only tokens of the issuer have to wait."""
     jwt = replace(ISSUED, jwks_url="http://127.0.0.1:9/keys")
     async with opened(settings_of(tmp_path, Http(jwt=jwt))) as gateway:
-        waiting = await gateway.credentials.grant_of(issuer.token())
-        wrong = await gateway.credentials.grant_of("maitred_0123456789_" + 20 * "x")
+        waiting = await gateway.grant_of(issuer.token())
+        wrong = await gateway.grant_of("maitred_0123456789_" + 20 * "x")
 
     assert isinstance(waiting, RefusedAccess)
     assert waiting.unavailable

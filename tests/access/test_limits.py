@@ -42,7 +42,7 @@ async def test_calls_over_the_rate_are_refused_everywhere_until_the_bucket_fills
         with pytest.raises(BusyError, match="'ann' may call 1 times a minute; try again in 60 s"):
             await gateway.call(READ, viewer=agent("ann"))
         answers = [await over_mcp(gateway, name) for name in ("call_tool", READ.name)]
-        chain = await gateway.chains.run("files.read_note()", viewer=agent("ann"))
+        chain = await gateway.run_chain("files.read_note()", viewer=agent("ann"))
         other = await gateway.call(READ, viewer=agent("bob"))
 
     for answer in answers:
@@ -69,7 +69,7 @@ async def test_over_http_a_refused_call_is_429_and_says_when_to_try_again(tmp_pa
 async def test_only_so_many_calls_run_at_once_those_inside_chains_included(tmp_path: Path) -> None:
     """One that has ended makes room; a saved chain takes none itself."""
     async with opened(settings_of(tmp_path, access=RateLimitSettings(calls_at_once=1))) as gateway:
-        both = await gateway.chains.run(CHAIN, viewer=agent("ann"))
+        both = await gateway.run_chain(CHAIN, viewer=agent("ann"))
         after = [await gateway.call(READ, viewer=agent("ann")) for _ in range(3)]
 
     assert not both.ok

@@ -301,7 +301,7 @@ async def test_what_one_principal_did_opens_nothing_for_another(tmp_path: Path) 
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             for name in ("ann", "bob"):
                 wanted = TokenRequest(name=name, role="agent", scope=Scope())
-                made = await gateway.tokens.make(wanted, LOCAL_USER)
+                made = await gateway.make_token(wanted, LOCAL_USER)
                 sent = {"Authorization": f"Bearer {made.token}"}
                 if name == "ann":
                     await http.post(f"{API}/tools/files/read_note/call", json={}, headers=sent)
@@ -355,14 +355,14 @@ async def test_category_tools_hold_what_is_there(tmp_path: Path) -> None:
             for scope in (FILES, TEXT, READING)
         }
         listed = {
-            scope: {tool.name for group in gateway.expansion.categories(viewer) for tool in group.tools}
+            scope: {tool.name for group in gateway._lists.categories(viewer) for tool in group.tools}
             | {tool.name for tool in gateway.listed(viewer)}
             for scope, viewer in viewers.items()
         }
         pages = [
             await gateway.call(ToolCall(name=group.name, arguments={}), viewer=viewer)
             for viewer in viewers.values()
-            for group in gateway.expansion.categories(viewer)
+            for group in gateway._lists.categories(viewer)
         ]
 
     files = {"files__read_note", "files__write_note"}

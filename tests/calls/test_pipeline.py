@@ -119,7 +119,7 @@ async def test_the_calls_of_a_chain_go_through_the_same_steps(tmp_path: Path) ->
 
     code = json.dumps([{"tool": "desk__read", "arguments": {"path": f"/{n}"}} for n in range(2)])
     async with desk_with(steps, tmp_path) as gateway:
-        chain = await gateway.chains.run(code, viewer=ANN)
+        chain = await gateway.run_chain(code, viewer=ANN)
         await gateway.call(READ, viewer=ANN)
 
     assert chain.ok, chain.text

@@ -38,7 +38,7 @@ async def place(
 
 async def token_of(place: Place, role: Role, servers: frozenset[str] | None = None) -> str:
     wanted = TokenRequest(name=f"{role}-{len(servers or ())}", role=role, scope=Scope(servers=servers))
-    return (await place.gateway.tokens.make(wanted, LOCAL_USER)).token
+    return (await place.gateway.make_token(wanted, LOCAL_USER)).token
 
 
 async def test_clients_of_both_eras_are_served_at_one_socket(place: Place) -> None:
@@ -104,14 +104,14 @@ async def test_a_client_whose_token_is_revoked_is_sent_away_and_told_so_if_it_co
     place: Place,
 ) -> None:
     """Nothing that it sends is answered any more; who came without a token, or with another, stays."""
-    made = await place.gateway.tokens.make(
+    made = await place.gateway.make_token(
         TokenRequest(name="leaver", role="agent", scope=Scope()), LOCAL_USER
     )
     other = await token_of(place, "agent")
     async with place.client(token=made.token) as leaver, place.client(token=other) as client:
         await leaver.shake_hands()
         await client.shake_hands()
-        await place.gateway.tokens.revoke(made.record.id, LOCAL_USER)
+        await place.gateway.revoke_tokens(made.record.id, LOCAL_USER)
         while "maitred" not in (last := await leaver.hear()):
             pass
         assert last == {"maitred": "moved"}

@@ -129,7 +129,7 @@ async def test_every_program_on_the_page_gives_what_is_written_below_it(
     assert example, "its last line must tell what it gives"
 
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(example[1], viewer=agent("reader"))
+        answer = await gateway.run_chain(example[1], viewer=agent("reader"))
 
     assert (answer.ok, answer.result) == (True, json.loads(example[2])), answer.text
 
@@ -138,7 +138,7 @@ async def test_every_program_on_the_page_gives_what_is_written_below_it(
 async def test_every_program_on_the_page_passes_the_check(gateway: Gateway, program: str) -> None:
     """Whoever tries an example with dry_run is told that it is in order."""
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(program.partition("# -> ")[0], viewer=agent("reader"), dry_run=True)
+        answer = await gateway.run_chain(program.partition("# -> ")[0], viewer=agent("reader"), dry_run=True)
 
     assert answer.ok, answer.text
 
@@ -146,7 +146,7 @@ async def test_every_program_on_the_page_passes_the_check(gateway: Gateway, prog
 async def test_the_list_of_calls_on_the_page_gives_a_list_of_results(gateway: Gateway) -> None:
     (calls,) = [text for kind, text in _BLOCK.findall(PAGE) if kind == "json"]
 
-    answer = await gateway.chains.run(calls, viewer=agent("reader"))
+    answer = await gateway.run_chain(calls, viewer=agent("reader"))
 
     assert answer.result == list(USERS.values())
 
@@ -161,7 +161,7 @@ async def test_the_saved_chain_on_the_page_is_a_tool(
     call = ToolCall(name="chains__late_issues", arguments=given)
     outside = await gateway.call(call, viewer=agent("reader"))
     code = f"import chains\nawait chains.late_issues(**{given!r})"
-    inside = await gateway.chains.run(code, viewer=agent("reader"))
+    inside = await gateway.run_chain(code, viewer=agent("reader"))
 
     assert outside["structuredContent"]["result"] == titles
     assert inside.result == titles
@@ -187,7 +187,7 @@ def test_the_page_states_the_true_limits() -> None:
 
 
 async def test_the_page_names_every_field_of_an_answer(gateway: Gateway) -> None:
-    answer = await gateway.chains.run("1", viewer=agent("reader"))
+    answer = await gateway.run_chain("1", viewer=agent("reader"))
 
     assert {field for field in answer.to_json() if f"`{field}`" not in PAGE} == set()
 
@@ -210,7 +210,7 @@ async def test_the_page_names_every_field_of_an_answer(gateway: Gateway) -> None
 async def test_what_the_page_says_is_not_there_is_refused(gateway: Gateway, program: str) -> None:
     """Nobody finds out by the page that something is missing which is there by now."""
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(program, viewer=agent("reader"))
+        answer = await gateway.run_chain(program, viewer=agent("reader"))
 
     assert not answer.ok
 
@@ -231,10 +231,10 @@ async def test_the_guide_is_listed_and_read_as_markdown_with_the_present_modules
 
 
 async def test_the_program_of_the_guide_runs(gateway: Gateway) -> None:
-    (program,) = [text for kind, text in _BLOCK.findall(gateway.chains.guide(LOCAL_USER)) if kind == "python"]
+    (program,) = [text for kind, text in _BLOCK.findall(gateway.chain_guide(LOCAL_USER)) if kind == "python"]
 
     with anyio.fail_after(SOON_S):
-        answer = await gateway.chains.run(program, viewer=agent("reader"))
+        answer = await gateway.run_chain(program, viewer=agent("reader"))
 
     assert answer.ok, answer.text
     assert answer.result[:2] == ["ada@example.com", "bob@example.com"]

@@ -243,8 +243,8 @@ async def test_a_local_model_is_asked_in_the_background(tmp_path: Path, model: O
     """Hybrid: about every tool. What speaks to its reader is refused, and the tool goes to the rules."""
     async with serving(tmp_path, to(model, LOCAL)) as gateway:
         await anyio.to_thread.run_sync(model.asked.wait, SOON_S)
-        await gateway.mediation.ask(viewer=LOCAL_USER)
-        found = {one.tool.key.name: one.proposal for one in await gateway.mediation.diff(viewer=LOCAL_USER)}
+        await gateway.ask_model(viewer=LOCAL_USER)
+        found = {one.tool.key.name: one.proposal for one in await gateway.mediation_diff(viewer=LOCAL_USER)}
 
     assert len(model.requests) == 1
     assert all(f'"tool":"{tool["name"]}"' in str(model.requests[0].body["messages"]) for tool in TOOLS)
@@ -263,7 +263,7 @@ async def test_in_the_mode_lazy_nobody_is_asked_before_tools_are_looked_at(
         await anyio.to_thread.run_sync(model.asked.wait, SOON_S)
     eager = to(model, LOCAL).replace("auto_enhance: true", "auto_enhance: true\n  mode: eager")
     async with serving(tmp_path, eager) as gateway:
-        assert (estimate := await gateway.mediation.estimate(viewer=LOCAL_USER)) is not None
+        assert (estimate := await gateway.estimate_mediation(viewer=LOCAL_USER)) is not None
 
     assert (len(model.requests), estimate.calls) == (1, 0)
 

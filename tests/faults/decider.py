@@ -136,14 +136,16 @@ class Decider:
         return state.state if state else "withdrawn"
 
     async def _do(self, doing: str, server: str) -> None:
-        said, admission = str(self._number), self._gateway.admission
+        said = str(self._number)
         if doing == "sync":
             self.change()
             await self._gateway.sync([server], viewer=LOCAL_USER)
         elif doing == "register":
-            await admission.register(manifest(server, self._number), source=said, viewer=LOCAL_USER)
+            await self._gateway.register_server(
+                manifest(server, self._number), source=said, viewer=LOCAL_USER
+            )
         else:
-            await admission.decide(server, cast("Verdict", doing), viewer=LOCAL_USER, why=said)
+            await self._gateway.decide(server, cast("Verdict", doing), viewer=LOCAL_USER, why=said)
 
     def change(self) -> None:
         """Have the server be another one, or the same as some time before."""

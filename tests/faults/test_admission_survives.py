@@ -71,17 +71,17 @@ async def test_a_log_that_was_altered_stops_its_server_and_nothing_else(tmp_path
     servers = [Shifting("notes"), Shifting("other")]
     settings = settings_of(tmp_path, "notes", "other")
     async with opened(settings, *servers) as gateway:  # type: ignore[arg-type]
-        await gateway.admission.decide("notes", "suspend", viewer=LOCAL_USER)
-        await gateway.admission.decide("notes", "resume", viewer=LOCAL_USER)
+        await gateway.decide("notes", "suspend", viewer=LOCAL_USER)
+        await gateway.decide("notes", "resume", viewer=LOCAL_USER)
     execute(tmp_path / "c.db", "DELETE FROM approvals WHERE kind = 'suspended'")
 
     async with opened(settings, *servers) as gateway:  # type: ignore[arg-type]
         assert {tool.server for tool in gateway.visible_tools(LOCAL_USER)} == {"other"}
-        told = {case.server: case.withheld for case in await gateway.admission.cases(LOCAL_USER)}
+        told = {case.server: case.withheld for case in await gateway.cases(LOCAL_USER)}
         assert "was altered" in told["notes"]
         assert told["other"] == ""
-        await gateway.admission.decide("other", "suspend", viewer=LOCAL_USER)
-        assert (await gateway.admission.case("other", viewer=LOCAL_USER)).state == "suspended"
+        await gateway.decide("other", "suspend", viewer=LOCAL_USER)
+        assert (await gateway.case("other", viewer=LOCAL_USER)).state == "suspended"
 
 
 async def test_a_decision_on_what_was_replaced_meanwhile_is_not_written(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class Deciding(RuleBasedStateMachine):
     @rule(verdict=st.sampled_from(DECISIONS))
     def somebody_decides(self, *, verdict: Verdict) -> None:
         """What is not possible as things stand changes nothing."""
-        decide = self._gateway.admission.decide
+        decide = self._gateway.decide
         with suppress(AdmissionError):
             self._portal.call(lambda: decide("notes", verdict, viewer=LOCAL_USER))
         self._portal.call(

@@ -86,8 +86,8 @@ async def call(gateway: Gateway, tool: str, viewer: Viewer = ANN, **more: Any) -
 
 async def lines(gateway: Gateway) -> list[dict[str, Any]]:
     """All lines, oldest first, without what differs from run to run; what waits is written first."""
-    await gateway.auditing.trail.record(AuditEntry(who="test", action="now"))
-    read = [json.loads(line) async for line in gateway.auditing.lines(LOCAL_USER)]
+    await gateway._auditing.trail.record(AuditEntry(who="test", action="now"))
+    read = [json.loads(line) async for line in gateway._auditing.lines(LOCAL_USER)]
     varying = ("prev", "digest", "at", "ms", "arguments_hash", "arguments_bytes")
     return [{k: v for k, v in line.items() if k not in varying} for line in read[:-1]]
 
@@ -221,7 +221,7 @@ async def test_nothing_is_written_down_where_that_is_turned_off(tmp_path: Path) 
     async with desk(tmp_path) as (gateway, _):
         await gateway.configure(replace(gateway.settings, audit=Audit(enabled=False)), viewer=LOCAL_USER)
         await call(gateway, "write")
-        await gateway.auditing.record(ANN, "approve", server="desk")
+        await gateway._auditing.record(ANN, "approve", server="desk")
         await gateway.configure(replace(gateway.settings, audit=Audit()), viewer=LOCAL_USER)
         found = await lines(gateway)
 
@@ -259,7 +259,7 @@ async def test_the_calls_of_a_chain_have_its_id_and_the_chain_a_line_of_its_own(
     """All of them have the id of the request; the program is kept by its hash."""
     program = [{"tool": f"desk__{name}", "arguments": {"path": "/x"}} for name in ("read", "write", "gone")]
     async with desk(tmp_path) as (gateway, _):
-        run = gateway.chains.run
+        run = gateway.run_chain
         await run(json.dumps(program[:2]), viewer=ANN, request_id="r1")
         await run(json.dumps(program[2:]), viewer=ANN, request_id="r2")
         await run("x" * 2_000_000, viewer=ANN, request_id="r3")
@@ -325,11 +325,11 @@ async def test_acts_of_persons_and_what_they_may_not_do_are_written_down(tmp_pat
     """With the token by which they came."""
     bob = Viewer(grant=Grant(principal="bob", role="agent", id="t1"), surface="http")
     async with desk(tmp_path) as (gateway, _):
-        await gateway.auditing.record(bob, "token.create", detail="for eve", arguments={"role": "admin"})
+        await gateway._auditing.record(bob, "token.create", detail="for eve", arguments={"role": "admin"})
         assert on_disk(tmp_path)[-1]["action"] == "token.create"
-        gateway.auditing.note(bob, "login")
+        gateway._auditing.note(bob, "login")
         with pytest.raises(NotAllowedError):
-            await gateway.admission.decide("desk", "approve", viewer=bob)
+            await gateway.decide("desk", "approve", viewer=bob)
         found = await lines(gateway)
 
     who = {"who": "bob", "token": "t1", "surface": "http"}
@@ -386,11 +386,11 @@ async def test_lines_that_are_too_old_are_dropped_as_the_settings_say(tmp_path: 
         await call(gateway, "write")
         execute(tmp_path / "c.db", "UPDATE audit SET at = '2000' WHERE seq = 1")
         await gateway.configure(replace(gateway.settings, audit=Audit(keep_days=0)), viewer=LOCAL_USER)
-        assert await gateway.auditing.prune(LOCAL_USER) == 0
+        assert await gateway._auditing.prune(LOCAL_USER) == 0
         await gateway.configure(replace(gateway.settings, audit=Audit(keep_days=1)), viewer=LOCAL_USER)
         ann = replace(ANN, grant=replace(ANN.grant, role="admin"))
-        assert await gateway.auditing.prune(ann) == 1
+        assert await gateway._auditing.prune(ann) == 1
         found = await lines(gateway)
-        assert (await gateway.auditing.verify(LOCAL_USER)).faults == ()
+        assert (await gateway.verify_audit(LOCAL_USER)).faults == ()
 
     assert [(line["who"], line["action"]) for line in found] == [("ann", "call"), ("ann", "prune")]

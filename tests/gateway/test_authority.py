@@ -41,27 +41,17 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "serving": UPKEEP,
     "mode": FORM,
     "forget": OWN,
-    **dict.fromkeys((f"admission.{one}" for one in ("effective", "catch_up", "changed", "follow")), UPKEEP),
-    "admission.suspend": "is what supervision does; it names itself as the one who did it",
+    "grant_of": "says whose a token is, before there is a viewer",
+    "audit_request": WRITES,
+    "chain_result": OWN,
     **dict.fromkeys(
         (f"auditing.{name}" for name in ("note", "record", "note_act", "call", "request", "entry", "chain")),
         WRITES,
     ),
     "auditing.require": "is what refuses",
-    **dict.fromkeys(("auditing.use", "auditing.keep_up", "chains.serving"), UPKEEP),
-    "chains.result": OWN,
-    "chains.run_saved": "is a step of a call, which was authorized before",
-    "credentials.grant_of": "tells whose a token is, before there is a viewer",
-    **dict.fromkeys(
-        (f"mediation.{name}" for name in ("use", "opened", "needed", "settled", "serving")), UPKEEP
-    ),
-    "expansion.mode": FORM,
-    "expansion.forget": OWN,
-    "expansion.state": "is a key by which the lists of viewers are compared, and shown to none",
-    **dict.fromkeys(
-        (f"ledger.{name}" for name in ("listed", "listed_raw", "listed_categories", "answered", "relayed")),
-        OWN,
-    ),
+    **dict.fromkeys(("auditing.use", "auditing.keep_up"), UPKEEP),
+    "list_state": "is a key by which the lists of viewers are compared, and shown to none",
+    **dict.fromkeys(("count_menu", "count_tools", "count_categories", "count_answer", "count_result"), OWN),
 }
 """Methods that check nothing, each with the reason. Methods of `offers` know their viewer already."""
 
@@ -105,9 +95,9 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 def services(gateway: Gateway) -> Mapping[str, object]:
-    """The gateway, and all that surfaces reach through it."""
-    own = {name: it for name, it in vars(gateway).items() if not name.startswith("_")}
-    return {"": gateway, **own, "offers": gateway.offers(NOBODY)}
+    """The gateway, what it has for one viewer, and services that commands also use beside a gateway."""
+    beside = {"auditing": gateway._auditing, "tokens": gateway._tokens}
+    return {"": gateway, "offers": gateway.offers(NOBODY), **beside}
 
 
 def methods(gateway: Gateway) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -167,6 +157,11 @@ async def test_no_method_does_or_tells_anything_for_a_viewer_who_may_nothing(gat
     assert gateway.settings is before
 
 
+async def test_surfaces_reach_no_service_through_the_gateway(gateway: Gateway) -> None:
+    """What a gateway is made of is private, so that each request passes a method that takes a viewer."""
+    assert [name for name in vars(gateway) if not name.startswith("_")] == []
+
+
 async def test_every_method_takes_a_viewer_who_has_to_be_given(gateway: Gateway) -> None:
     """Nobody acts for the user of the machine by leaving the viewer out."""
     for name, method in methods(gateway):
@@ -181,10 +176,11 @@ async def test_what_changes_something_is_refused_with_the_reason(gateway: Gatewa
     changing = {
         "configure", "sync", "update_tiers", "write_use_cases", "authorize_stop", "tool_to_call",
         "stats", "whole_catalog", "withheld_answer", "last_output", "catalog_status",
-        "admission.register", "admission.check", "admission.decide", "admission.case", "admission.cases",
+        "register_server", "check_manifest", "decide", "case", "cases", "registrations",
+        "audit_lines", "verify_audit", "make_token", "access_tokens", "revoke_tokens", "mediation_diff",
+        "ask_model", "estimate_mediation", "model_spending", "chain_isolation_fault", "run_chain",
         "auditing.latest", "auditing.verify", "auditing.lines", "auditing.head", "auditing.prune",
-        "tokens.make", "tokens.listed", "tokens.revoke", "mediation.diff", "mediation.ask",
-        "mediation.estimate", "chains.run", "offers.read", "offers.hold", "offers.get_prompt",
+        "tokens.make", "tokens.listed", "tokens.revoke", "offers.read", "offers.hold", "offers.get_prompt",
     }  # fmt: skip
     found = dict(methods(gateway))
     assert changing <= found.keys()

@@ -173,7 +173,7 @@ async def test_a_server_cannot_call_its_answer_a_kept_one(tmp_path: Path) -> Non
     async with opened(settings_of(tmp_path, "files"), files) as gateway:
         call = ToolCall(name="files__read_file", arguments={"path": "/"})
         direct = await gateway.call(call, viewer=agent("ann"))
-        chain = await gateway.chains.run("files.read_file(path='/')", viewer=agent("ann"))
+        chain = await gateway.run_chain("files.read_file(path='/')", viewer=agent("ann"))
 
     assert direct["_meta"]["theirs"] == 1
     assert "maitred/cached" not in direct["_meta"]

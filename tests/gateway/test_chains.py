@@ -38,7 +38,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def run(gateway: Gateway, code: str, principal: str = "ann", *, dry_run: bool = False) -> ChainAnswer:
-    return await gateway.chains.run(code, viewer=agent(principal), dry_run=dry_run)
+    return await gateway.run_chain(code, viewer=agent(principal), dry_run=dry_run)
 
 
 async def test_a_program_calls_tools_of_every_kind(gateway: Gateway) -> None:

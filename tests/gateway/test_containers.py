@@ -55,22 +55,22 @@ async def call(gateway: Gateway, tool: str, **arguments: Any) -> dict[str, Any]:
 
 async def approved(gateway: Gateway, text: str, name: str) -> None:
     """Have a server registered, approved, started and listed."""
-    await gateway.admission.register(text, source=f"{name}.yml", viewer=LOCAL_USER)
-    await gateway.admission.decide(name, "approve", viewer=LOCAL_USER)
+    await gateway.register_server(text, source=f"{name}.yml", viewer=LOCAL_USER)
+    await gateway.decide(name, "approve", viewer=LOCAL_USER)
     assert await gateway.settled(SOON_S)
 
 
 async def test_an_image_is_registered_approved_and_called(tmp_path: Path, podman: Podman) -> None:
     """Nothing of it runs before; then what it turned out to be is in its log, and its cage in its status."""
     async with gateway(settings(tmp_path, podman)) as it:
-        done = await it.admission.register(manifest(), source="probe.yml", viewer=LOCAL_USER)
+        done = await it.register_server(manifest(), source="probe.yml", viewer=LOCAL_USER)
         assert done.case is not None
         assert (done.case.state, podman.containers()) == ("pending", [])
 
         await approved(it, manifest(), "probe")
         assert (await call(it, "probe__hello"))["uid"] == 65534
         (status,) = it.servers(LOCAL_USER)
-        log = (await it.admission.case("probe", viewer=LOCAL_USER)).log
+        log = (await it.case("probe", viewer=LOCAL_USER)).log
 
     assert (status.health.state, status.health.cage) == (State.READY, "container")
     assert [event.kind for event in log] == ["registered", "approved", "image_changed", "definition_changed"]
@@ -116,7 +116,7 @@ async def test_a_tag_that_means_another_image_waits_for_a_person(
     """Also where the policy trusts the tag; who approves it sees what it is, and then it runs."""
     policy = settings(tmp_path, podman, trusted_images=("localhost/*",))
     async with gateway(policy) as it:
-        done = await it.admission.register(manifest(MOVING), source="probe.yml", viewer=LOCAL_USER)
+        done = await it.register_server(manifest(MOVING), source="probe.yml", viewer=LOCAL_USER)
         assert done.decision.outcome == "approved"
         assert await it.settled(SOON_S)
         assert (await call(it, "probe__hello"))["ok"]
@@ -128,13 +128,13 @@ async def test_a_tag_that_means_another_image_waits_for_a_person(
             await call(it, "probe__hello")
         assert podman.containers() == []
 
-        await it.admission.register(manifest(MOVING), source="probe.yml", viewer=LOCAL_USER)
+        await it.register_server(manifest(MOVING), source="probe.yml", viewer=LOCAL_USER)
         await until(it, lambda: it.settings.servers["probe"].withheld == "")
         await refused(it, "probe__hello")
-        case = await it.admission.case("probe", viewer=LOCAL_USER)
+        case = await it.case("probe", viewer=LOCAL_USER)
         assert (case.state, case.awaits) == ("pending", True)
         assert name_and_identity(case.binding.image)[1].endswith(moved.removeprefix("sha256:"))
-        await it.admission.decide("probe", "approve", viewer=LOCAL_USER, seen=case.digest)
+        await it.decide("probe", "approve", viewer=LOCAL_USER, seen=case.digest)
         assert (await call(it, "probe__hello"))["ok"]
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def dry(gateway: Gateway, code: str) -> ChainAnswer:
-    return await gateway.chains.run(code, viewer=agent("ann"), dry_run=True)
+    return await gateway.run_chain(code, viewer=agent("ann"), dry_run=True)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_a_check_has_the_time_of_a_run(tmp_path: Path) -> None:
     async with open_gateway(settings, in_process=servers) as gateway:
         with anyio.fail_after(120):
             calls = json.dumps([{"tool": "slow__a"}, {"tool": "slow__b"}])
-            answer = await gateway.chains.run(calls, viewer=agent("ann"), timeout_ms=200, dry_run=True)
+            answer = await gateway.run_chain(calls, viewer=agent("ann"), timeout_ms=200, dry_run=True)
         gate.set()
 
     assert answer.fault is not None
@@ -140,7 +140,7 @@ async def test_a_program_that_is_too_long_is_refused_before_it_is_read(tmp_path:
         for code in ("#" * 64_001, "é" * 32_001, '["' + "a" * 64_000 + '"]'):
             for dry_run in (False, True):
                 with anyio.fail_after(120):
-                    answer = await gateway.chains.run(code, viewer=agent("ann"), dry_run=dry_run)
+                    answer = await gateway.run_chain(code, viewer=agent("ann"), dry_run=dry_run)
                 assert answer.fault is not None
                 assert answer.fault.kind == "size"
 

@@ -142,7 +142,7 @@ async def test_a_model_that_fails_is_asked_again_after_growing_pauses(
     """Tools stay as the rules have them; no need of them shortens the pause."""
     model.behaviour = "failing"
     async with opened(poor(tmp_path, **asking(model, mode="lazy")), Upstream("poor", POOR)) as gateway:
-        enhancing = gateway.mediation.enhancing
+        enhancing = gateway._mediation.enhancing
         enhancing.pauses_s = (0.01, 0.02)
         gateway.info(["poor__weather"], viewer=LOCAL_USER)
         await was_asked(model, 3)
@@ -224,10 +224,10 @@ async def test_a_new_answer_replaces_an_old_one(model: OpenAiServer, tmp_path: P
         gateway.info(["poor__weather"], viewer=LOCAL_USER)
         await until(gateway, lambda: gateway.find("weather", LOCAL_USER).placement.category == "data")
         model.reply = saying(lambda _: {"description": "Same.", "category": "security"})
-        await gateway.mediation.ask(viewer=LOCAL_USER)
+        await gateway.ask_model(viewer=LOCAL_USER)
         await until(gateway, lambda: gateway.find("weather", LOCAL_USER).placement.category == "security")
         model.reply = saying(lambda _: {"description": "Same.", "category": "ai"})
-        gateway.mediation.enhancing.noticed("poor")
+        gateway._mediation.enhancing.noticed("poor")
         gateway.info(["poor__weather"], viewer=LOCAL_USER)
         await until(gateway, lambda: gateway.find("weather", LOCAL_USER).placement.category == "ai")
 
@@ -263,5 +263,5 @@ async def test_a_gateway_that_runs_for_weeks_asks_anew_about_what_is_stale(
     async with opened(stale, Upstream("poor", POOR)) as gateway:
         await until(gateway, lambda: by(gateway) == ALL)
         count = len(model.requests)
-        gateway.mediation.enhancing.refresh()
+        gateway._mediation.enhancing.refresh()
         await was_asked(model, count + 1)

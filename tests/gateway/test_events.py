@@ -3,13 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.catalog.makers import Counter, LetsAllIn, open_store
 from tests.gateway.rig import Upstream, call, opened, settings_of, until
 
 from maitred.backends import supervision
-from maitred.backends.pool import BackendPool
-from maitred.catalog.discovery import Discoverer
-from maitred.catalog.live import LiveCatalog
 from maitred.errors import ServerUnavailableError
 from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, Events
 from maitred.model.access import LOCAL_USER
@@ -39,23 +35,20 @@ class Ear:
 
 
 class Rig:
-    """Events over a keeper and a pool that hold nothing; `refused` is what the test says."""
+    """Events without any servers; `refused` is what the test says."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.refused: frozenset[str] = frozenset()
-        nothing = BackendPool(
-            lambda _: pytest.fail("nothing is started"), max_starting=1, on_close=lambda: None
-        )
-        keeper = Discoverer(LiveCatalog(open_store(folder / "c.db")), nothing, Counter(), LetsAllIn())
-        self.events = Events(keeper, lambda: self.refused)
+        self.events = Events()
+        self.events.compare(lambda: self.refused)
         self.ears = Ear(), Ear()
         for ear in self.ears:
             self.events.listen(lists=ear.lists, resource=ear.resource, visibility=lambda: None)
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
+def rig() -> Rig:
+    return Rig()
 
 
 def test_a_change_of_lists_is_told_to_everybody_with_what_describes_the_whole(rig: Rig) -> None:

@@ -116,7 +116,7 @@ async def _cases(folder: Path) -> dict[str, Case]:
         settings = settings_of(folder / scan, "evil", "honest", admission=Admission(scan=scan))
         async with opened(settings, *poisoned()) as gateway:  # type: ignore[arg-type]
             await gateway.sync(["evil"], viewer=LOCAL_USER)  # when the names of the others' tools are known
-            found[scan] = await gateway.admission.case("evil", viewer=LOCAL_USER)
+            found[scan] = await gateway.case("evil", viewer=LOCAL_USER)
             shown = {f"tool {t.key.name!r}" for t in gateway.visible_tools(LOCAL_USER) if t.server == "evil"}
             withheld = {str(part) for part in found[scan].parts}
             assert shown == {f"tool 't{n}'" for n in range(len(POISON))} - withheld | {"tool 'steady'"}
@@ -150,7 +150,7 @@ async def test_a_poisoned_tool_that_a_result_brings_stays_away(tmp_path: Path) -
         assert [one["name"] for one in answer["tools"]] == ["evil__good"]
         evil.tools = [raw("open", "Opens it."), raw("more")]
         await gateway.sync(["evil"], viewer=LOCAL_USER)
-        await gateway.admission.decide("evil", "approve", viewer=LOCAL_USER)
+        await gateway.decide("evil", "approve", viewer=LOCAL_USER)
 
         assert {t.key.name for t in gateway.visible_tools(LOCAL_USER) if t.server == "evil"} == {
             "open",
@@ -197,7 +197,7 @@ async def _shadowing(folder: Path) -> Case:
         shown = {t.key.name for t in gateway.visible_tools(LOCAL_USER) if t.server == "evil"}
         assert shown == {"steady", "other"}
         await goes_on(gateway)
-        return await gateway.admission.case("evil", viewer=LOCAL_USER)
+        return await gateway.case("evil", viewer=LOCAL_USER)
 
 
 @pytest.mark.parametrize("threat", SHADOWS)
@@ -214,9 +214,7 @@ async def test_a_server_named_like_another_one_is_told(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, *(one.name for one in servers))
     async with opened(settings, *servers) as gateway:  # type: ignore[arg-type]
         for name, said in NAMESAKES.items():
-            found = [
-                f for f in (await gateway.admission.case(name, viewer=LOCAL_USER)).findings if f.key == "name"
-            ]
+            found = [f for f in (await gateway.case(name, viewer=LOCAL_USER)).findings if f.key == "name"]
             assert [f for f in found if said in f.reason and "'honest'" in f.reason], found
         assert len({t.name for t in gateway.visible_tools(LOCAL_USER)}) == len(servers)
         await goes_on(gateway)
@@ -239,10 +237,10 @@ def registered() -> Iterator[dict[str, Sequence[str]]]:
 async def _registered(folder: Path) -> dict[str, Sequence[str]]:
     found: dict[str, Sequence[str]] = {}
     async with opened(settings_of(folder, "honest"), Shifting("honest")) as gateway:  # type: ignore[arg-type]
-        register = partial(gateway.admission.register, source="evil.yml", viewer=LOCAL_USER)
+        register = partial(gateway.register_server, source="evil.yml", viewer=LOCAL_USER)
         for threat in REFUSED:
             made = await register(MANIFESTS[threat][0])
-            left = [case.server for case in await gateway.admission.cases(LOCAL_USER)]
+            left = [case.server for case in await gateway.cases(LOCAL_USER)]
             found[threat] = [made.happened, *left]
         for threat in ASKED:
             made = await register(MANIFESTS[threat][0])

@@ -66,7 +66,7 @@ async def _pull(folder: Path) -> Pulled:
         await until(gateway, lambda: withheld(gateway) != set())
         found.told = withheld(gateway)
         found.listed = {("tool", t.key.name) for t in gateway.visible_tools(LOCAL_USER) if t.server == "evil"}
-        case = await gateway.admission.case("evil", viewer=LOCAL_USER)
+        case = await gateway.case("evil", viewer=LOCAL_USER)
         found.shown = {(c.part.kind, c.part.name) for c in case.changes}
         await call(gateway, "evil__steady")
         await call(gateway, "honest__read_note")
@@ -78,7 +78,7 @@ async def _pull(folder: Path) -> Pulled:
         await call(gateway, "evil__steady")
         await until(gateway, lambda: withheld(gateway) != set())
         found.restarted = withheld(gateway)
-        await gateway.admission.decide("evil", "approve", viewer=LOCAL_USER)
+        await gateway.decide("evil", "approve", viewer=LOCAL_USER)
         found.approved = withheld(gateway)
     other = folder / "warned"
     other.mkdir()
@@ -137,7 +137,7 @@ async def test_a_server_that_is_another_one_at_each_look_fills_no_log(tmp_path: 
         for _ in range(9):
             await gateway.sync(["evil"], viewer=LOCAL_USER)
             seen.append(withheld(gateway) == set())
-        case = await gateway.admission.case("evil", viewer=LOCAL_USER)
+        case = await gateway.case("evil", viewer=LOCAL_USER)
         await call(gateway, "evil__steady")
     assert seen == [False, False, True] * 3
     assert len(case.log) < 6

@@ -106,14 +106,14 @@ def text_of(answer: Mapping[str, Any]) -> str:
 async def names(gateway: Gateway, viewer: Viewer) -> list[str]:
     """Categories and tools of the list."""
     mode, tools, _ = await gateway.listing(viewer)
-    own = [d["name"] for d in gateway.expansion.definitions(viewer)] if mode == "categories" else []
+    own = [d["name"] for d in gateway.category_definitions(viewer)] if mode == "categories" else []
     return [*own, *(tool.name for tool in tools)]
 
 
 async def cost(gateway: Gateway, viewer: Viewer) -> int:
     """The o200k tokens of a list: of tools by the catalog, of our own definitions as a model reads them."""
     mode, tools, _ = await gateway.listing(viewer)
-    own = [*calling(), *gateway.expansion.definitions(viewer)] if mode == "categories" else []
+    own = [*calling(), *gateway.category_definitions(viewer)] if mode == "categories" else []
     texts = [json.dumps({k: v for k, v in one.items() if k != "_meta"}, separators=(",", ":")) for one in own]
     return sum(tool.cost_tokens for tool in tools) + sum(count_tokens(texts))
 
@@ -162,7 +162,7 @@ async def test_ten_tools_that_are_all_used_cost_what_they_cost_without_categorie
 async def test_a_category_is_one_entry_that_says_how_many_tools_it_holds(tmp_path: Path) -> None:
     """`isCategory` and `toolCount` for clients that know them, words for the others. Source: issue 6."""
     async with opened(tmp_path, team({"admin": ["create_user", "delete_user"]}, "hello")) as gateway:
-        assert gateway.expansion.definitions(OLD) == [
+        assert gateway.category_definitions(OLD) == [
             {
                 "name": "page__admin_tools",
                 "description": "All about admin. 2 tools; call to see them.",
@@ -189,7 +189,7 @@ async def test_tools_without_a_category_of_their_server_stand_in_those_of_the_ca
     context = team({"role": ["give", "take", "show"]}, "hello", "bye")
     async with opened(tmp_path, context, tools=chosen) as gateway:
         await gateway.settled(SOON_S)
-        shown = {d["name"]: d["_meta"]["toolCount"] for d in gateway.expansion.definitions(OLD)}
+        shown = {d["name"]: d["_meta"]["toolCount"] for d in gateway.category_definitions(OLD)}
 
     assert shown == {"page__role_tools": 2, "security_tools": 3}
 
@@ -232,7 +232,7 @@ async def test_a_connection_that_has_ended_leaves_nothing_open(tmp_path: Path) -
     """Another one may get its number. Source: maitred."""
     async with opened(tmp_path, team({"admin": ["create_user", "delete_user"]})) as gateway:
         await call(gateway, "page__admin_tools", OLD)
-        gateway.expansion.forget(OLD.scope)
+        gateway.forget(OLD)
         assert await names(gateway, OLD) == ["page__admin_tools"]
 
 
@@ -256,7 +256,7 @@ async def test_a_long_category_comes_in_pages_and_opens_page_by_page(tmp_path: P
             answer = await call(gateway, "page__many_tools", OLD, cursor=cursor)
             assert sum(count_tokens([text_of(answer)])) <= 4_000
             seen += [tool["name"] for tool in answer["tools"]]
-            sizes.append(len(gateway.expansion.listed(OLD)))
+            sizes.append(len(gateway.listed(OLD)))
             _, more, cursor = text_of(answer).partition(" more: page__many_tools with cursor '")
             if not more:
                 break
@@ -288,7 +288,7 @@ async def test_a_tool_that_makes_no_sense_now_is_neither_counted_nor_opened(tmp_
     }
     context = team({"admin": ["create_user", "delete_user", "find_user"]})
     async with opened(tmp_path, context, visibility_of=rules) as gateway:
-        held = {v.era: len(gateway.expansion.categories(v)[0].tools) for v in (OLD, NEW)}
+        held = {v.era: len(gateway._lists.categories(v)[0].tools) for v in (OLD, NEW)}
         answer = await call(gateway, "page__admin_tools", OLD)
         before = await names(gateway, OLD)
         stateless = text_of(await call(gateway, "page__admin_tools", NEW))
@@ -328,10 +328,10 @@ async def test_whatever_is_opened_every_tool_stays_callable_and_nothing_is_liste
         everything = {tool.name for tool in gateway.snapshot.tools}
         for step in range(200):
             viewer = random.choice([OLD, OTHER, NEW])
-            area = random.choice(gateway.expansion.categories(viewer)).name
+            area = random.choice(gateway._lists.categories(viewer)).name
             await call(gateway, area, viewer, collapse=random.random() < 0.5)
             listed = await names(gateway, viewer)
-            held = {t.name for group in gateway.expansion.categories(viewer) for t in group.tools}
+            held = {t.name for group in gateway._lists.categories(viewer) for t in group.tools}
             assert len(listed) == len(set(listed))
             assert everything <= {*listed, *held}
             if step % 50 == 0:
@@ -349,7 +349,7 @@ async def test_two_categories_whose_tools_would_have_one_name_are_both_there(tmp
     own = {name: Category(name=name) for name in ("crew", "crew_tools")}
     async with opened(tmp_path, team({}, *tools), tools=chosen, categories=own) as gateway:
         await gateway.settled(SOON_S)
-        for group in gateway.expansion.categories(OLD):
+        for group in gateway._lists.categories(OLD):
             await call(gateway, group.name, OLD)
         listed = await names(gateway, OLD)
 

@@ -50,9 +50,9 @@ async def test_the_cost_of_the_raw_list_is_that_of_all_tools_that_are_enabled(tm
     off = {**settings.servers, "b": replace(settings.servers["b"], enabled=False)}
     async with opened(settings, Upstream("a", TOOLS), Upstream("b", TOOLS)) as gateway:
         cost = {name: sum(t.cost_tokens for t in gateway.snapshot.by_server[name]) for name in "ab"}
-        both = gateway.ledger.raw_tokens
+        both = gateway.raw_tokens
         await gateway.configure(replace(settings, servers=off), viewer=LOCAL_USER)
-        one = gateway.ledger.raw_tokens
+        one = gateway.raw_tokens
 
     assert (both, one) == (cost["a"] + cost["b"], cost["a"])
     assert min(cost.values()) > 20
@@ -62,18 +62,18 @@ async def test_break_even_is_told_once_finding_tools_costs_as_much_as_the_raw_li
     """What tools themselves answer counts on neither side."""
     async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
         definitions = meta_definitions.definitions(gateway.index(LOCAL_USER))
-        gateway.ledger.listed("ada", definitions)
-        raw = gateway.ledger.raw_tokens
+        gateway._ledger.listed("ada", definitions)
+        raw = gateway.raw_tokens
         told = entry(await ask(gateway, "list_tools_meta", "ada"))
-        gateway.ledger.relayed("bob", {"content": [{"type": "text", "text": "x" * 100_000}]})
-        gateway.ledger.listed_raw("bob", raw)
+        gateway._ledger.relayed("bob", {"content": [{"type": "text", "text": "x" * 100_000}]})
+        gateway._ledger.listed_raw("bob", raw)
         spending = {row.principal: row for row in (await gateway.stats(viewer=LOCAL_USER)).spending}
 
     assert told["raw_today"] == told["raw_list"] == raw
-    assert told["spent_today"] == gateway.ledger.menu_tokens + told["answer"]
+    assert told["spent_today"] == gateway._ledger.menu_tokens + told["answer"]
     assert told["break_even"] is (told["spent_today"] >= raw) is spending["ada"].break_even
     assert (spending["bob"].result_tokens, spending["bob"].spent) == (25_000, raw)
-    assert gateway.ledger.menu_tokens > 100
+    assert gateway._ledger.menu_tokens > 100
 
 
 async def test_an_answer_that_is_relayed_has_an_entry_only_through_the_meta_tool(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_what_was_spent_is_known_when_the_gateway_is_opened_again(tmp_path
     """Today's figures go on where they were, and so do those of calls."""
     settings = settings_of(tmp_path, "files")
     async with opened(settings, Upstream("files", TOOLS)) as gateway:
-        gateway.ledger.listed("ada", meta_definitions.definitions(""))
+        gateway._ledger.listed("ada", meta_definitions.definitions(""))
         before = entry(await ask(gateway, "list_tools_meta", "ada"))
         await call(gateway, "files__read", 3)
     async with opened(settings, Upstream("files", TOOLS)) as gateway:
@@ -112,4 +112,4 @@ async def test_what_was_spent_is_known_when_the_gateway_is_opened_again(tmp_path
 async def test_an_answer_of_an_odd_shape_is_counted_as_nothing(tmp_path: Path, content: Any) -> None:
     """The tool was called; its answer is passed on as it came."""
     async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
-        assert gateway.ledger.relayed("ada", {"content": content})["answer"] == 0
+        assert gateway._ledger.relayed("ada", {"content": content})["answer"] == 0

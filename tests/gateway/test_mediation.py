@@ -55,9 +55,9 @@ def two(folder: Path, model: OpenAiServer, choice: MendingChoice = "", **more: A
 
 async def lied(gateway: Gateway) -> ToolDiff:
     """What is proposed for the weather, once the model has spoken."""
-    await gateway.mediation.ask(viewer=LOCAL_USER)
+    await gateway.ask_model(viewer=LOCAL_USER)
     (found,) = [
-        one for one in await gateway.mediation.diff(viewer=LOCAL_USER) if one.tool.key.name == "weather"
+        one for one in await gateway.mediation_diff(viewer=LOCAL_USER) if one.tool.key.name == "weather"
     ]
     return found
 
@@ -93,7 +93,7 @@ async def test_a_persons_word_goes_before_the_proof(
         await until(gateway, lambda: described(gateway)["thief__weather"] == shown)
         (found,) = [
             d
-            for d in await gateway.mediation.diff(["thief"], viewer=LOCAL_USER)
+            for d in await gateway.mediation_diff(["thief"], viewer=LOCAL_USER)
             if d.tool.key.name == "weather"
         ]
         assert found.proposal.state == f"{choice}ed"
@@ -121,7 +121,7 @@ async def test_the_diff_tells_before_after_by_whom_and_how_surely(tmp_path: Path
     )
     settings = poor(tmp_path, overrides="o.yaml", auto_enhance=True)
     async with opened(settings, Upstream("poor", POOR)) as gateway:
-        found = {one.tool.key.name: one.to_json() for one in await gateway.mediation.diff(viewer=LOCAL_USER)}
+        found = {one.tool.key.name: one.to_json() for one in await gateway.mediation_diff(viewer=LOCAL_USER)}
     assert found.keys() == {"gt_usr", "del_ord"}
     user = found["gt_usr"]
     assert (user["by"], user["confidence"], user["state"]) == ("overrides", 1.0, "used")
@@ -137,10 +137,10 @@ async def test_costs_are_told_before_and_after(model: OpenAiServer, tmp_path: Pa
     """At most, and as the provider counted them; what was asked costs nothing a second time."""
     settings = poor(tmp_path, **{**asking(model, mode="lazy", rules=False), "model": "gpt-5-mini"})
     async with opened(settings, Upstream("poor", POOR)) as gateway:
-        before = await gateway.mediation.estimate(viewer=LOCAL_USER)
+        before = await gateway.estimate_mediation(viewer=LOCAL_USER)
         done: list[tuple[int, int]] = []
-        spent = await gateway.mediation.ask(["poor"], progress=lambda *at: done.append(at), viewer=LOCAL_USER)
-        after = await gateway.mediation.estimate(["poor"], viewer=LOCAL_USER)
+        spent = await gateway.ask_model(["poor"], progress=lambda *at: done.append(at), viewer=LOCAL_USER)
+        after = await gateway.estimate_mediation(["poor"], viewer=LOCAL_USER)
         assert before is not None
         assert after is not None
         assert (before.calls, spent.calls, after.calls, done) == (1, 1, 0, [(1, 1)])
@@ -155,14 +155,14 @@ async def test_costs_are_told_before_and_after(model: OpenAiServer, tmp_path: Pa
 async def test_asking_without_a_model_says_what_to_configure(model: OpenAiServer, tmp_path: Path) -> None:
     """So does one that is switched off; a server that is not there is named with the nearest."""
     async with opened(poor(tmp_path, auto_enhance=True), Upstream("poor", POOR)) as gateway:
-        assert await gateway.mediation.estimate(viewer=LOCAL_USER) is None
+        assert await gateway.estimate_mediation(viewer=LOCAL_USER) is None
         with pytest.raises(ConfigError, match="set `auto_enhance: true` and `llm_provider`"):
-            await gateway.mediation.ask(viewer=LOCAL_USER)
+            await gateway.ask_model(viewer=LOCAL_USER)
         with pytest.raises(PathNotFoundError, match="Did you mean 'poor'"):
-            await gateway.mediation.diff(["poo"], viewer=LOCAL_USER)
+            await gateway.mediation_diff(["poo"], viewer=LOCAL_USER)
         await gateway.configure(poor(tmp_path, **asking(model, auto_enhance=False)), viewer=LOCAL_USER)
         with pytest.raises(ConfigError, match="set `auto_enhance: true`"):
-            await gateway.mediation.ask(viewer=LOCAL_USER)
+            await gateway.ask_model(viewer=LOCAL_USER)
 
 
 async def test_a_model_that_refuses_is_told(model: OpenAiServer, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_a_model_that_refuses_is_told(model: OpenAiServer, tmp_path: Path)
     model.behaviour = "refusing"
     async with opened(poor(tmp_path, **asking(model, mode="lazy")), Upstream("poor", POOR)) as gateway:
         with pytest.raises(LlmError, match="refused to answer"):
-            await gateway.mediation.ask(viewer=LOCAL_USER)
+            await gateway.ask_model(viewer=LOCAL_USER)
 
 
 async def test_what_a_server_says_is_always_shown(tmp_path: Path) -> None:

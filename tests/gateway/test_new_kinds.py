@@ -98,7 +98,7 @@ async def test_a_registered_server_is_called_by_a_new_transport(tmp_path: Path) 
     """Its manifest passes all checks, by a policy that trusts its host."""
     settings = settings_of(tmp_path, admission=Admission(trusted_hosts=("roof.example",)))
     async with open_gateway(settings) as gateway:
-        done = await gateway.admission.register(MANIFEST, source="coop.yml", viewer=LOCAL_USER)
+        done = await gateway.register_server(MANIFEST, source="coop.yml", viewer=LOCAL_USER)
         assert done.case is not None
         assert (done.happened, done.case.state) == ("registered", "approved")
         assert await gateway.settled(SOON_S)
@@ -227,15 +227,13 @@ async def test_a_new_check_decides_and_is_in_the_record(
     text = "name: coop\nurl: https://roof.example\ndescription: for {}\n"
     settings = settings_of(tmp_path, admission=Admission(trusted_hosts=("roof.example",)))
     async with open_gateway(settings) as gateway:
-        refused = await gateway.admission.register(
-            text.format("the moon"), source="coop.yml", viewer=LOCAL_USER
-        )
+        refused = await gateway.register_server(text.format("the moon"), source="coop.yml", viewer=LOCAL_USER)
         assert refused.happened == "refused"
         assert [str(one) for one in refused.decision.findings] == [
             "coop.yml:3: description: is about the moon"
         ]
 
-        done = await gateway.admission.register(text.format("the sun"), source="coop.yml", viewer=LOCAL_USER)
+        done = await gateway.register_server(text.format("the sun"), source="coop.yml", viewer=LOCAL_USER)
         assert done.case is not None
         assert (done.happened, done.case.state) == ("registered", "approved")
         assert [one.layer for one in done.decision.layers] == [

@@ -105,7 +105,7 @@ async def test_a_file_that_cannot_be_fetched_keeps_nobody_from_starting(web: Web
     web.status = 500
     async with opened(poor(tmp_path, **web.settings()), Upstream("poor", POOR)) as gateway:
         assert set(by(gateway).values()) == {""}
-        gateway.mediation.enhancing.pauses_s = (0.01, 0.01)
+        gateway._mediation.enhancing.pauses_s = (0.01, 0.01)
         web.status = 200
         await gateway.configure(gateway.settings, viewer=LOCAL_USER)
         await until(gateway, lambda: by(gateway)["gt_usr"] == "overrides")
@@ -121,7 +121,7 @@ async def test_what_is_missing_is_tried_again_by_itself(web: Web, tmp_path: Path
             replace(settings, mediation=MediationSettings()), in_process=servers
         ) as gateway:
             assert await gateway.settled(SOON_S)
-            gateway.mediation.enhancing.pauses_s = (0.01, 0.01)
+            gateway._mediation.enhancing.pauses_s = (0.01, 0.01)
             web.text = OWN
             await gateway.configure(settings, viewer=LOCAL_USER)
             with hearing(event="what mediation lacks cannot be used") as told:

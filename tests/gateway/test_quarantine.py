@@ -79,15 +79,15 @@ async def test_a_changed_tool_is_withheld_until_a_person_approves_it(
         assert "notes__read_note" not in found.text
         assert "1 on notes (has changed since it was approved" in found.text
 
-        case = await gateway.admission.case("notes", viewer=LOCAL_USER)
+        case = await gateway.case("notes", viewer=LOCAL_USER)
         assert case.awaits
         assert [str(part) for part in case.parts] == ["tool 'read_note'"]
         assert {str(one.part) for one in case.changes} == {"tool 'read_note'"}
 
-        await gateway.admission.decide("notes", "approve", viewer=LOCAL_USER, seen=case.digest)
+        await gateway.decide("notes", "approve", viewer=LOCAL_USER, seen=case.digest)
         assert names(gateway) == {"read_note", "write_note"}
         assert await called(gateway, "notes__read_note") == "notes/read_note"
-        assert not (await gateway.admission.case("notes", viewer=LOCAL_USER)).awaits
+        assert not (await gateway.case("notes", viewer=LOCAL_USER)).awaits
 
 
 async def test_what_a_withheld_tool_says_reaches_nobody(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_a_new_tool_and_a_changed_prompt_are_withheld_alone(tmp_path: Path
             ToolWithheldError, match="Prompt 'notes__summary' cannot be used now: it has changed"
         ):
             await gateway.offers(LOCAL_USER).get_prompt("notes__summary", {}, viewer=LOCAL_USER)
-        await gateway.admission.decide("notes", "reject", viewer=LOCAL_USER, why="no need")
+        await gateway.decide("notes", "reject", viewer=LOCAL_USER, why="no need")
         with pytest.raises(ToolWithheldError, match="was refused by a person"):
             await called(gateway, "notes__send_note")
         server.prompts, server.tools = (
@@ -145,7 +145,7 @@ async def test_changed_instructions_are_not_shown(tmp_path: Path) -> None:
     async with opened(settings, server) as gateway:  # type: ignore[arg-type]
         await gateway.sync(["notes"], viewer=LOCAL_USER)
         assert gateway.snapshot.servers["notes"].facts.instructions == ""
-        case = await gateway.admission.decide("notes", "approve", viewer=LOCAL_USER)
+        case = await gateway.decide("notes", "approve", viewer=LOCAL_USER)
         assert not case.parts
         assert gateway.snapshot.servers["notes"].facts.instructions == server.instructions
 
@@ -157,7 +157,7 @@ async def test_an_ordinary_update_of_a_configured_server_goes_on_and_is_told(tmp
         server.change("read_note", description="Read one note.")
         await gateway.sync(["notes"], viewer=LOCAL_USER)
         assert await called(gateway, "notes__read_note") == "notes/read_note"
-        case = await gateway.admission.case("notes", viewer=LOCAL_USER)
+        case = await gateway.case("notes", viewer=LOCAL_USER)
         assert case.awaits
         assert "reworded" in {change.kind for change in case.changes}
 
@@ -176,8 +176,8 @@ async def test_what_is_withheld_stays_withheld_when_the_gateway_starts_again(tmp
     async with opened(settings, server) as gateway:  # type: ignore[arg-type]
         assert names(gateway) == {"write_note"}
         async with opened(settings, server) as other:  # type: ignore[arg-type]
-            await other.admission.decide("notes", "approve", viewer=LOCAL_USER)
-        await gateway.admission.changed()
+            await other.decide("notes", "approve", viewer=LOCAL_USER)
+        await gateway._admission.changed()
         assert names(gateway) == {"read_note", "write_note"}
 
 
@@ -187,11 +187,11 @@ async def test_what_changed_since_it_was_looked_at_cannot_be_approved(tmp_path: 
     async with opened(strict(tmp_path), server) as gateway:  # type: ignore[arg-type]
         described(server)
         await gateway.sync(["notes"], viewer=LOCAL_USER)
-        case = await gateway.admission.case("notes", viewer=LOCAL_USER)
+        case = await gateway.case("notes", viewer=LOCAL_USER)
         wider(server)
         await gateway.sync(["notes"], viewer=LOCAL_USER)
         with pytest.raises(AdmissionError, match="look at it again"):
-            await gateway.admission.decide("notes", "approve", viewer=LOCAL_USER, seen=case.digest)
+            await gateway.decide("notes", "approve", viewer=LOCAL_USER, seen=case.digest)
         assert names(gateway) == {"write_note"}
 
 
@@ -201,13 +201,13 @@ async def test_poisoned_text_is_told_or_blocked_by_policy(tmp_path: Path) -> Non
     server = Shifting("notes", tool("read_note", poison), tool("write_note"))
     async with opened(settings_of(tmp_path, "notes"), server) as gateway:  # type: ignore[arg-type]
         assert names(gateway) == {"read_note", "write_note"}
-        assert (await gateway.admission.case("notes", viewer=LOCAL_USER)).findings
+        assert (await gateway.case("notes", viewer=LOCAL_USER)).findings
         assert "maitred approvals" in gateway.snapshot.servers["notes"].notes[-1]
     async with opened(settings_of(tmp_path, "notes", admission=Admission(scan="block")), server) as gateway:  # type: ignore[arg-type]
         assert names(gateway) == {"write_note"}
         with pytest.raises(ToolWithheldError, match="looks like orders to a model"):
             await called(gateway, "notes__read_note")
-        await gateway.admission.decide("notes", "approve", viewer=LOCAL_USER, why="ours")
+        await gateway.decide("notes", "approve", viewer=LOCAL_USER, why="ours")
         assert names(gateway) == {"read_note", "write_note"}
 
 
@@ -215,13 +215,13 @@ async def test_a_suspended_server_is_stopped_and_comes_back(tmp_path: Path) -> N
     """Its tools say who suspended it and why; `withdraw` is for registered servers."""
     server = Shifting("notes")
     async with opened(strict(tmp_path), server) as gateway:  # type: ignore[arg-type]
-        await gateway.admission.decide("notes", "suspend", viewer=LOCAL_USER, why="an incident")
+        await gateway.decide("notes", "suspend", viewer=LOCAL_USER, why="an incident")
         assert names(gateway) == set()
         with pytest.raises(ToolWithheldError, match=r"'notes' was suspended by local \(.*\): an incident"):
             await called(gateway, "notes__read_note")
         with pytest.raises(AdmissionError, match="maitred remove"):
-            await gateway.admission.decide("notes", "withdraw", viewer=LOCAL_USER)
-        await gateway.admission.decide("notes", "resume", viewer=LOCAL_USER)
+            await gateway.decide("notes", "withdraw", viewer=LOCAL_USER)
+        await gateway.decide("notes", "resume", viewer=LOCAL_USER)
         assert await called(gateway, "notes__read_note") == "notes/read_note"
 
 
@@ -233,12 +233,12 @@ async def test_a_server_that_is_another_one_at_every_look_leaves_one_change(tmp_
         for number in range(5):
             server.tools = [*honest, tool(f"tool_{number}")]
             await gateway.sync(["notes"], viewer=LOCAL_USER)
-        case = await gateway.admission.case("notes", viewer=LOCAL_USER)
+        case = await gateway.case("notes", viewer=LOCAL_USER)
         assert [event.kind for event in case.log].count("definition_changed") == 2
         assert {str(part) for part in case.parts} == {"tool 'tool_4'"}
         server.tools = honest
         await gateway.sync(["notes"], viewer=LOCAL_USER)
-        assert not (await gateway.admission.case("notes", viewer=LOCAL_USER)).awaits
+        assert not (await gateway.case("notes", viewer=LOCAL_USER)).awaits
         assert names(gateway) == {"read_note", "write_note"}
 
 
@@ -254,7 +254,7 @@ async def test_a_decision_that_falls_into_a_judgement_counts(
         async def slowly(self: Gatekeeper, spec: ServerSpec, published: PublishedDefinition) -> WithheldParts:
             withheld = await judged(self, spec, published)
             monkeypatch.setattr(Gatekeeper, "admit", judged)
-            await gateway.admission.decide("notes", "approve", viewer=LOCAL_USER)
+            await gateway.decide("notes", "approve", viewer=LOCAL_USER)
             return withheld
 
         monkeypatch.setattr(Gatekeeper, "admit", slowly)
@@ -272,7 +272,7 @@ async def test_one_decision_is_one_judgement_for_which_nobody_waits(
     async with opened(strict(tmp_path), server) as gateway:  # type: ignore[arg-type]
         described(server)
         await gateway.sync(["notes"], viewer=LOCAL_USER)
-        case = await gateway.admission.case("notes", viewer=LOCAL_USER)
+        case = await gateway.case("notes", viewer=LOCAL_USER)
 
         def counted(self: Judge, *args: Any) -> Judgement:
             judged.append(args[0])
@@ -280,9 +280,9 @@ async def test_one_decision_is_one_judgement_for_which_nobody_waits(
             return judge(self, *args)
 
         monkeypatch.setattr(Judge, "judge", counted)
-        await gateway.admission.case("notes", viewer=LOCAL_USER)
+        await gateway.case("notes", viewer=LOCAL_USER)
         assert judged == []
-        await gateway.admission.decide("notes", "approve", viewer=LOCAL_USER, seen=case.digest)
+        await gateway.decide("notes", "approve", viewer=LOCAL_USER, seen=case.digest)
         assert (judged, waiting) == (["notes"], [False])
         assert names(gateway) == {"read_note", "write_note"}
 

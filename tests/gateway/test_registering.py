@@ -69,7 +69,7 @@ async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest
     """Nothing is started before; then categories, names, rules and links are as declared."""
     with anyio.fail_after(4 * SOON_S):
         async with ready(settings_of(tmp_path, isolation=isolation())) as gateway:
-            done = await gateway.admission.register(MANIFEST, source="team.yml", viewer=LOCAL_USER)
+            done = await gateway.register_server(MANIFEST, source="team.yml", viewer=LOCAL_USER)
             assert done.happened == "registered"
             assert done.case is not None
             assert (done.case.state, done.case.awaits) == ("pending", True)
@@ -78,7 +78,7 @@ async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest
             with pytest.raises(ToolWithheldError, match="waits for a person's approval"):
                 await gateway.call(ToolCall(name="team__learn", arguments={}), viewer=LOCAL_USER)
 
-            await gateway.admission.decide("team", "approve", viewer=LOCAL_USER, seen=done.case.digest)
+            await gateway.decide("team", "approve", viewer=LOCAL_USER, seen=done.case.digest)
             await known(gateway)
             assert {"look_up_user", "create_user"} <= {
                 tool.name.removeprefix("team__") for tool in gateway.visible_tools(LOCAL_USER)
@@ -94,14 +94,14 @@ async def test_a_server_waits_for_a_person_then_is_used_by_all_that_its_manifest
             assert "https://example.com/y" in answer["content"][0]["text"]
             await gateway.call(ToolCall(name="team__delete_user", arguments={}), viewer=LOCAL_USER)
 
-            case = await gateway.admission.case("team", viewer=LOCAL_USER)
+            case = await gateway.case("team", viewer=LOCAL_USER)
             assert not case.awaits
             assert [event.kind for event in case.log] == ["registered", "approved", "definition_changed"]
-            await gateway.admission.decide("team", "withdraw", viewer=LOCAL_USER)
+            await gateway.decide("team", "withdraw", viewer=LOCAL_USER)
             assert names(gateway) == set()
             assert not gateway.servers(LOCAL_USER)
             with pytest.raises(ServerNotFoundError):
-                await gateway.admission.decide("team", "approve", viewer=LOCAL_USER)
+                await gateway.decide("team", "approve", viewer=LOCAL_USER)
 
 
 async def test_what_the_policy_trusts_is_approved_by_itself_and_is_there_after_a_restart(
@@ -110,21 +110,21 @@ async def test_what_the_policy_trusts_is_approved_by_itself_and_is_there_after_a
     """A changed manifest that it does not trust takes the server out of use until a person has looked."""
     with anyio.fail_after(4 * SOON_S):
         async with ready(trusting(tmp_path)) as gateway:
-            done = await gateway.admission.register(MANIFEST, source="team.yml", viewer=LOCAL_USER)
+            done = await gateway.register_server(MANIFEST, source="team.yml", viewer=LOCAL_USER)
             assert done.case is not None
             assert done.case.state == "approved"
-            again = await gateway.admission.register(MANIFEST, source="team.yml", viewer=LOCAL_USER)
+            again = await gateway.register_server(MANIFEST, source="team.yml", viewer=LOCAL_USER)
             assert again.happened == "unchanged"
             await known(gateway)
         async with ready(trusting(tmp_path)) as gateway:
             assert "create_user" in names(gateway)
             other = MANIFEST + "env: {HOME_TOKEN: '${TEAM_TOKEN}'}\n"
-            done = await gateway.admission.register(other, source="team.yml", viewer=LOCAL_USER)
+            done = await gateway.register_server(other, source="team.yml", viewer=LOCAL_USER)
             assert done.happened == "changed"
             assert done.case is not None
             assert done.case.state == "pending"
             assert names(gateway) == set()
-            back = await gateway.admission.register(MANIFEST, source="team.yml", viewer=LOCAL_USER)
+            back = await gateway.register_server(MANIFEST, source="team.yml", viewer=LOCAL_USER)
             assert back.case is not None
             assert back.case.state == "approved"
             assert "create_user" in names(gateway)
@@ -145,12 +145,12 @@ async def test_what_the_policy_trusts_is_approved_by_itself_and_is_there_after_a
 async def test_what_is_refused_is_told_and_leaves_nothing(tmp_path: Path, text: str, told: str) -> None:
     """Each fault with its place; the registry is as it was."""
     async with opened(settings_of(tmp_path, "notes"), Upstream("notes", {"read": "Read."})) as gateway:
-        done = await gateway.admission.register(text, source="a.yml", viewer=LOCAL_USER)
+        done = await gateway.register_server(text, source="a.yml", viewer=LOCAL_USER)
         assert done.happened == "refused"
         said = "\n".join(map(str, done.decision.findings))
         assert told in said
         assert "a.yml:" in said
-        assert [case.server for case in await gateway.admission.cases(LOCAL_USER)] == ["notes"]
+        assert [case.server for case in await gateway.cases(LOCAL_USER)] == ["notes"]
 
 
 async def test_a_name_like_that_of_another_server_is_for_a_person(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ async def test_a_name_like_that_of_another_server_is_for_a_person(tmp_path: Path
     async with opened(
         settings_of(tmp_path, "notes", admission=section), Upstream("notes", {"read": "R."})
     ) as gateway:
-        done = await gateway.admission.check(
+        done = await gateway.check_manifest(
             "name: n0tes\ncommand: uvx\nargs: [x@1]\n", source="a.yml", viewer=LOCAL_USER
         )
         assert done.outcome == "needs approval"
@@ -185,7 +185,7 @@ async def test_orders_in_what_a_manifest_says_of_tools_are_for_a_person(tmp_path
     settings = settings_of(tmp_path, admission=Section(trusted_commands=("uvx **",)))
     async with ready(settings) as gateway:
         for key, text in texts.items():
-            decision = await gateway.admission.check(
+            decision = await gateway.check_manifest(
                 f"name: a\ncommand: uvx\nargs: [x@1]\n{text}", source="a.yml", viewer=LOCAL_USER
             )
             assert decision.outcome == "needs approval"
@@ -203,8 +203,8 @@ async def test_a_decision_that_cannot_be_taken_over_now_stands_and_is_taken_over
     async with opened(settings, Upstream("notes", {"read": "Read."})) as gateway:
         overrides.write_text("overrides: [\n")
         with capture_logs() as logs:
-            done = await gateway.admission.register(MANIFEST, source="team.yml", viewer=LOCAL_USER)
-            case = await gateway.admission.decide("notes", "suspend", viewer=LOCAL_USER)
+            done = await gateway.register_server(MANIFEST, source="team.yml", viewer=LOCAL_USER)
+            case = await gateway.decide("notes", "suspend", viewer=LOCAL_USER)
             assert (done.happened, case.state) == ("registered", "suspended")
             while logs[-1]["event"] != "what was decided on servers is not taken over yet":  # noqa: ASYNC110  # the log tells nobody
                 await anyio.sleep(0.01)
@@ -223,10 +223,10 @@ async def test_a_decision_stands_though_the_audit_trail_cannot_be_written_just_t
         raise StoreError("c.db", "the disk is full")
 
     async with opened(settings_of(tmp_path, "notes"), Upstream("notes", {"read": "Read."})) as gateway:
-        monkeypatch.setattr(gateway.auditing.trail, "record", full)
+        monkeypatch.setattr(gateway._auditing.trail, "record", full)
         with capture_logs() as logs:
-            case = await gateway.admission.decide("notes", "suspend", viewer=LOCAL_USER)
-            done = await gateway.admission.register(MANIFEST, source="team.yml", viewer=LOCAL_USER)
+            case = await gateway.decide("notes", "suspend", viewer=LOCAL_USER)
+            done = await gateway.register_server(MANIFEST, source="team.yml", viewer=LOCAL_USER)
         assert (case.state, done.happened) == ("suspended", "registered")
         assert names(gateway) == set()
         assert [one["server"] for one in logs if "audit trail" in one["event"]] == ["notes", "team"]
@@ -235,18 +235,18 @@ async def test_a_decision_stands_though_the_audit_trail_cannot_be_written_just_t
 async def test_a_decision_whose_asker_left_is_taken_over(tmp_path: Path) -> None:
     """What is written is in effect, and in the audit trail, when the request that asked for it is over."""
     async with opened(settings_of(tmp_path, "notes"), Upstream("notes", {"read": "Read."})) as gateway:
-        append = gateway.admission._registry.append
+        append = gateway._admission._registry.append
         with anyio.CancelScope() as request:
 
             async def leaving(*args: Any, **fields: Any) -> bool:
                 request.cancel()
                 return await append(*args, **fields)
 
-            gateway.admission._registry.append = leaving  # type: ignore[method-assign]
-            await gateway.admission.decide("notes", "suspend", viewer=LOCAL_USER)
+            gateway._admission._registry.append = leaving  # type: ignore[method-assign]
+            await gateway.decide("notes", "suspend", viewer=LOCAL_USER)
         assert request.cancelled_caught
         assert names(gateway) == set()
-        assert (await gateway.auditing.latest(LOCAL_USER, limit=1)).lines[0]["action"] == "suspend"
+        assert (await gateway.audit_lines(LOCAL_USER, limit=1)).lines[0]["action"] == "suspend"
 
 
 async def test_who_is_registered_is_told_without_a_judgement(
@@ -254,6 +254,6 @@ async def test_who_is_registered_is_told_without_a_judgement(
 ) -> None:
     """With its source and state; a watched folder asks every few seconds."""
     async with opened(settings_of(tmp_path, "notes"), Upstream("notes", {"read": "Read."})) as gateway:
-        await gateway.admission.register(MANIFEST, source="team.yml", viewer=LOCAL_USER)
+        await gateway.register_server(MANIFEST, source="team.yml", viewer=LOCAL_USER)
         monkeypatch.setattr(Gatekeeper, "look", None)
-        assert await gateway.admission.registered(LOCAL_USER) == {"team": ("team.yml", "pending")}
+        assert await gateway.registrations(LOCAL_USER) == {"team": ("team.yml", "pending")}

@@ -94,10 +94,10 @@ async def test_behind_categories_they_stand_in_the_list_of_who_was_given_them(tm
     async with opened(tmp_path, page, allowed=True, mode="categories") as gateway:
         await call(gateway, "page__open", OLD)
 
-        listed = {v.era: {tool.name for tool in gateway.expansion.listed(v)} for v in (OLD, NEW)}
+        listed = {v.era: {tool.name for tool in gateway.listed(v)} for v in (OLD, NEW)}
         assert {"page__form_0", "page__form_1"} <= listed["handshake"]
         assert not listed["stateless"] & {"page__form_0", "page__form_1"}
-        assert "page__forms_tools" in [group.name for group in gateway.expansion.categories(NEW)]
+        assert "page__forms_tools" in [group.name for group in gateway._lists.categories(NEW)]
 
 
 async def test_what_a_result_brings_is_cleaned_like_a_list_and_cannot_replace_what_is_listed(

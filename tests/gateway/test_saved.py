@@ -105,7 +105,7 @@ async def test_a_chain_that_changed_before_is_not_listed_and_a_call_says_why(
 async def test_a_program_may_call_a_saved_chain_but_a_saved_chain_no_other(tmp_path: Path) -> None:
     settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS), twice=text_of(INDIRECT))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        direct = await gateway.chains.run(INDIRECT, viewer=agent("local"))
+        direct = await gateway.run_chain(INDIRECT, viewer=agent("local"))
         nested = await gateway.call(ToolCall(name="chains__twice", arguments={}), viewer=LOCAL_USER)
 
     assert direct.ok, direct.text
@@ -176,7 +176,7 @@ async def test_a_saved_chain_inside_gives_its_value_and_lists_its_calls(tmp_path
     """What it did is what the chain did."""
     settings = saved_in(tmp_path, loop=text_of(LOOP.format(n=3)))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(f"return ({ASK})[0]", viewer=agent("ann"))
+        answer = await gateway.run_chain(f"return ({ASK})[0]", viewer=agent("ann"))
 
     assert answer.result == "files/read_file"
     assert [call.tool for call in answer.calls] == ["chains__loop", *["files__read_file"] * 3]
@@ -187,7 +187,7 @@ async def test_saved_chains_inside_share_the_limits_of_the_chain(tmp_path: Path)
     settings = replace(saved_in(tmp_path, loop=text_of(LOOP.format(n=4))), chain=Chain(max_calls=10))
     code = f"while True:\n    try:\n        {ASK}\n    except RuntimeError:\n        pass"
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(code, viewer=agent("ann"))
+        answer = await gateway.run_chain(code, viewer=agent("ann"))
 
     assert answer.fault is not None
     assert answer.fault.kind == "calls"
@@ -203,7 +203,7 @@ async def test_many_saved_chains_at_once_do_not_wait_for_each_other_for_ever(
     ask = f"call_tool('{name}', {{}})"
     code = f"import asyncio\nreturn await asyncio.gather(*[{ask} for n in range(8)])"
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(code, viewer=agent("ann"))
+        answer = await gateway.run_chain(code, viewer=agent("ann"))
 
     assert answer.result == [["files/read_file"]] * 8, answer.text
 
@@ -212,7 +212,7 @@ async def test_a_saved_chain_that_fails_inside_says_where(tmp_path: Path) -> Non
     """Its line, within the line that called it."""
     settings = saved_in(tmp_path, loop=text_of("x = 1\nreturn x['a']"))
     async with opened(settings, Upstream("files", FILES)) as gateway:
-        answer = await gateway.chains.run(f"y = 1\n{INSIDE}", viewer=agent("ann"))
+        answer = await gateway.run_chain(f"y = 1\n{INSIDE}", viewer=agent("ann"))
 
     assert answer.fault is not None
     assert answer.fault.line == 2
@@ -227,7 +227,7 @@ async def test_a_saved_chain_may_be_kept_and_has_its_form_for_each_caller(tmp_pa
     files.hints = types.ToolAnnotations(read_only_hint=True)
     async with opened(settings, files) as gateway:
         outside = [said(await called(gateway, "loop")) for _ in range(2)]
-        inside = [await gateway.chains.run(INSIDE, viewer=LOCAL_USER) for _ in range(2)]
+        inside = [await gateway.run_chain(INSIDE, viewer=LOCAL_USER) for _ in range(2)]
         (tmp_path / "loop.yaml").write_text(text_of("1", more="read_only: true\n"))
         with pytest.raises(ToolWithheldError, match="changed since it was reviewed"):
             await called(gateway, "loop")

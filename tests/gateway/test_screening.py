@@ -135,8 +135,8 @@ async def test_orders_in_errors_and_completions_are_withheld_too(tmp_path: Path)
             told.append(caught.value)
         argument = {"name": "x", "value": ""}
         completed = await offers.complete("prompt", "blog__summary", argument, None, viewer=ANN)
-        await gateway.auditing.record(LOCAL_USER, "now")  # what waits is written first
-        *_, line, _ = [json.loads(line) async for line in gateway.auditing.lines(LOCAL_USER)]
+        await gateway._auditing.record(LOCAL_USER, "now")  # what waits is written first
+        *_, line, _ = [json.loads(line) async for line in gateway._auditing.lines(LOCAL_USER)]
 
     assert completed["completion"]["values"] == []
     for error in told:

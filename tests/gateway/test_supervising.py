@@ -80,17 +80,17 @@ async def test_a_server_that_ended_too_often_is_suspended_explained_and_resumed(
         found = await gateway.search(["echo a text"], viewer=LOCAL_USER)
         assert "was suspended by supervisor (`maitred resume faulty` ends that)" in found.text
 
-        case = await gateway.admission.case("faulty", viewer=LOCAL_USER)
+        case = await gateway.case("faulty", viewer=LOCAL_USER)
         assert (case.state, case.log[-1].kind, case.log[-1].who) == ("suspended", "suspended", "supervisor")
         assert "it exited with code 3" in case.log[-1].why
-        lines = (await gateway.auditing.latest(LOCAL_USER, who="supervisor")).lines
+        lines = (await gateway.audit_lines(LOCAL_USER, who="supervisor")).lines
         assert [(line["action"], line["server"]) for line in lines] == [
             ("suspend", "faulty"),
             ("restart", "faulty"),
         ]
         assert lines[1]["detail"].startswith("exit: it exited with code 3")
 
-        await gateway.admission.decide("faulty", "resume", viewer=LOCAL_USER, why="mended")
+        await gateway.decide("faulty", "resume", viewer=LOCAL_USER, why="mended")
         assert gateway.servers(LOCAL_USER)[0].withheld == ""
         assert shown[-1] == 2
         assert await call(gateway, "echo", text="back") == "back"
@@ -113,10 +113,10 @@ async def test_a_server_that_was_suspended_and_resumed_before_anybody_looked_run
             with pytest.raises(ConnectionLostError):
                 await call(gateway, "fault")
         with anyio.fail_after(SOON_S):
-            while (await gateway.admission.case("faulty", viewer=LOCAL_USER)).state != "suspended":
+            while (await gateway.case("faulty", viewer=LOCAL_USER)).state != "suspended":
                 await anyio.lowlevel.checkpoint()
         async with open_gateway(settings) as other:
-            await other.admission.decide("faulty", "resume", viewer=LOCAL_USER)
+            await other.decide("faulty", "resume", viewer=LOCAL_USER)
         broken = False
         await gateway.configure(settings, viewer=LOCAL_USER)
         assert gateway.servers(LOCAL_USER)[0].withheld == ""
@@ -152,10 +152,10 @@ async def test_a_server_that_never_got_as_far_as_a_list_is_suspended_all_the_sam
     """The log of a server of the configuration begins with its first list, or with this."""
     async with serving(dying(tmp_path, "exit-at-start", start="always")) as gateway:
         await until(gateway, lambda: HINT in gateway.servers(LOCAL_USER)[0].withheld)
-        case = await gateway.admission.case("faulty", viewer=LOCAL_USER)
+        case = await gateway.case("faulty", viewer=LOCAL_USER)
         assert [event.kind for event in case.log] == ["registered", "auto_approved", "suspended"]
         assert "API_KEY is not set" in case.log[-1].why
-        await gateway.admission.decide("faulty", "resume", viewer=LOCAL_USER)
+        await gateway.decide("faulty", "resume", viewer=LOCAL_USER)
         await until(gateway, lambda: HINT in gateway.servers(LOCAL_USER)[0].withheld)
 
 
@@ -201,9 +201,9 @@ async def test_servers_that_run_always_are_started_by_a_gateway_that_serves_and_
         await gateway.configure(always, viewer=LOCAL_USER)
         await ready(gateway)
         assert upstream.starts == 1
-        await gateway.admission.decide("s", "suspend", viewer=LOCAL_USER)
+        await gateway.decide("s", "suspend", viewer=LOCAL_USER)
         assert gateway.servers(LOCAL_USER)[0].health.state is State.SUSPENDED
-        await gateway.admission.decide("s", "resume", viewer=LOCAL_USER)
+        await gateway.decide("s", "resume", viewer=LOCAL_USER)
         await ready(gateway)
         assert upstream.starts == 2
 

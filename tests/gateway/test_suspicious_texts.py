@@ -29,9 +29,7 @@ def withheld(gateway: Gateway) -> dict[str, str]:
 
 
 async def severities(gateway: Gateway) -> set[str]:
-    return {
-        finding.severity for finding in (await gateway.admission.case("city", viewer=LOCAL_USER)).findings
-    }
+    return {finding.severity for finding in (await gateway.case("city", viewer=LOCAL_USER)).findings}
 
 
 async def refusal(gateway: Gateway, name: str) -> str:
@@ -53,9 +51,9 @@ async def test_an_attack_in_an_update_takes_all_that_came_with_it_out_of_use(tmp
         assert "is new since its server was approved" in await refusal(gateway, "city__delete_all")
         await gateway.call(ToolCall(name="city__time", arguments={}), viewer=LOCAL_USER)
 
-        case = await gateway.admission.case("city", viewer=LOCAL_USER)
+        case = await gateway.case("city", viewer=LOCAL_USER)
         assert case.awaits
-        await gateway.admission.decide("city", "approve", viewer=LOCAL_USER, seen=case.digest)
+        await gateway.decide("city", "approve", viewer=LOCAL_USER, seen=case.digest)
         assert withheld(gateway) == {}
         await gateway.call(ToolCall(name="city__delete_all", arguments={}), viewer=LOCAL_USER)
 

@@ -36,7 +36,7 @@ def shown(gateway: Gateway) -> str:
                 for kind in ("prompt", "template")
                 for offer in gateway.offers_of(kind, LOCAL_USER)
             ],
-            gateway.expansion.listed(LOCAL_USER) and [gateway.snapshot.definition(tool)],
+            gateway.listed(LOCAL_USER) and [gateway.snapshot.definition(tool)],
         ],
         default=str,
     )

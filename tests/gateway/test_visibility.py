@@ -68,9 +68,7 @@ async def test_a_call_of_a_hidden_tool_says_why_and_what_to_do_and_reaches_no_se
         await call(gateway, "debugger_enable")
         with pytest.raises(ToolWithheldError, match="paused debugger; call debugger__debugger_pause"):
             await call(gateway, "debugger_step_over")
-        answer = await gateway.chains.run(
-            "await call_tool('debugger__debugger_step_over')", viewer=LOCAL_USER
-        )
+        answer = await gateway.run_chain("await call_tool('debugger__debugger_step_over')", viewer=LOCAL_USER)
 
     assert "debugger__debugger_pause" in answer.text
     assert "debugger_step_over" not in server.made

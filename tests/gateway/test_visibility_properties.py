@@ -170,7 +170,7 @@ class Rig:
         arguments = {**call.said, "fails": call.fails}
         if call.path == "chain":
             program = f'{{"tool": "s__{call.tool}", "arguments": {json.dumps(arguments)}}}'
-            return (await self.gateway.chains.run(program, viewer=viewer)).text
+            return (await self.gateway.run_chain(program, viewer=viewer)).text
         params = {"name": f"s__{call.tool}", "arguments": arguments}
         if call.path != "direct":
             params = {"name": call.path, "arguments": params}

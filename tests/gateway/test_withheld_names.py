@@ -45,7 +45,7 @@ async def test_a_new_tool_takes_the_name_of_another_only_once_it_is_approved(tmp
         with pytest.raises(ToolWithheldError, match="is new since its server was approved"):
             await call(gateway, imitating)
 
-        await gateway.admission.decide("a", "approve", viewer=LOCAL_USER)
+        await gateway.decide("a", "approve", viewer=LOCAL_USER)
         after = published(gateway)
         assert after["do_it"] == "a__do_it"
         assert after["do it"] != "a__do_it"
@@ -85,7 +85,7 @@ async def test_a_withheld_tool_is_given_to_no_hook_until_it_is_approved(tmp_path
             assert await gateway.settled(SOON_S)
             assert seen
             assert set().union(*seen) == {"ok"}
-            await gateway.admission.decide("s", "approve", viewer=LOCAL_USER)
+            await gateway.decide("s", "approve", viewer=LOCAL_USER)
             texts = {tool.key.name: tool.description for tool in gateway.visible_tools(LOCAL_USER)}
             assert texts == {"ok": "DOES SOMETHING.", "bad": ORDERS.upper()}
 
@@ -104,8 +104,8 @@ async def test_orders_in_the_title_of_a_server_are_not_shown_until_it_is_approve
     async with opened(settings, Titled("s", raw("ok"))) as gateway:  # type: ignore[arg-type]
         assert gateway.snapshot.servers["s"].facts.title == ""
         assert "id_rsa" not in gateway.browse("servers", viewer=LOCAL_USER).text
-        [part] = (await gateway.admission.case("s", viewer=LOCAL_USER)).parts
+        [part] = (await gateway.case("s", viewer=LOCAL_USER)).parts
         assert str(part) == "the server's instructions"
 
-        await gateway.admission.decide("s", "approve", viewer=LOCAL_USER)
+        await gateway.decide("s", "approve", viewer=LOCAL_USER)
         assert gateway.snapshot.servers["s"].facts.title == ORDERS

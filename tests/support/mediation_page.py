@@ -145,7 +145,7 @@ async def serving(
     with anyio.fail_after(SOON_S):
         async with open_gateway(settings, in_process={"backoffice": server}, tool_middleware=hook) as gateway:
             assert await gateway.settled(SOON_S)
-            assert await gateway.mediation.settled(SOON_S)
+            assert await gateway.settled(SOON_S)
             yield gateway
 
 

@@ -49,7 +49,7 @@ async def opened(folder: Path) -> AsyncIterator[Gateway]:
 
 async def standing(gateway: Gateway) -> dict[str, str]:
     """The registered servers with their state."""
-    return {case.server: case.state for case in await gateway.admission.cases(LOCAL_USER)}
+    return {case.server: case.state for case in await gateway.cases(LOCAL_USER)}
 
 
 async def test_what_is_in_the_folder_is_registered_and_withdrawn_with_its_file(folder: Path) -> None:
@@ -58,7 +58,7 @@ async def test_what_is_in_the_folder_is_registered_and_withdrawn_with_its_file(f
         manifests = Manifests(gateway)
         await manifests.look()
         found = await standing(gateway)
-        case = await gateway.admission.case("clock", viewer=LOCAL_USER)
+        case = await gateway.case("clock", viewer=LOCAL_USER)
         (folder / "clock.yml").unlink()
         await manifests.look()
         left = await standing(gateway)
@@ -76,7 +76,7 @@ async def test_a_file_that_went_while_nobody_looked_is_noticed_at_the_next_start
     (folder / "clock.yml").unlink()
     async with opened(folder) as gateway:
         await Manifests(gateway).look()
-        left = await gateway.admission.cases(LOCAL_USER)
+        left = await gateway.cases(LOCAL_USER)
 
     assert [case.server for case in left] == ["notes"]
     assert [event.kind for event in left[0].log] == ["registered"]
@@ -112,15 +112,15 @@ async def test_a_faulty_file_leaves_what_was_registered_and_tells_every_fault(fo
     async with opened(folder) as gateway:
         manifests = Manifests(gateway)
         await manifests.look()
-        before = (await gateway.admission.case("clock", viewer=LOCAL_USER)).digest
+        before = (await gateway.case("clock", viewer=LOCAL_USER)).digest
         (folder / "clock.yml").write_text("name: clock\ncommand: bash\nmemroy: 1g\n")
         with capture_logs() as logs:
             await manifests.look()
             await manifests.look()
-        kept = (await gateway.admission.case("clock", viewer=LOCAL_USER)).digest
+        kept = (await gateway.case("clock", viewer=LOCAL_USER)).digest
         (folder / "clock.yml").write_text(manifest("clock", "--utc"))
         await manifests.look()
-        mended = await gateway.admission.case("clock", viewer=LOCAL_USER)
+        mended = await gateway.case("clock", viewer=LOCAL_USER)
 
     faults = [entry["fault"] for entry in logs if "fault" in entry]
     assert any("clock.yml:3: memroy: is not a known key" in fault for fault in faults)
@@ -137,7 +137,7 @@ async def test_a_renamed_file_stays_registered(folder: Path) -> None:
         await manifests.look()
         (folder / "clock.yml").rename(folder / "time.yml")
         await manifests.look()
-        found = await gateway.admission.case("clock", viewer=LOCAL_USER)
+        found = await gateway.case("clock", viewer=LOCAL_USER)
 
     assert [event.kind for event in found.log] == ["registered"]
 
@@ -161,10 +161,10 @@ async def test_of_two_files_with_one_server_the_first_counts_until_it_goes(folde
         manifests = Manifests(gateway)
         with capture_logs() as logs:
             await manifests.look()
-        first = await gateway.admission.case("clock", viewer=LOCAL_USER)
+        first = await gateway.case("clock", viewer=LOCAL_USER)
         (folder / "clock.yml").unlink()
         await manifests.look()
-        second = await gateway.admission.case("clock", viewer=LOCAL_USER)
+        second = await gateway.case("clock", viewer=LOCAL_USER)
 
     assert "two manifests are of one server" in {entry["event"] for entry in logs}
     assert "args" not in first.manifest
@@ -175,7 +175,7 @@ async def test_what_came_from_elsewhere_stays(folder: Path) -> None:
     """Only what came from the folder leaves with it."""
     async with opened(folder) as gateway:
         text = manifest("tracker")
-        await gateway.admission.register(text, source="http", viewer=LOCAL_USER)
+        await gateway.register_server(text, source="http", viewer=LOCAL_USER)
         await Manifests(gateway).look()
         found = await standing(gateway)
 
@@ -187,7 +187,7 @@ async def test_a_server_that_somebody_withdrew_does_not_come_back_by_itself(fold
     async with opened(folder) as gateway:
         manifests = Manifests(gateway)
         await manifests.look()
-        await gateway.admission.decide("clock", "withdraw", viewer=LOCAL_USER)
+        await gateway.decide("clock", "withdraw", viewer=LOCAL_USER)
         await manifests.look()
         found = await standing(gateway)
 

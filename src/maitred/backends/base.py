@@ -246,6 +246,10 @@ class Backend(ABC):
         """The last lines of the server's standard error (at most 200), oldest first."""
         return ()
 
+    def why_not_callable(self, tool: str) -> str:
+        """Why a tool cannot be called, by its raw name, if the gateway can know it without the server."""
+        return ""
+
     @property
     def pid(self) -> int | None:
         """The process of the open session, if there is one on this machine."""
@@ -335,6 +339,10 @@ class ServerPool(Connections, Protocol):
 
     def last_output(self, server: str) -> Sequence[str]:
         """The last lines of a server's standard error."""
+        ...
+
+    def why_not_callable(self, server: str, tool: str) -> str:
+        """Why a tool of a server cannot be called, if its backend knows that; may read a file."""
         ...
 
     def is_open(self, server: str) -> bool:

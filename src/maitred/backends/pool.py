@@ -73,6 +73,7 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         *,
         max_starting: int,
         on_close: Callable[[], None],
+        listener: Listener | None = None,
         supervision: Supervision | None = None,
         keeps_running: bool = False,
         prepare: Callable[[], Awaitable[None]] | None = None,
@@ -88,7 +89,7 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         self._background = Background()
         self.starting = anyio.Semaphore(max_starting)
         self.keeping = anyio.Semaphore(_MAX_KEEPING)
-        self.listener: Listener = _Nobody()
+        self.listener: Listener = listener or _Nobody()
         self.supervision = supervision or Supervision()
 
     @asynccontextmanager
@@ -223,6 +224,11 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         owner = self._owners.get(server)
         backend = owner.backend if owner else None
         return backend.last_output() if backend else ()
+
+    def why_not_callable(self, server: str, tool: str) -> str:
+        """Why a tool of a server cannot be called, if its backend knows that; may read a file."""
+        owner = self._owners.get(server)
+        return owner.made_backend().why_not_callable(tool) if owner else ""
 
     def is_open(self, server: str) -> bool:
         """Whether a connection to a server is open now."""

@@ -389,6 +389,10 @@ class ServerTask:
         if self._fault is not None:
             self._note_restart(self._fault)
         self._fares(state=State.STARTING)
+        return self.made_backend()
+
+    def made_backend(self) -> Backend:
+        """Its backend, which is made when it is first needed."""
         if self.backend is None:  # the MCP SDK is slow to import, and many runs need no server
             self.backend = self._make(self.spec)
         return self.backend

@@ -77,6 +77,11 @@ class SavedBackend(Backend):
     def __init__(self, spec: ServerSpec) -> None:
         self.spec = spec
 
+    def why_not_callable(self, tool: str) -> str:
+        """Why a saved chain is not what the operator reviewed; empty also for a name that is not saved."""
+        is_saved = any(one.name == tool for one in files_of(self.spec))
+        return why_not_saved(self.spec, tool) if is_saved else ""
+
     @asynccontextmanager
     async def connect(self, options: ConnectOptions) -> AsyncIterator[Connection]:
         """Return a connection; nothing has to be opened."""

@@ -2,7 +2,7 @@
 
 It parses no request and prints nothing; surfaces do. It makes no concrete object; `maitred.wiring` does.
 One module for each ability (`calls`, `search`, `menu`, `chains`, `admission`); `state` is what they share.
-To add an ability, write its service, a method of `Gateway`, and its name here if surfaces need a type.
+To add an ability, write its service and a method of `Gateway`, or of `Operations` if it is for operators.
 """
 
 from maitred.audit.service import REQUEST_KEY, AuditService, known_id

@@ -41,6 +41,7 @@ from maitred.model.access import Grant, Viewer, may
 from maitred.model.approvals import Binding, Event, EventKind, Registration
 from maitred.model.servers import ServerRecord, ServerSpec
 from maitred.model.tools import canonical, content_hash
+from maitred.model.transports import is_judged
 from maitred.wording import near_names
 
 
@@ -320,13 +321,14 @@ class AdmissionService:
         _, registered = await self._registry.everything()
         namesakes = await anyio.to_thread.run_sync(self._namesakes)
         found = []
-        names = {*self._context.settings.servers, *registered}
+        specs = self._context.settings.servers
+        names = {
+            name for name in {*specs, *registered} if name not in specs or is_judged(specs[name].transport)
+        }
         watched = sorted(name for name in names if may(viewer.grant, "watch", server=name))
         if not watched:
             self._auditing.require(viewer, "watch")
         for name in watched:
-            if self._context.is_saved(name):
-                continue
             try:
                 found.append(await self._case(name, registered.get(name), namesakes))
             except AdmissionError as error:  # its log was altered; the others can be decided on

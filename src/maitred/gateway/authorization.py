@@ -115,9 +115,9 @@ class Authorization:
         )
 
     def is_limited(self, server: str) -> bool:
-        """Whether calls of a server count; of a saved chain, only the calls that it makes do."""
+        """Whether calls of a server count; a call that consists of other calls does not: those count."""
         limits = self._context.settings.access
-        return bool(limits.calls_per_minute or limits.calls_at_once) and not self._context.is_saved(server)
+        return bool(limits.calls_per_minute or limits.calls_at_once) and not self._context.is_composed(server)
 
     def enter(self, viewer: Viewer) -> CallPermit:
         """Let a call in that counts; it runs until the context that this returns is left.

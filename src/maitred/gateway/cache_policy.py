@@ -2,7 +2,6 @@
 
 from maitred.calls.cache import CacheKey, cache_key, cacheable
 from maitred.calls.pipeline import Call
-from maitred.chains.saved_backend import why_not_saved
 from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.tools import Tool
@@ -38,18 +37,15 @@ class CachePolicy:
             return False
         if self._visibility.changes(tool):
             return False
-        if not self._context.is_saved(tool.server):
-            return True
-        spec = self._context.spec(tool.server)
-        return not why_not_saved(spec, tool.key.name)  # else it is not what was reviewed: the call says so
+        return not self._context.why_not_callable(tool.server, tool.key.name)  # else the call says why
 
     def key(self, call: Call) -> CacheKey:
         """What makes two calls equal: the same release of the server, arguments and principal."""
         tool = call.tool
         record = self._context.snapshot.servers[tool.server]
         version = f"{self._context.spec(tool.server).fingerprint}/{record.facts.version}"
-        if call.chain is not None and self._context.is_saved(tool.server):
-            version += "/value"  # what a saved chain gives to a chain has another form
+        if call.chain is not None and self._context.is_composed(tool.server):
+            version += "/value"  # a chain gets the plain value of a tool that the gateway runs
         return cache_key(version, tool, call.arguments, call.viewer.principal)
 
     def changes(self, tool: Tool) -> bool:

@@ -31,7 +31,6 @@ from maitred.chains.runner import ChainRunner, ChainTarget
 from maitred.chains.saved_backend import read_saved
 from maitred.chains.saved_chain import SavedChain
 from maitred.chains.stubs import ModuleIndex
-from maitred.config.settings import SAVED
 from maitred.disclosure.budget import estimate
 from maitred.disclosure.chain_guide import GUIDE_TOKENS, chain_guide
 from maitred.errors import ToolWithheldError
@@ -210,12 +209,12 @@ class Chains:
             ArgumentsError: The arguments do not fit its parameters.
         """
         name, viewer, within = call.tool.key.name, call.viewer, call.chain
-        spec = self._context.spec(SAVED)
-        async with self._context.pool.connection(SAVED):  # so that the list is looked at again
+        spec = self._context.spec(call.tool.server)
+        async with self._context.pool.connection(spec.name):  # so that the list is looked at again
             try:
                 chain = await to_thread.run_sync(read_saved, spec, name)
             except ToolWithheldError:
-                self._context.keeper.tools_changed(SAVED)
+                self._context.keeper.tools_changed(spec.name)
                 raise
             index = self._modules_in(self._access.whole)
             modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
@@ -276,7 +275,7 @@ class Chains:
                 chain = RunningChain(account=account, saved=saved is not None)
                 return (await self._proceed(Call(request=request, viewer=viewer, chain=chain))).wire
 
-            nested = self._context.is_saved(tool.server)
+            nested = self._context.is_composed(tool.server)
             return ChainTarget(
                 name=tool.name, call=call, nested=nested, parameters=partial(self._lookup.parameters, tool)
             )

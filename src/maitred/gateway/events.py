@@ -1,16 +1,16 @@
 """What happens to servers, reported to discovery, which lists again, and to surfaces, which announce.
 
-`Events` is the pool's listener. Surfaces hear that lists may have changed, that single resources may have,
-and that other tools may make sense now. They must not block. The services that `follow` servers hear of
-connections and of changes of state before surfaces do.
+`Events` is the pool's listener; it is made first, and given to the pool and to the gateway. Surfaces hear
+that lists may have changed, that single resources may have, and that other tools may make sense now. The
+services that `follow` servers hear of each event before surfaces do. Neither may block.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from maitred.backends.base import SupervisionEvent
-from maitred.catalog.discovery import Discoverer
 from maitred.catalog.names import resource_uri
 
 OVERVIEW: Final = "maitred://overview"
@@ -19,41 +19,52 @@ TOOLS: Final = "maitred://tools"
 GUIDE: Final = "maitred://chains/guide"
 
 
+def _ignore(server: str, event: SupervisionEvent | None = None) -> None:
+    """Do nothing about a server."""
+
+
 def server_uri(name: str) -> str:
     """The resource that describes a server."""
     return f"maitred://server/{quote(name, safe='')}"
 
 
-class Events:
-    """Passes on what the pool tells. `refused` says which servers are not tried now."""
+@dataclass(frozen=True, kw_only=True)
+class Follower:
+    """What a service does about servers.
 
-    def __init__(self, keeper: Discoverer, refused: Callable[[], object]) -> None:
-        self._keeper = keeper
-        self._refused = refused
-        self._last = refused()
+    Attributes:
+        started: A server has a new connection.
+        tools_changed: A server announced that its list of tools changed.
+        offers_changed: A server announced that its resources or prompts changed.
+        health_changed: The state of a server changed.
+        supervised: Supervision did something about a server.
+    """
+
+    started: Callable[[str], None] = _ignore
+    tools_changed: Callable[[str], None] = _ignore
+    offers_changed: Callable[[str], None] = _ignore
+    health_changed: Callable[[str], None] = _ignore
+    supervised: Callable[[str, SupervisionEvent], None] = _ignore
+
+
+class Events:
+    """Passes on what the pool reports, to services in the order in which they began to follow."""
+
+    def __init__(self) -> None:
+        self._refused: Callable[[], object] = frozenset
+        self._last: object = frozenset()
         self._on_lists: list[Callable[[], None]] = []
         self._on_visibility: list[Callable[[], None]] = []
         self._on_resource: list[Callable[[str], None]] = []
-        self._on_started: list[Callable[[str], None]] = []
-        self._on_health: list[Callable[[str], None]] = []
-        self._on_supervised: list[Callable[[str, SupervisionEvent], None]] = []
-        keeper.listen(settled=self.lists_changed)
+        self._followers: list[Follower] = []
 
-    def follow(
-        self,
-        *,
-        started: Callable[[str], None],
-        health_changed: Callable[[str], None],
-        supervised: Callable[[str, SupervisionEvent], None],
-    ) -> None:
-        """Have functions called with the name of a server, before surfaces hear of it.
+    def follow(self, follower: Follower) -> None:
+        """Have functions called with the name of a server, before surfaces hear of it."""
+        self._followers.append(follower)
 
-        `started` is called for each new connection, `health_changed` for each change of state, `supervised`
-        for what supervision did.
-        """
-        self._on_started.append(started)
-        self._on_health.append(health_changed)
-        self._on_supervised.append(supervised)
+    def compare(self, refused: Callable[[], object]) -> None:
+        """Have a function say which servers are not tried now; lists change when that does."""
+        self._refused, self._last = refused, refused()
 
     def listen(
         self,
@@ -86,21 +97,22 @@ class Events:
         for listener in self._on_resource:
             listener(uri)
 
-    # --- what the pool tells ------------------------------------------------------------------------------
+    # --- what the pool reports----------------------------------------------------------------------------
 
     def started(self, server: str) -> None:
         """A backend has a new open connection."""
-        for follower in self._on_started:
-            follower(server)
-        self._keeper.started(server)
+        for follower in self._followers:
+            follower.started(server)
 
     def tools_changed(self, server: str) -> None:
         """A server announced that its list of tools changed."""
-        self._keeper.tools_changed(server)
+        for follower in self._followers:
+            follower.tools_changed(server)
 
     def offers_changed(self, server: str) -> None:
         """A server announced that its resources or prompts changed."""
-        self._keeper.offers_changed(server)
+        for follower in self._followers:
+            follower.offers_changed(server)
 
     def updated(self, server: str, uri: str) -> None:
         """A resource of a server changed."""
@@ -110,8 +122,8 @@ class Events:
 
     def health_changed(self, server: str) -> None:
         """A server started, became ready, stopped or failed."""
-        for follower in self._on_health:
-            follower(server)
+        for follower in self._followers:
+            follower.health_changed(server)
         refused = self._refused()
         if refused != self._last:  # what it offers comes or goes with it
             self._last = refused
@@ -123,5 +135,5 @@ class Events:
 
     def supervised(self, server: str, event: SupervisionEvent) -> None:
         """Supervision did something about a server."""
-        for follower in self._on_supervised:
-            follower(server, event)
+        for follower in self._followers:
+            follower.supervised(server, event)

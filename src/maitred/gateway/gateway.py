@@ -5,87 +5,90 @@ It knows no transport and no protocol: surfaces parse requests and print answers
 """
 
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 
+from maitred.audit.service import Entry, RequestContext, known_id
 from maitred.backends.base import Progress
 from maitred.background import Background
 from maitred.calls.pipeline import Call, compose
 from maitred.calls.results import ResultPage
 from maitred.calls.steps.count_usage import CallWatcher
-from maitred.catalog.discovery import Report
 from maitred.catalog.snapshot import Snapshot
+from maitred.chains.answer import MAX_OUTPUT_SIZE, ChainAnswer
 from maitred.config.settings import Settings
 from maitred.disclosure import pages
 from maitred.disclosure.answers import InfoAnswer, SearchAnswer, ServerStatus
 from maitred.disclosure.introduction import ListContent
 from maitred.disclosure.pages import Categories, HotList, Page, ToolPage
-from maitred.errors import MaitredError
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cache_policy import CachePolicy
 from maitred.gateway.calls import CallServices, MakeCallSteps
-from maitred.gateway.chains import Chains
+from maitred.gateway.chains import DEFAULT_MS, Chains
 from maitred.gateway.configure import Configuration
+from maitred.gateway.events import Follower
 from maitred.gateway.lists import MenuLists
 from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.menu import Detail
+from maitred.gateway.operations import Operations
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.result_tools import ResultTools
 from maitred.gateway.search import SearchService
 from maitred.gateway.state import GatewayState, why_hidden
-from maitred.gateway.stats import SpendingLedger, Stats, UsageStatistics
+from maitred.gateway.stats import SpendingLedger
 from maitred.gateway.storage import Storage
 from maitred.gateway.suspensions import SuspensionRecorder
-from maitred.gateway.use_cases import UseCaseWriting
 from maitred.gateway.visibility import VisibilityService
-from maitred.model.access import Viewer
+from maitred.model.access import Grant, RefusedAccess, Viewer
 from maitred.model.resources import Offer, OfferKind
-from maitred.model.tools import Tool, ToolCall, ToolKey
-from maitred.model.usage import ToolStanding, Usage
+from maitred.model.tools import Tool, ToolCall
 from maitred.search.results import Semantics
 
 _PAGE_TOOLS = 100
 
 
-class Gateway:
+class Gateway(Operations):
     """Everything behind the surfaces. `maitred.wiring.open_gateway` makes one and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
-    So do the services that surfaces reach through it: `admission` lets servers in, `auditing` is the trail,
-    `chains` runs programs that call tools, `expansion` knows what lists show, `ledger` writes down what
-    viewers are given, `mediation` makes tools better, `tokens` are access tokens. `credentials` tells whose a
-    token is, which is asked before there is a viewer.
+    Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
-        self._keeper, self._search, self._pool = parts.keeper, parts.search, parts.pool
-        self._results, self._events = parts.results, parts.events
-        self.auditing, self._screen = parts.auditing, parts.screen
-        self._context = GatewayState(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
-        self._access = Authorization(
-            self._context,
+        context = GatewayState(settings, catalog=parts.catalog, pool=parts.pool, keeper=parts.keeper)
+        access = Authorization(
+            context,
             credentials=parts.credentials,
             auditing=parts.auditing,
             screen=parts.screen,
             subscriptions=parts.subscriptions,
             nearest=parts.search.nearest,
         )
-        self.credentials, self.tokens = self._access.credentials, self._access.tokens
-        self._menu = self._access.whole.menu
         changed = parts.events.visibility_changed
-        self._visibility = VisibilityService(self._context, self._access.outside, changed)
-        self.ledger = SpendingLedger(self._context, self._menu, parts.usage)
-        self.expansion = MenuLists(self._context, self._menu, self._visibility, self.ledger, changed)
-        self._paths = PathLookup(self._context, self._access, self.settled)
-        self._finder = SearchService(self._context, self._access, self._visibility, self._search)
-        self._lookup = ToolLookup(self._context, self._access, self._visibility, warm=self.warm)
-        self._call_watchers: list[CallWatcher] = []
+        visibility = VisibilityService(context, access.outside, changed)
+        configuration = Configuration(context, parts, visibility, parts.auditing)
+        super().__init__(
+            parts,
+            context=context,
+            access=access,
+            visibility=visibility,
+            ledger=SpendingLedger(context, access.whole.menu, parts.usage),
+            paths=PathLookup(context, access, self.settled),
+            storage=Storage(parts.catalog, configuration.again),
+            configuration=configuration,
+        )
+        self._search, self._results, self._events = parts.search, parts.results, parts.events
+        self._credentials, self._menu = parts.credentials, access.whole.menu
+        self._lists = MenuLists(context, self._menu, visibility, self._ledger, changed)
+        self._finder = SearchService(context, access, visibility, parts.search)
+        self._lookup = ToolLookup(context, access, visibility, warm=self.warm)
+        self._call_watchers: list[CallWatcher] = [lambda server, *_: self._mediation.needed([server])]
         self._proceed = compose(make_call_steps(self._call_services(parts)))
-        self.chains = Chains(
-            self._context,
-            self._access,
+        self._chains = Chains(
+            context,
+            access,
             self._lookup,
             self._proceed,
             results=parts.results,
@@ -93,18 +96,23 @@ class Gateway:
             screen=parts.screen,
             open_sandbox=lambda: parts.make_sandbox(self.settings),
         )
-        self._figures = UsageStatistics(self._context, parts.usage)
-        self._use_cases = UseCaseWriting(self._context, parts.open_writer)
-        self._configuring = Configuration(self._context, parts, self._visibility, self.auditing)
-        self.mediation, self.admission = self._configuring.mediation, self._configuring.admission
-        self._supervising = SuspensionRecorder(self._context, self.admission, self.auditing)
-        self._storage = Storage(parts.catalog, self._configuring.again)
-        self._call_watchers.append(lambda server, *_: self.mediation.needed([server]))
+        self._supervising = SuspensionRecorder(context, self._admission, parts.auditing)
         parts.catalog.subscribe(lambda _: parts.events.lists_changed())
+        parts.keeper.listen(settled=parts.events.lists_changed)
+        parts.events.compare(lambda: frozenset(parts.pool.refused()))
         parts.events.follow(
-            started=self._visibility.restarted,
-            health_changed=self._visibility.health_changed,
-            supervised=self._supervising.heard,
+            Follower(
+                started=visibility.restarted,
+                health_changed=visibility.health_changed,
+                supervised=self._supervising.heard,
+            )
+        )
+        parts.events.follow(
+            Follower(
+                started=parts.keeper.started,
+                tools_changed=parts.keeper.tools_changed,
+                offers_changed=parts.keeper.offers_changed,
+            )
         )
 
     def _call_services(self, parts: GatewayParts) -> CallServices:
@@ -119,10 +127,10 @@ class Gateway:
             cache=parts.cache,
             cache_policy=CachePolicy(self._context, self._visibility),
             usage=parts.usage,
-            result_tools=ResultTools(self._context, self.expansion, self._access.outside),
+            result_tools=ResultTools(self._context, self._lists, self._access.outside),
             succeeded=self._search.used,
             watchers=self._call_watchers,
-            run_saved=lambda call: self.chains.run_saved(call),  # noqa: PLW0108  # chains are made after steps
+            run_saved=lambda call: self._chains.run_saved(call),  # noqa: PLW0108  # chains are made after steps
         )
 
     @asynccontextmanager
@@ -132,10 +140,10 @@ class Gateway:
         With `asks_models`, a language model that mediation is to ask is asked.
         """
         await self._figures.update_if_due()
-        mediation = self.mediation.serving(asks=asks_models)
-        async with self.chains.serving(), mediation, Background() as background:
-            own = (self._figures.keep_up, self._visibility.keep_time, self.auditing.keep_up)
-            for keep_up in (*own, self.admission.follow, self._supervising.keep_up, self._storage.keep_up):
+        mediation = self._mediation.serving(asks=asks_models)
+        async with self._chains.serving(), mediation, Background() as background:
+            own = (self._figures.keep_up, self._visibility.keep_time, self._auditing.keep_up)
+            for keep_up in (*own, self._admission.follow, self._supervising.keep_up, self._storage.keep_up):
                 background.start(keep_up)
             yield
 
@@ -145,16 +153,6 @@ class Gateway:
     def settings(self) -> Settings:
         """The settings as they are now."""
         return self._context.settings
-
-    async def configure(self, settings: Settings, *, viewer: Viewer) -> None:
-        """Take over new settings: servers are added, removed and restarted as they differ.
-
-        Raises:
-            NotAllowedError: The viewer may not configure.
-            ConfigError: What they refer to has faults; nothing was taken over.
-        """
-        self._access.check(viewer, "configure")
-        await self._configuring.take(settings)
 
     def listen(
         self,
@@ -181,6 +179,21 @@ class Gateway:
         """Whether which tools make sense may change with calls, or with time."""
         return bool(self._visibility.tables)
 
+    async def grant_of(self, token: str) -> Grant | RefusedAccess:
+        """The grant of a token, or why the token is refused.
+
+        Raises:
+            StoreError: The tokens cannot be read.
+        """
+        return await self._credentials.grant_of(token)
+
+    def audit_request(
+        self, action: str, name: str, viewer: Viewer, *, request_id: str = ""
+    ) -> AbstractAsyncContextManager[Entry]:
+        """An audit entry for what a surface does before a call; a refusal inside of it is recorded."""
+        about = RequestContext(viewer=viewer, request_id=known_id(request_id))
+        return self._auditing.entry(about, action, name)
+
     @property
     def snapshot(self) -> Snapshot:
         """The catalog as it is served now."""
@@ -197,81 +210,13 @@ class Gateway:
         """The configured servers that a viewer may see, in the order of the configuration."""
         return self._access.portion(viewer).context.servers()
 
-    def watched_servers(self, viewer: Viewer) -> Sequence[ServerStatus]:
-        """The configured servers that a viewer may watch, in the order of the configuration.
-
-        Raises:
-            NotAllowedError: The viewer may watch none.
-        """
-        return self._access.servers(viewer)
-
-    def watches(self, viewer: Viewer) -> bool:
-        """Whether there is a server that a viewer may watch."""
-        return self._access.watches(viewer)
-
-    def watched_server(self, name: str, viewer: Viewer) -> ServerStatus:
-        """One configured server.
-
-        Raises:
-            PathNotFoundError: There is none; the text names the nearest.
-            NotAllowedError: The viewer may not watch it.
-        """
-        return self._paths.server(name, viewer, "watch")
-
-    def last_output(self, server: str, viewer: Viewer) -> Sequence[str]:
-        """The last lines that a server wrote to its standard error.
-
-        Raises:
-            NotAllowedError: The viewer may not watch it.
-        """
-        self._access.check(viewer, "watch", server=server)
-        spec = self.settings.servers.get(server)
-        return () if spec and spec.withheld and not spec.suspended else self._pool.last_output(server)
-
-    def unmatched_rules(self, viewer: Viewer) -> Mapping[str, Sequence[str]]:
-        """What visibility rules name that their server does not offer, by server.
-
-        Raises:
-            NotAllowedError: The viewer may not watch.
-        """
-        self._access.check(viewer, "watch")
-        return self._visibility.unmatched(self.snapshot)
-
-    async def catalog_status(self, viewer: Viewer) -> Mapping[str, Any]:
-        """Where the catalog is, and why it cannot be written now; empty if it can be. It is tried.
-
-        Raises:
-            NotAllowedError: The viewer may watch no server.
-        """
-        self._access.servers(viewer)
-        return await self._storage.status()
-
-    def authorize_stop(self, viewer: Viewer) -> None:
-        """Refuse a viewer who may not have the gateway stopped.
-
-        Raises:
-            NotAllowedError: The viewer may not configure.
-        """
-        self._access.check(viewer, "configure")
-
-    async def sync(self, names: Sequence[str] = (), *, viewer: Viewer) -> list[Report]:
-        """List the tools of servers (all enabled ones by default) and bring the catalog in step.
-
-        Raises:
-            NotAllowedError: The viewer may not watch them.
-        """
-        for name in names or (None,):
-            self._access.check(viewer, "watch", server=name)
-        wanted = list(names) or [name for name, spec in self.settings.servers.items() if spec.enabled]
-        return await self._keeper.sync_all(wanted)
-
     async def settled(self, timeout_s: float) -> bool:
         """Wait until every server is known, every tool placed, and what mediation proposes proven.
 
         False when that takes longer. All is done in the background: for servers that are new, and when the
         rules or choices changed. A language model is not waited for.
         """
-        waits = (self._keeper.settled, self._keeper.placed, self.mediation.settled)
+        waits = (self._keeper.settled, self._keeper.placed, self._mediation.settled)
         return all([await wait(timeout_s) for wait in waits])
 
     # --- the menu -----------------------------------------------------------------------------------------
@@ -290,7 +235,7 @@ class Gateway:
 
     def mode(self) -> ListContent:
         """What `tools/list` shows now; it may depend on what all tools cost."""
-        return self.expansion.mode()
+        return self._lists.mode()
 
     async def listing(self, viewer: Viewer, after: str = "") -> tuple[ListContent, Sequence[Tool], str]:
         """A page of tools for `tools/list` as `(mode, tools, cursor)`; none in mode `menu`.
@@ -308,12 +253,24 @@ class Gateway:
 
     def listed(self, viewer: Viewer) -> Sequence[Tool]:
         """The tools of a whole `tools/list` in the modes that show tools, by published name."""
-        return self.expansion.listed(viewer)
+        return self._lists.listed(viewer)
+
+    def is_category(self, name: str, viewer: Viewer) -> bool:
+        """Whether a category tool has this name."""
+        return self._lists.is_category(name, viewer)
+
+    def category_definitions(self, viewer: Viewer) -> Sequence[dict[str, Any]]:
+        """The category tools of a viewer's list, in mode `categories`, as `tools/list` shows them."""
+        return self._lists.definitions(viewer)
+
+    def list_state(self, viewer: Viewer) -> Hashable:
+        """A key that differs if the lists of two viewers differ."""
+        return self._lists.state(viewer)
 
     def forget(self, viewer: Viewer) -> None:
         """Drop what was kept for a viewer's connection, which has ended."""
         self._visibility.forget(viewer.scope)
-        self.expansion.forget(viewer.scope)
+        self._lists.forget(viewer.scope)
 
     def schema_of(self, name: str, viewer: Viewer) -> Mapping[str, Any] | None:
         """The input schema of a tool by its published name; `None` if a viewer may see no such tool."""
@@ -337,7 +294,7 @@ class Gateway:
             PathNotFoundError: There is no such category or server.
             CursorError: The cursor is none of ours.
         """
-        self.mediation.opened(path)
+        self._mediation.opened(path)
         return self._access.menu(viewer).page(path, cursor, size, self._visibility.hidden(viewer))
 
     def browse(
@@ -349,7 +306,7 @@ class Gateway:
             PathNotFoundError: There is no such page.
             CursorError: The cursor is none of ours.
         """
-        self.mediation.opened(path)
+        self._mediation.opened(path)
         return self._access.menu(viewer).browse(path, cursor, size, self._visibility.hidden(viewer))
 
     def index(self, viewer: Viewer) -> str:
@@ -372,7 +329,7 @@ class Gateway:
             ToolWithheldError: Nor can be, since their server is not known yet.
         """
         answer = self._access.menu(viewer).info(names, detail, partial(self._why_not, viewer=viewer))
-        self.mediation.needed(tool.server for tool in answer.tools)
+        self._mediation.needed(tool.server for tool in answer.tools)
         return answer
 
     def tool_json(self, tool: Tool, viewer: Viewer) -> Mapping[str, Any]:
@@ -445,7 +402,7 @@ class Gateway:
             detail=detail,
             viewer=viewer,
         )
-        self.mediation.needed(found.tool.server for found in answer.results)
+        self._mediation.needed(found.tool.server for found in answer.results)
         return answer
 
     # --- calls --------------------------------------------------------------------------------------------
@@ -503,7 +460,7 @@ class Gateway:
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
-        if ours := self.expansion.answer(call, viewer):
+        if ours := self._lists.answer(call, viewer):
             return ours
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, progress=progress)
         return (await self._proceed(made)).wire
@@ -516,75 +473,83 @@ class Gateway:
         """
         return self._results.page(viewer.principal, result_id, cursor)
 
-    def withheld_answer(
-        self, answer_id: str, cursor: str = "", *, viewer: Viewer, request_id: str = ""
-    ) -> ResultPage:
-        """A page of an answer that screening kept from a model; that it was read is written down.
+    # --- chains -------------------------------------------------------------------------------------------
+
+    async def run_chain(
+        self,
+        code: str,
+        *,
+        viewer: Viewer,
+        timeout_ms: int = DEFAULT_MS,
+        max_output_size: int = MAX_OUTPUT_SIZE,
+        dry_run: bool = False,
+        keep: bool = True,
+        progress: Progress | None = None,
+        request_id: str = "",
+    ) -> ChainAnswer:
+        """Run a program that calls tools, or calls in a short form; with `dry_run` check it alone.
+
+        All faults of the chain are in the answer. The part of the result that is not shown is stored for the
+        principal if `keep` is true.
 
         Raises:
-            NotAllowedError: The viewer may not audit.
-            ResultNotFoundError: It is not kept (any more).
+            NotAllowedError: The viewer may call nothing.
         """
-        self._access.check(viewer, "audit")
-        said = {"arguments": {"answer": answer_id}, "request_id": request_id, "outcome": "ok"}
-        try:
-            return self._screen.withheld(answer_id, cursor)
-        except MaitredError as error:
-            said["outcome"] = error.code
-            raise
-        finally:
-            self.auditing.note(viewer, "read-withheld", **said)
+        return await self._chains.run(
+            code,
+            viewer=viewer,
+            timeout_ms=timeout_ms,
+            max_output_size=max_output_size,
+            dry_run=dry_run,
+            keep=keep,
+            progress=progress,
+            request_id=request_id,
+        )
 
-    async def stats(self, days: int = 30, *, viewer: Viewer) -> Stats:
-        """How tools were used, and what finding them cost.
+    async def chain_result(self, made: ChainAnswer, viewer: Viewer, request_id: str) -> dict[str, Any]:
+        """A chain's answer as the result of `tools/call`, marked as data of the servers that were called."""
+        return await self._chains.result(made, viewer, request_id)
+
+    def chain_guide(self, viewer: Viewer) -> str:
+        """How to write a chain, for agents, with the modules that there are now."""
+        return self._chains.guide(viewer)
+
+    async def chain_isolation_fault(self, viewer: Viewer) -> str:
+        """Why chains run outside of bubblewrap; empty if they run inside. Starts the engine.
 
         Raises:
             NotAllowedError: The viewer may not watch.
-            StoreError: The figures cannot be read.
         """
-        self._access.check(viewer, "watch")
-        return await self._figures.stats(days, raw_tokens=self.ledger.raw_tokens)
+        return await self._chains.cage(viewer)
 
-    async def usage_by_server(self, days: int, viewer: Viewer) -> Mapping[str, Usage]:
-        """How the servers that a viewer may watch were used.
+    # --- the token ledger ---------------------------------------------------------------------------------
 
-        Raises:
-            NotAllowedError: The viewer may watch none.
-            StoreError: The figures cannot be read.
-        """
-        return await self._figures.by_server(days, {one.name for one in self._access.servers(viewer)})
+    @property
+    def raw_tokens(self) -> int:
+        """What a list of all tools that a list may have would cost."""
+        return self._ledger.raw_tokens
 
-    def whole_catalog(self, viewer: Viewer) -> Snapshot:
-        """The whole catalog as it is served now, with the standing of every tool.
+    def count_menu(self, definitions: Sequence[Mapping[str, Any]], viewer: Viewer) -> None:
+        """Record that a viewer received the menu as a list of definitions."""
+        self._ledger.listed(viewer.principal, definitions)
 
-        Raises:
-            NotAllowedError: The viewer may not watch.
-        """
-        self._access.check(viewer, "watch")
-        return self.snapshot
+    def count_tools(self, tools: Sequence[Tool], viewer: Viewer) -> None:
+        """Record that a viewer received a page of tools."""
+        self._ledger.listed_raw(viewer.principal, sum(tool.cost_tokens for tool in tools))
 
-    async def update_tiers(self, viewer: Viewer) -> Mapping[ToolKey, ToolStanding]:
-        """Compute the standing of every tool now.
+    def count_categories(
+        self, own: Sequence[Mapping[str, Any]], tools: Sequence[Tool], viewer: Viewer
+    ) -> None:
+        """Record that a viewer received a page of tools and, on the first page, the definitions `own`."""
+        self._ledger.listed_categories(viewer.principal, own, tools)
 
-        Raises:
-            NotAllowedError: The viewer may not operate.
-            StoreError: Usage cannot be read, or standings not be written.
-        """
-        self._access.check(viewer, "operate")
-        return await self._figures.update_tiers()
+    def count_answer(self, text: str, viewer: Viewer) -> dict[str, Any]:
+        """Record the own answer of a meta-tool; returns the entry for the answer's `_meta`."""
+        return self._ledger.answered(viewer.principal, text)
 
-    async def write_use_cases(
-        self, server: str = "", *, viewer: Viewer, progress: Callable[[int, int], None]
-    ) -> int:
-        """Have the language model write use cases for tools (of one server) that have none; for how many.
-
-        Raises:
-            NotAllowedError: The viewer may not operate.
-            ConfigError: No model is configured, or it cannot be used as it is.
-            MaitredError: The model cannot be reached, or answers with something else.
-        """
-        self._access.check(viewer, "operate", server=server or None)
-        return await self._use_cases.write(server, progress=progress)
+    def count_result(self, result: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
+        """Record the answer of a tool; returns the entry for the answer's `_meta`."""
+        return self._ledger.relayed(viewer.principal, result)
 
     # --- resources and prompts of the servers -------------------------------------------------------------
 

@@ -10,9 +10,8 @@ from maitred.catalog.live import LiveCatalog
 from maitred.catalog.name_forms import servers_named
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
-from maitred.chains.saved_backend import why_not_saved
 from maitred.config.interpolate import references
-from maitred.config.settings import SAVED, Settings
+from maitred.config.settings import Settings
 from maitred.config.taxonomy import merge_categories
 from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.budget import to_o200k_budget
@@ -20,6 +19,7 @@ from maitred.errors import ServerUnavailableError
 from maitred.model.categories import Category
 from maitred.model.servers import Health, ServerRecord, ServerSpec, State
 from maitred.model.tools import Tool
+from maitred.model.transports import is_composed
 from maitred.wording import count_of, near_names
 
 HIDDEN: Final = "is hidden by an override of the operator"
@@ -105,10 +105,17 @@ class GatewayState:
         """Paths of servers that a mistaken name may have meant."""
         return [f"server/{near}" for near in near_names(name, self.settings.servers)]
 
-    def is_saved(self, server: str) -> bool:
-        """Whether a server's tools are the saved chains."""
+    def is_composed(self, server: str) -> bool:
+        """Whether a call of a server's tools consists of calls of other tools."""
         spec = self.settings.servers.get(server)
-        return spec is not None and spec.transport == "chain"
+        return spec is not None and is_composed(spec.transport)
+
+    def why_not_callable(self, server: str, tool: str) -> str:
+        """Why the gateway cannot run a tool, by its raw name; empty if it can, or if a server runs it.
+
+        This may read a file.
+        """
+        return self.pool.why_not_callable(server, tool) if self.is_composed(server) else ""
 
     def needs(self, server: str) -> Sequence[str]:
         """The names of the variables and files that a server's configuration refers to."""
@@ -175,10 +182,10 @@ class GatewayState:
 
     def why_unknown(self, name: str) -> str:
         """Why the server that a name seems to be of has no known tools; empty if it has, or there is none."""
-        saved = prefix(SAVED)
-        if self.is_saved(SAVED) and name.startswith(saved) and name[len(saved) :] in self.settings.chains:
-            return why_not_saved(self.spec(SAVED), name[len(saved) :])
         named = servers_named(name, self.settings.servers)
+        for server in named:
+            if why := self.why_not_callable(server, name.removeprefix(prefix(server))):
+                return why
         for status in self.servers():
             if status.name in named and not status.facts.era:
                 return f"its server {status.name!r} is {status.withheld or self.why_not_known(status.name)}"

@@ -33,6 +33,8 @@ class TransportKind:
             may ask for this kind.
         opened_by: The HTTP method of the first request to `url`; empty if that is not HTTP.
         judged: Admission judges what the server publishes; saved chains are checked by their own hashes.
+        composed: The gateway runs the tools itself, and a call of one consists of calls of other tools. Only
+            those count for limits.
         loses_silently: The server can forget a session without a sign; the gateway has to ping it.
 
     Raises:
@@ -48,6 +50,7 @@ class TransportKind:
     manifest_keys: frozenset[str] = frozenset()
     opened_by: Literal["", "GET", "POST"] = ""
     judged: bool = True
+    composed: bool = False
     loses_silently: bool = False
 
     def __post_init__(self) -> None:
@@ -108,7 +111,7 @@ _KINDS: Final = (
         manifest_keys=frozenset(["image", *_PROGRAM_KEYS]),
     ),
     TransportKind(name="memory", key="", reach="internal"),
-    TransportKind(name="chain", key="", reach="internal", judged=False),
+    TransportKind(name="chain", key="", reach="internal", judged=False, composed=True),
 )
 
 TRANSPORTS: Final[dict[str, TransportKind]] = {kind.name: kind for kind in _KINDS}
@@ -137,6 +140,12 @@ def is_judged(name: str) -> bool:
     """Whether admission judges what a server of this transport publishes; so of an unknown one."""
     kind = TRANSPORTS.get(name)
     return kind is None or kind.judged
+
+
+def is_composed(name: str) -> bool:
+    """Whether a call of a tool of this transport consists of calls of other tools."""
+    kind = TRANSPORTS.get(name)
+    return kind is not None and kind.composed
 
 
 def named_kind(kinds: Iterable[TransportKind], name: str) -> TransportKind | None:

@@ -134,10 +134,9 @@ class Manifests:
         Raises:
             StoreError: The catalog cannot be written now.
         """
-        admission = self._gateway.admission
         try:
             text = await anyio.to_thread.run_sync(read_text, path)
-            decision = await admission.check(text, source=str(path), viewer=FOLDER)
+            decision = await self._gateway.check_manifest(text, source=str(path), viewer=FOLDER)
             first = next(
                 (p for p, name in self._names.items() if name == decision.server and p != path), None
             )
@@ -146,7 +145,7 @@ class Manifests:
                 log.warning("two manifests are of one server", server=decision.server, file=str(path),
                             used=str(first))  # fmt: skip
                 return
-            registered = await admission.register(text, source=str(path), viewer=FOLDER)
+            registered = await self._gateway.register_server(text, source=str(path), viewer=FOLDER)
         except StoreError:
             raise
         except (OSError, UnicodeDecodeError, MaitredError) as error:
@@ -162,15 +161,14 @@ class Manifests:
 
     async def _withdraw(self, folder: Path, found: Mapping[Path, Stamp]) -> None:
         """Withdraw the servers that came from the folder and are in none of its files now."""
-        admission = self._gateway.admission
         named = set(self._names.values())
-        for server, (source, state) in (await admission.registered(FOLDER)).items():
+        for server, (source, state) in (await self._gateway.registrations(FOLDER)).items():
             path = Path(source)
             unread = path in found and path not in self._names
             if path.parent != folder or state == "withdrawn" or server in named or unread:
                 continue
             try:
-                await admission.decide(server, "withdraw", viewer=FOLDER, why="its file is gone")
+                await self._gateway.decide(server, "withdraw", viewer=FOLDER, why="its file is gone")
             except StoreError:
                 raise
             except MaitredError as error:

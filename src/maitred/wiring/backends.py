@@ -37,7 +37,7 @@ from maitred.model.transports import UnknownTransportError, reach_of, transport_
 from maitred.wiring.storage import database_of, key_path
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
-    from maitred.backends.base import Backend
+    from maitred.backends.base import Backend, Listener
     from maitred.backends.isolation.engine_api import Engine, Engines
     from maitred.backends.isolation.images import Images
     from maitred.backends.isolation.scan import Trivy
@@ -248,7 +248,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
 
 def make_pool(
-    settings: Settings, in_process: "Mapping[str, Server]", *, serves: bool
+    settings: Settings, in_process: "Mapping[str, Server]", *, listener: "Listener", serves: bool
 ) -> "tuple[BackendPool, Containers]":
     """All backends of a gateway; what they start is ended even if the gateway is killed.
 
@@ -273,6 +273,7 @@ def make_pool(
         lambda spec: make_backend(spec, parts),
         max_starting=settings.limits.max_starting,
         on_close=close,
+        listener=listener,
         supervision=settings.supervision,
         keeps_running=serves,
         prepare=ending_processes(catalog) if serves else None,

@@ -42,7 +42,7 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         # What a call has to pass, the first thing first.
         FollowVisibility(given.visibility),  # makes sense now; updates the facts afterwards
         CheckArguments(lookup.check),  # against the schema; read-only where the caller wants that
-        RefuseNestedChain(state.is_saved),  # no saved chain within a saved chain
+        RefuseNestedChain(state.is_composed),  # no saved chain within a saved chain
         AuditOutcome(),  # written before anybody changes the answer
         LimitRate(given.access.is_limited, given.access.enter),  # calls a minute, calls at once
         UseCache(given.cache, given.cache_policy, given.usage),  # answers from the cache, or empties it
@@ -50,6 +50,6 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         AuditChange(),  # "begun" is written before something can change
         CountUsage(given.usage, given.watchers, given.succeeded),  # how often, how long, how well
         CleanAnswer(lambda server: state.spec(server).allowed_origins),  # no marks of ours, no foreign links
-        RunSavedChain(state.is_saved, given.run_saved),  # answers here; all others go to a server
+        RunSavedChain(state.is_composed, given.run_saved),  # answers here; all others go to a server
         Relay(state.keeper.connections, state.spec, lookup.recheck),  # leaves the process
     )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.backends.pool import BackendPool
     from maitred.gateway import Gateway
     from maitred.gateway.calls import MakeCallSteps
+    from maitred.gateway.events import Events
     from maitred.gateway.parts import GatewayParts
     from maitred.mediation.base import Middleware
     from maitred.visibility.rules import RuleFunction
@@ -75,10 +76,19 @@ async def open_gateway(
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
         StoreError: The catalog cannot be read now, or has to be brought to the present tables and cannot be.
     """
+    from maitred.gateway.events import Events
+
     async with single_error(), AsyncExitStack() as stack:
-        pool, containers = make_pool(settings, in_process or {}, serves=serves)
+        events = Events()
+        pool, containers = make_pool(settings, in_process or {}, listener=events, serves=serves)
         parts = await _make_parts(
-            stack, settings, pool, discovers=discovers, rules=rules or {}, tool_middleware=tool_middleware
+            stack,
+            settings,
+            pool,
+            events,
+            discovers=discovers,
+            rules=rules or {},
+            tool_middleware=tool_middleware,
         )
         gateway = _make_gateway(settings, parts, call_steps)
         with parts.catalog.serving_unwritten():
@@ -94,6 +104,7 @@ async def _make_parts(
     stack: AsyncExitStack,
     settings: Settings,
     pool: "BackendPool",
+    events: "Events",
     *,
     discovers: bool,
     rules: "Mapping[str, RuleFunction]",
@@ -109,7 +120,6 @@ async def _make_parts(
     from maitred.catalog.live import LiveCatalog
     from maitred.catalog.token_worker import TokenWorker
     from maitred.disclosure.budget import estimate
-    from maitred.gateway.events import Events
     from maitred.gateway.parts import GatewayParts
     from maitred.usage.recorder import UsageRecorder
 
@@ -124,8 +134,6 @@ async def _make_parts(
     gatekeeper = Gatekeeper(Registry(database), catalog, make_judge)
     counter = await stack.enter_async_context(TokenWorker())
     keeper = Discoverer(catalog, pool, counter.count, gatekeeper)
-    events = Events(keeper, lambda: frozenset(pool.refused()))
-    pool.listener = events
     if discovers:
         await stack.enter_async_context(keeper)
     subscriptions = Subscriptions(keeper.connections, on_updated=events.updated)

@@ -155,7 +155,7 @@ def aimed(code: str, host: Host) -> str:
 
 async def at_gateway(gateway: Gateway, host: Host, code: str) -> str:
     begun = time.perf_counter()
-    answer = await gateway.chains.run(
+    answer = await gateway.run_chain(
         aimed(code, host), viewer=agent("ann"), timeout_ms=int(LIMITS.wall_s * 1000)
     )
     took = time.perf_counter() - begun
@@ -163,7 +163,7 @@ async def at_gateway(gateway: Gateway, host: Host, code: str) -> str:
     wrong = complaint(host, told, answer.text + str(answer.fault), took)
     if len(answer.text) > MAX_OUTPUT_SIZE + 5_000:
         wrong += f"; the text has {len(answer.text)} characters"
-    after = await gateway.chains.run("return 6 * 7", viewer=agent("ann"))
+    after = await gateway.run_chain("return 6 * 7", viewer=agent("ann"))
     return wrong if after.result == 42 else f"{wrong}; the next chain failed: {after.fault}"
 
 

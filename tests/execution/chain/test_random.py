@@ -111,7 +111,7 @@ async def test_random_programs_over_random_results_end_within_the_limit(tmp_path
         assert await gateway.settled(120)
         for code, answers, size in seen:
             notes.answers = list(answers)
-            answer = await gateway.chains.run(code, viewer=agent("ann"), max_output_size=size)
+            answer = await gateway.run_chain(code, viewer=agent("ann"), max_output_size=size)
             told = answer.to_result()
             assert json.loads(json.dumps(told)) == told, code
             assert len(answer.details) <= size, code

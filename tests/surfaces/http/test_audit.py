@@ -109,7 +109,7 @@ async def test_only_administrators_may_read_the_trail(tmp_path: Path, path: str)
         served.act_as("operator")
         answer = await served.http.get(AUDIT + path)
         served.act_as("admin")
-        await served.gateway.auditing.record(LOCAL_USER, "now")
+        await served.gateway._auditing.record(LOCAL_USER, "now")
         lines = (await served.page())["lines"]
 
     assert answer.status_code == 403
@@ -128,7 +128,7 @@ async def test_a_call_has_an_id_which_its_sender_may_choose(tmp_path: Path) -> N
             await post(f"{TOOLS}/gone/call", json={}, headers={"X-Request-Id": "mine-2"}),
             await post(f"{TOOLS}/write/call", json={"read_only": True}),
         ]
-        await served.gateway.auditing.record(LOCAL_USER, "now")
+        await served.gateway._auditing.record(LOCAL_USER, "now")
         lines = (await served.page())["lines"]
     ids = [answer.headers["X-Request-Id"] for answer in answers]
 
@@ -147,7 +147,7 @@ async def test_an_answer_that_was_kept_from_a_model_is_read_by_an_administrator(
         where = next(word for word in told["content"][0]["text"].split() if word.startswith("/api/"))
         answer = await served.http.get(where)
         gone = await served.http.get(f"{AUDIT}/answers/none")
-        await served.gateway.auditing.record(LOCAL_USER, "now")
+        await served.gateway._auditing.record(LOCAL_USER, "now")
         lines = (await served.page())["lines"]
 
     assert told["isError"]

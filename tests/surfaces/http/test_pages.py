@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from tests.surfaces.http.rig import House, opened
 
 from maitred.model.access import LOCAL_USER
-from maitred.surfaces.http.page_cache import Pages
+from maitred.surfaces.http.page_cache import CachedApp, Pages
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +123,7 @@ async def test_what_is_asked_least_recently_gives_way(tmp_path: Path) -> None:
 
     async with opened(tmp_path, {"shelf": House("shelf", "read")}) as (gateway, _):
         pages = Pages(gateway, max_bytes=1_500)
-        pages.app = other
+        app = CachedApp(other, pages)
         scopes = {path: {**ASKED, "path": path, "headers": []} for path in ("/a", "/b", "/c")}
 
         async def receive() -> Message:
@@ -131,10 +131,10 @@ async def test_what_is_asked_least_recently_gives_way(tmp_path: Path) -> None:
 
         for path in ("/a", "/b"):
             pages.answer(Request(scopes[path]), lambda: "x" * 600)
-        await pages(scopes["/a"], receive, send)
+        await app(scopes["/a"], receive, send)
         pages.answer(Request(scopes["/c"]), lambda: "x" * 600)
         for path in ("/a", "/b", "/c"):
-            await pages(scopes[path], receive, send)
+            await app(scopes[path], receive, send)
 
     assert passed_on == ["/b"]
 

@@ -11,15 +11,15 @@ RunSaved = Callable[[Call], Awaitable[dict[str, Any]]]
 
 
 class RunSavedChain:
-    """`is_saved` tells whether the tools of a server are the saved chains."""
+    """`is_composed` says whether a call of a server's tools consists of calls of other tools."""
 
-    def __init__(self, is_saved: Callable[[str], bool], run: RunSaved) -> None:
-        self._is_saved = is_saved
+    def __init__(self, is_composed: Callable[[str], bool], run: RunSaved) -> None:
+        self._is_composed = is_composed
         self._run = run
 
     def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Run the chain, or pass the call on."""
-        return self._answer(call) if self._is_saved(call.tool.server) else proceed(call)
+        return self._answer(call) if self._is_composed(call.tool.server) else proceed(call)
 
     async def _answer(self, call: Call) -> Answer:
         return Answer(wire=await self._run(call))

@@ -117,9 +117,8 @@ async def _register(
 ) -> "tuple[Mapping[str, Decision], Sequence[RegistrationResult]]":
     """The decision on each manifest, and the results of all registrations; none happens if one is refused."""
     async with admitting(settings) as gateway:
-        admission = gateway.admission
         decisions = {
-            file: await admission.check(text, source=_source(file), viewer=viewer)
+            file: await gateway.check_manifest(text, source=_source(file), viewer=viewer)
             for file, text in texts.items()
         }
         if faults := _twice(decisions):
@@ -127,7 +126,7 @@ async def _register(
         if check or any(decision.outcome == "refused" for decision in decisions.values()):
             return decisions, ()
         return decisions, [
-            await admission.register(text, source=_source(file), viewer=viewer)
+            await gateway.register_server(text, source=_source(file), viewer=viewer)
             for file, text in texts.items()
         ]
 
@@ -201,7 +200,7 @@ def unregister(
 
     async def go() -> None:
         async with admitting(settings) as gateway:
-            await gateway.admission.decide(server, "withdraw", viewer=viewer, why=why)
+            await gateway.decide(server, "withdraw", viewer=viewer, why=why)
 
     run(go)
     out.print(Text(f"Withdrew {server!r}. {TAKEN_OVER}"))
@@ -218,7 +217,7 @@ def schema(
 
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
-    from maitred.gateway.admission import AdmissionService, Case, Verdict
+    from maitred.gateway.admission import Case, Verdict
 
 ServerArgument = Annotated[str, typer.Argument(help="Name of the server.")]
 SeenOption = Annotated[
@@ -252,7 +251,7 @@ def approvals(
 
 async def _cases(settings: Settings, viewer: Viewer) -> "list[Case]":
     async with admitting(settings) as gateway:
-        return list(await gateway.admission.cases(viewer))
+        return list(await gateway.cases(viewer))
 
 
 def approve(
@@ -272,18 +271,18 @@ def approve(
 
     async def go() -> bool:
         async with admitting(settings) as gateway:
-            digest = await _asked(gateway.admission, server, viewer) if asks else seen
+            digest = await _asked(gateway, server, viewer) if asks else seen
             if digest is None:
                 return False
-            await gateway.admission.decide(server, "approve", viewer=viewer, why=why, seen=digest)
+            await gateway.decide(server, "approve", viewer=viewer, why=why, seen=digest)
             return True
 
     out.print(Text(f"Approved {server!r}. {TAKEN_OVER}" if run(go) else "Nothing was decided."))
 
 
-async def _asked(admission: "AdmissionService", server: str, viewer: Viewer) -> str | None:
+async def _asked(gateway: "Gateway", server: str, viewer: Viewer) -> str | None:
     """The digest of what somebody at the terminal saw and approved; `None` if they did not."""
-    case = await admission.case(server, viewer=viewer, to_decide=True)
+    case = await gateway.case(server, viewer=viewer, to_decide=True)
     _print(summary(case))
     if not case.awaits and case.state == "approved":
         out.print(Text(f"{server!r} is {standing(case)} as it is."))
@@ -313,7 +312,7 @@ def _decide(settings: Settings, server: str, verdict: "Verdict", *, why: str, se
 
     async def go() -> "Case":
         async with admitting(settings) as gateway:
-            return await gateway.admission.decide(server, verdict, viewer=viewer, why=why, seen=seen)
+            return await gateway.decide(server, verdict, viewer=viewer, why=why, seen=seen)
 
     case = run(go)
     out.print(Text(f"{_DONE[verdict]} {server!r}: {standing(case)}. {TAKEN_OVER}"))
@@ -326,7 +325,7 @@ def explain(server: ServerArgument, config: ConfigOption = None, as_json: JsonOp
 
     async def go() -> "Case":
         async with admitting(settings) as gateway:
-            return await gateway.admission.case(server, viewer=viewer)
+            return await gateway.case(server, viewer=viewer)
 
     case = run(go)
     if as_json:

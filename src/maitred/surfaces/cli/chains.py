@@ -1,4 +1,8 @@
-"""`maitred chain` and `chains`: run a program that calls tools, and save reviewed ones as tools."""
+"""`maitred chain` and `chains`: run a program that calls tools, and save reviewed ones as tools.
+
+The gateway decides who may run a chain. `chains` reads and writes the configuration file without a gateway,
+so it checks itself what the user may do.
+"""
 
 import sys
 from pathlib import Path
@@ -61,7 +65,7 @@ def chain(
 
     async def go() -> "ChainAnswer":
         async with known_gateway(settings) as gateway:
-            return await gateway.chains.run(
+            return await gateway.run_chain(
                 code,
                 viewer=viewer,
                 timeout_ms=timeout_ms,

@@ -133,7 +133,7 @@ async def _examine(settings: Settings, names: Sequence[str], viewer: Viewer) -> 
             servers=findings,
             catalog=await gateway.catalog_status(viewer),
             semantics=gateway.semantics,
-            cage=await gateway.chains.cage(viewer),
+            cage=await gateway.chain_isolation_fault(viewer),
             elapsed_s=elapsed_s,
         )
 

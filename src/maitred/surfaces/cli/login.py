@@ -1,4 +1,7 @@
-"""`maitred login` and `maitred logout`: log in to a server that requires OAuth, and log out of it."""
+"""`maitred login` and `maitred logout`: log in to a server that requires OAuth, and log out of it.
+
+Both write the stored login without a gateway, so they check themselves whether the user may configure.
+"""
 
 import webbrowser
 from typing import TYPE_CHECKING, Annotated

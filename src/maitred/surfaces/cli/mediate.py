@@ -1,4 +1,8 @@
-"""`maitred mediate`: the changes that mediation proposes for tools, their effect, and a person's choice."""
+"""`maitred mediate`: the changes that mediation proposes for tools, their effect, and a person's choice.
+
+`--accept`, `--reject` and `--unset` write the configuration file without a gateway, so they check themselves
+whether the user may operate.
+"""
 
 import json
 from collections import Counter
@@ -110,13 +114,12 @@ async def _look(
 ) -> tuple[Sequence["ToolDiff"], dict[str, Any]]:
     """The proposals, and the cost of the language model: expected (`estimate`) and actual (`spent`)."""
     async with known_gateway(settings) as gateway:
-        mediation = gateway.mediation
-        mediation.spent(viewer)  # refuses before anything is said of servers
+        gateway.model_spending(viewer)  # refuses before anything is said of servers
         check_servers(gateway.settings, servers)  # those that are registered, too
-        estimate = await mediation.estimate(servers, viewer=viewer)
+        estimate = await gateway.estimate_mediation(servers, viewer=viewer)
         spent = await _ask(gateway, servers, viewer) if ask else None
         with err.status("proving what is proposed …"):
-            found = await mediation.diff(servers, viewer=viewer)
+            found = await gateway.mediation_diff(servers, viewer=viewer)
         return found, {
             "estimate": asdict(estimate) if estimate else None,
             "spent": asdict(spent) if spent else None,
@@ -125,7 +128,7 @@ async def _look(
 
 async def _ask(gateway: "Gateway", servers: Sequence[str], viewer: Viewer) -> Any:
     """Ask the model, with what it may cost before and a bar that shows how far it is."""
-    if estimate := await gateway.mediation.estimate(servers, viewer=viewer):
+    if estimate := await gateway.estimate_mediation(servers, viewer=viewer):
         err.print(Text(f"Asking the language model: {_cost(asdict(estimate), most=True)}."))
     with Progress(*COLUMNS, console=err, transient=True) as bars:
         task = bars.add_task("asking the language model", total=None)
@@ -134,9 +137,9 @@ async def _ask(gateway: "Gateway", servers: Sequence[str], viewer: Viewer) -> An
             bars.update(task, completed=done, total=total)
 
         try:
-            return await gateway.mediation.ask(servers, viewer=viewer, progress=tell)
+            return await gateway.ask_model(servers, viewer=viewer, progress=tell)
         except MaitredError:
-            if (spent := gateway.mediation.spent(viewer)) and spent.calls:
+            if (spent := gateway.model_spending(viewer)) and spent.calls:
                 err.print(Text(f"The language model was asked: {_cost(asdict(spent), most=False)}."))
             raise
 

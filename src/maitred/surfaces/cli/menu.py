@@ -1,4 +1,8 @@
-"""`maitred menu` and `categories`: the first page that agents see, and the place of each tool in the menu."""
+"""`maitred menu` and `categories`: the first page that agents see, and the place of each tool in the menu.
+
+`categories --set` and `--unset` write the configuration file without a gateway, so they check themselves
+whether the user may configure.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""`maitred serve`: the gateway itself, or a relay to the gateway that clients share."""
+"""`maitred serve`: the gateway itself, or a relay to the gateway that clients share.
+
+The command opens an address for HTTP by itself, so it checks itself whether the user may configure. The
+gateway decides on each request.
+"""
 
 import gc
 import os
@@ -65,14 +69,15 @@ def serve(
     settings = with_http(settings_of(config), host=host, port=port, token=token)
     if as_token == "":
         raise ConfigError("--as-token", ["is empty; leave it out, or give a token"])
-    viewer = acting(settings, "configure" if transport == "http" else "see", token=as_token or "")
-    if transport == "http":  # stdio needs no token, so its variable need not be set
+    bearer, is_http = as_token or "", transport == "http"
+    viewer = acting(settings, "configure", token=bearer) if is_http else acting(settings, token=bearer)
+    if is_http:  # stdio needs no token, so its variable need not be set
         if token is None:
             settings = with_http(settings, token=_resolved(settings))
         check_address(settings.http)
     elif settings.daemon.enabled and not no_daemon:
         options = ["--verbose"] if context.find_root().params.get("verbose") else []
-        code = serve_shared(config_path(config), token=as_token or "", options=options)
+        code = serve_shared(config_path(config), token=bearer, options=options)
         if code is not None:
             raise typer.Exit(code)
     run(lambda: _serve(settings, transport, viewer))

@@ -136,8 +136,8 @@ def call(
     async def go() -> dict[str, Any]:
         async with known_gateway(settings) as gateway:
             published = name
-            if not gateway.expansion.is_category(name, viewer):
-                async with gateway.auditing.request("call", name, viewer):  # which is told of a refusal
+            if not gateway.is_category(name, viewer):
+                async with gateway.audit_request("call", name, viewer):
                     published = (await gateway.tool_to_call(name, viewer)).name
             schema = gateway.schema_of(published, viewer) or {}
             arguments = _parse_object(args) | _parse_pairs(values or [], schema)

@@ -79,7 +79,7 @@ class SocketServer:
             def receive(wire: Wire) -> None:
                 tasks.start_soon(self._receive, wire)
 
-            server = await loop.create_unix_server(lambda: Wire(receive), sock=at)
+            server = await loop.create_unix_server(lambda: Wire(receive, self._look), sock=at)
             try:
                 yield
             finally:
@@ -140,7 +140,7 @@ class SocketServer:
         """
         if not token:
             return LOCAL_GRANT
-        grant = await self._gateway.credentials.grant_of(token)
+        grant = await self._gateway.grant_of(token)
         if isinstance(grant, RefusedAccess):
             raise ConfigError(AS_TOKEN, [grant.reason])
         return grant
@@ -159,7 +159,6 @@ class SocketServer:
         self._news.set()
         try:
             await wire.write(encode_line({"maitred": "welcome"}))
-            wire.check = self._look
             async with Background() as background:
                 if token := str(said.get("token", "")):
                     background.start(self._see_to, wire, token, grant)
@@ -173,7 +172,7 @@ class SocketServer:
         while True:
             await anyio.sleep(_TOKEN_S)
             with suppress(StoreError):  # the gateway serves on with what it knows
-                if await self._gateway.credentials.grant_of(token) != grant:
+                if await self._gateway.grant_of(token) != grant:
                     wire.close(encode_line({"maitred": MOVED}))
                     return
 

@@ -81,7 +81,7 @@ def _add_registration(app: FastAPI, gateway: Gateway) -> None:
     )
     async def register(request: Request) -> Response:
         """Register a server by its manifest, or a new manifest of one; a refused one changes nothing."""
-        registered = await gateway.admission.register(
+        registered = await gateway.register_server(
             await _text(request), source=_source(request), viewer=viewer_of(request)
         )
         if registered.case is None:
@@ -99,7 +99,7 @@ def _add_registration(app: FastAPI, gateway: Gateway) -> None:
     )
     async def check(request: Request) -> Response:
         """What each layer finds in a manifest, and what would become of it; nothing is registered."""
-        decision = await gateway.admission.check(
+        decision = await gateway.check_manifest(
             await _text(request), source=_source(request), viewer=viewer_of(request)
         )
         return _answer(decision.record())
@@ -115,7 +115,7 @@ def _add_withdrawal(app: FastAPI, gateway: Gateway) -> None:
     )
     async def withdraw(request: Request, name: ServerName) -> Response:
         """Take back the registration of a server that came by a manifest; its log stays."""
-        case = await gateway.admission.decide(unquote(name), "withdraw", viewer=viewer_of(request))
+        case = await gateway.decide(unquote(name), "withdraw", viewer=viewer_of(request))
         return _answer(_decided(case, "withdraw"))
 
 
@@ -129,7 +129,7 @@ def _add_cases(app: FastAPI, gateway: Gateway) -> None:
     )
     async def approvals(request: Request, every: Everything = False) -> Response:  # noqa: FBT002  # a query
         """Servers that wait for a person's approval, and changes of what approved ones publish."""
-        cases = await gateway.admission.cases(viewer_of(request))
+        cases = await gateway.cases(viewer_of(request))
         return _answer({"cases": [case_json(case, whole=False) for case in cases if every or case.awaits]})
 
     @app.get(
@@ -141,7 +141,7 @@ def _add_cases(app: FastAPI, gateway: Gateway) -> None:
     )
     async def approval(request: Request, name: ServerName) -> Response:
         """Its manifest, what each layer found, what of its definition is withheld or changed, and its log."""
-        return _answer(case_json(await gateway.admission.case(unquote(name), viewer=viewer_of(request))))
+        return _answer(case_json(await gateway.case(unquote(name), viewer=viewer_of(request))))
 
 
 def _add_decision(app: FastAPI, gateway: Gateway) -> None:
@@ -157,7 +157,7 @@ def _add_decision(app: FastAPI, gateway: Gateway) -> None:
         if body.verdict == "approve" and not body.seen:
             fault = "seen: is needed to approve; give the `digest` of the case that you looked at"
             return Refusal(422, "request_invalid", fault, faults=[fault])
-        case = await gateway.admission.decide(
+        case = await gateway.decide(
             unquote(name), body.verdict, viewer=viewer_of(request), why=body.why, seen=body.seen
         )
         return _answer(_decided(case, body.verdict))

@@ -20,7 +20,7 @@ from maitred.surfaces.http.auth import OPEN, Guard, anonymous
 from maitred.surfaces.http.errors import answer_errors
 from maitred.surfaces.http.openapi import ERRORS
 from maitred.surfaces.http.operations import Metrics, RequestCounter
-from maitred.surfaces.http.page_cache import Pages
+from maitred.surfaces.http.page_cache import CachedApp, Pages
 
 _MCP: Final = "/mcp"
 _MAX_BODY: Final = 4 * 1024 * 1024  # as at the MCP endpoint
@@ -34,7 +34,7 @@ def application(gateway: Gateway, settings: Http, mcp: ASGIApp) -> ASGIApp:
     """The API with an MCP endpoint beside it; the endpoint's lifespan is that of the whole."""
     metrics = Metrics(gateway)
     both = _Beside(mcp, api(gateway, metrics, guarded=anonymous(settings) is None))
-    return RequestCounter(Guard(both, settings, gateway.credentials.grant_of), metrics)
+    return RequestCounter(Guard(both, settings, gateway.grant_of), metrics)
 
 
 def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp:
@@ -58,8 +58,7 @@ def api(gateway: Gateway, metrics: Metrics, *, guarded: bool = False) -> ASGIApp
     welcome.add_routes(app)
     answer_errors(app)
     _describe_token(app, needed=guarded)
-    pages.app = app
-    return _Encoded(pages)
+    return _Encoded(CachedApp(app, pages))
 
 
 def _describe_token(app: FastAPI, *, needed: bool) -> None:

@@ -102,7 +102,7 @@ def _add_lines(app: FastAPI, gateway: Gateway) -> None:
     ) -> Response:
         """The lines of the audit trail, the newest first; what has begun and ended is one line."""
         moment = moment_ago(since) or since.removesuffix("Z")
-        found = await gateway.auditing.latest(
+        found = await gateway.audit_lines(
             viewer_of(request),
             since=moment,
             who=principal,
@@ -124,7 +124,7 @@ def _add_verify(app: FastAPI, gateway: Gateway) -> None:
     )
     async def verify(request: Request, head: Head = "") -> Response:
         """Reads all lines, some 100,000 a second; a trail that was changed is status 200 with `faults`."""
-        found = await gateway.auditing.verify(viewer_of(request), mark_of(head) if head else None)
+        found = await gateway.verify_audit(viewer_of(request), mark_of(head) if head else None)
         told = {
             "ok": not found.faults,
             "lines": found.lines,

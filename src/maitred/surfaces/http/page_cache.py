@@ -1,6 +1,6 @@
 """Pages that are encoded once and sent many times, each with an ETag.
 
-`Pages` is in front of the application and sends a cached page without routing. `Pages.answer` caches a
+`CachedApp` is in front of the application and sends a cached page without routing. `Pages.answer` caches a
 route's answer until the gateway's version changes, only for callers with the same grant. The ETag is a hash
 of the bytes, so that a client need not fetch a page that a new generation left unchanged.
 """
@@ -67,13 +67,21 @@ class _PageResponse(Response):
         await self._page.send(scope, send)
 
 
+class CachedApp:
+    """Answers with cached pages, and passes all other requests on to an application."""
+
+    def __init__(self, app: ASGIApp, pages: "Pages") -> None:
+        self._app = app
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer from the cache, or pass the request on."""
+        if not await self._pages.send(scope, send):
+            await self._app(scope, receive, send)
+
+
 class Pages:
-    """An ASGI application that sends cached pages and passes on the rest; bounded in number and bytes.
-
-    `app` is set after the application is made, because that needs the pages.
-    """
-
-    app: ASGIApp
+    """Pages as they were sent, by path and query; bounded in number and bytes."""
 
     def __init__(self, gateway: Gateway, *, max_bytes: int = _MAX_BYTES, max_pages: int = _MAX_PAGES) -> None:
         self._gateway = gateway
@@ -101,8 +109,8 @@ class Pages:
         self._kept.clear()
         self._bytes = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a GET from the cache, or pass the request on."""
+    async def send(self, scope: Scope, send: Send) -> bool:
+        """Answer a GET from the cache; returns whether it could."""
         if scope["type"] == "http" and scope["method"] == "GET":
             self._follow()
             key = _key(scope)
@@ -111,8 +119,8 @@ class Pages:
                 self._kept.move_to_end(key)
                 scope["route"] = page.route
                 await page.send(scope, send)
-                return
-        await self.app(scope, receive, send)
+                return True
+        return False
 
     def answer(
         self, request: Request, make: Callable[[], Any], *, keep: bool = True, of_servers: bool = False

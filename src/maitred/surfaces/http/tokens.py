@@ -121,7 +121,7 @@ def _add_make(app: FastAPI, gateway: Gateway) -> None:
         lifetime = None if body.expires_s is None else timedelta(seconds=body.expires_s)
         wanted = TokenRequest(name=body.name, role=body.role, scope=scope, lifetime=lifetime)
         try:
-            made = await gateway.tokens.make(wanted, viewer_of(request))
+            made = await gateway.make_token(wanted, viewer_of(request))
         except ConfigError as error:
             return Refusal(422, "request_invalid", str(error), faults=list(error.faults))
         return _answer({"token": made.token, **token_json(made.record)}, 201)
@@ -137,7 +137,7 @@ def _add_list(app: FastAPI, gateway: Gateway) -> None:
     )
     async def listed(request: Request) -> Response:
         """All tokens, the newest first, also those that expired or were revoked."""
-        found = await gateway.tokens.listed(viewer_of(request))
+        found = await gateway.access_tokens(viewer_of(request))
         return _answer({"tokens": [token_json(one) for one in found]})
 
 
@@ -152,8 +152,8 @@ def _add_revoke(app: FastAPI, gateway: Gateway) -> None:
     async def revoke(request: Request, which: Which) -> Response:
         """Revoke the token of an id, or all of a name; answers with those that were valid until now."""
         viewer = viewer_of(request)
-        revoked = {one.id for one in await gateway.tokens.revoke(unquote(which), viewer)}
-        records = [one for one in await gateway.tokens.listed(viewer) if one.id in revoked]
+        revoked = {one.id for one in await gateway.revoke_tokens(unquote(which), viewer)}
+        records = [one for one in await gateway.access_tokens(viewer) if one.id in revoked]
         return _answer({"tokens": [token_json(one) for one in records]})
 
 

@@ -6,7 +6,6 @@ from urllib.parse import unquote
 from fastapi import FastAPI, Query, Request
 from starlette.responses import Response
 
-from maitred.audit.service import RequestContext
 from maitred.gateway import Detail, Gateway
 from maitred.model.tools import ToolCall
 from maitred.surfaces.http import openapi, schemas
@@ -132,9 +131,7 @@ def _add_call(app: FastAPI, gateway: Gateway) -> None:
     async def call(request: Request, server: ServerName, tool: ToolName, body: schemas.CallBody) -> Response:
         """The tool's result as it came; a tool that fails is status 200 with `isError`."""
         viewer, request_id = viewer_of(request), id_of(request)
-        async with gateway.auditing.entry(
-            RequestContext(viewer=viewer, request_id=request_id), "call", unquote(tool)
-        ):
+        async with gateway.audit_request("call", unquote(tool), viewer, request_id=request_id):
             found = await gateway.tool_of_server_to_call(unquote(server), unquote(tool), viewer)
         wanted = ToolCall(name=found.name, arguments=body.arguments, request_id=request_id)
         result = await gateway.call(wanted, viewer=viewer, read_only=body.read_only)

@@ -95,7 +95,7 @@ async def _relayed(gateway: Gateway, request: MetaToolRequest, *, read_only: boo
             viewer=request.viewer,
             shorten=True,
         )
-    entry = gateway.ledger.relayed(request.viewer.principal, result)
+    entry = gateway.count_result(result, request.viewer)
     return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
 
 
@@ -133,7 +133,7 @@ async def _chain(gateway: Gateway, request: MetaToolRequest) -> Result:
     given = request.arguments
     _check(request, "call_tool_chain")
     request_id = known_id(request.call.request_id, request.call.meta)
-    made = await gateway.chains.run(
+    made = await gateway.run_chain(
         read.code(given),
         viewer=request.viewer,
         timeout_ms=read.integer(given, "timeout_ms", 30_000, most=LONGEST_MS),
@@ -142,8 +142,8 @@ async def _chain(gateway: Gateway, request: MetaToolRequest) -> Result:
         progress=request.progress,
         request_id=request_id,
     )
-    result = await gateway.chains.result(made, request.viewer, request_id)
-    entry = gateway.ledger.relayed(request.viewer.principal, result)
+    result = await gateway.chain_result(made, request.viewer, request_id)
+    entry = gateway.count_result(result, request.viewer)
     return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire
 
 
@@ -188,18 +188,18 @@ async def answer(gateway: Gateway, name: str, request: MetaToolRequest) -> Resul
     except ProtocolError:
         raise
     except MaitredError as error:
-        return error_result(gateway, request.viewer.principal, error)
-    return result if "_meta" in result else with_ledger(gateway, request.viewer.principal, result)
+        return error_result(gateway, request.viewer, error)
+    return result if "_meta" in result else with_ledger(gateway, request.viewer, result)
 
 
-def error_result(gateway: Gateway, principal: str, error: MaitredError) -> Result:
+def error_result(gateway: Gateway, viewer: Viewer, error: MaitredError) -> Result:
     """An error as an answer, with the request id of the failed call."""
-    result = with_ledger(gateway, principal, text_result(str(error), error=True))
+    result = with_ledger(gateway, viewer, text_result(str(error), error=True))
     marks = {REQUEST_KEY: error.request_id} if error.request_id else {}
     return Answer(wire=result).with_meta(marks).wire
 
 
-def with_ledger(gateway: Gateway, principal: str, result: Result) -> Result:
+def with_ledger(gateway: Gateway, viewer: Viewer, result: Result) -> Result:
     """An answer of our own, with the tokens that finding tools has cost so far."""
-    entry = gateway.ledger.answered(principal, result["content"][0]["text"])
+    entry = gateway.count_answer(result["content"][0]["text"], viewer)
     return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire

@@ -94,7 +94,7 @@ class ListTracker:
         mode = gateway.mode()
         if (of := (gateway.version, mode)) != self._of or len(self._kept) > _MOST_KEPT:
             self._of, self._kept = of, {}
-        seen_by = gateway.expansion.state(viewer) if kind == "tools" and mode != "menu" else None
+        seen_by = gateway.list_state(viewer) if kind == "tools" and mode != "menu" else None
         key = (kind, viewer.grant.scope, seen_by)
         if key not in self._kept:
             self._kept[key] = self._fingerprint(kind, viewer)
@@ -106,7 +106,7 @@ class ListTracker:
         if kind == "tools" and gateway.mode() == "menu":
             entries = [gateway.index(viewer)]
         elif kind == "tools":
-            first = gateway.expansion.definitions(viewer) if gateway.mode() == "categories" else ()
+            first = gateway.category_definitions(viewer) if gateway.mode() == "categories" else ()
             entries = [
                 *first,
                 *(

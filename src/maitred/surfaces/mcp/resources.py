@@ -217,7 +217,7 @@ class OwnResources:
         return Content(uri=OVERVIEW, mime_type=_MARKDOWN, text=text, modified=self._newest(), audience=_BOTH)
 
     def _guide(self, viewer: Viewer) -> Content:
-        text = self._gateway.chains.guide(viewer)
+        text = self._gateway.chain_guide(viewer)
         return Content(uri=GUIDE, mime_type=_MARKDOWN, text=text, modified=self._newest())
 
     def _servers(self, viewer: Viewer) -> Content:

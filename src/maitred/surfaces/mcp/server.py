@@ -152,14 +152,14 @@ class McpSurface:
         self._lists.shown("tools", viewer)
         if mode == "menu":
             menu = meta_definitions.definitions(gateway.index(viewer))
-            gateway.ledger.listed(viewer.principal, menu)
+            gateway.count_menu(menu, viewer)
             return {"resultType": "complete", "tools": menu}
         own: list[Mapping[str, Any]] = []
         if mode == "categories":
-            own = [] if after else [*meta_definitions.calling(), *gateway.expansion.definitions(viewer)]
-            gateway.ledger.listed_categories(viewer.principal, own, tools)
+            own = [] if after else [*meta_definitions.calling(), *gateway.category_definitions(viewer)]
+            gateway.count_categories(own, tools, viewer)
         else:
-            gateway.ledger.listed_raw(viewer.principal, sum(tool.cost_tokens for tool in tools))
+            gateway.count_tools(tools, viewer)
         definitions = [
             acceptable(TOOLS, gateway.snapshot.definition(tool), ctx.protocol_version) for tool in tools
         ]
@@ -190,7 +190,7 @@ class McpSurface:
         except ProtocolError as error:
             if name not in metatools.HANDLERS or error.rpc_code in _FOR_THE_CLIENT:
                 raise MCPError(error.rpc_code, error.message, error.data) from error
-            result = metatools.error_result(self._gateway, viewer.principal, error)
+            result = metatools.error_result(self._gateway, viewer, error)
         except MaitredError as error:
             result = metatools.text_result(str(error), error=True)
         if protocol_version in MODERN_PROTOCOL_VERSIONS:

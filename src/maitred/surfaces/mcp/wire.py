@@ -12,11 +12,15 @@ import anyio
 class Wire(asyncio.Protocol):
     """Hands arriving bytes to the attached reader, and stores them until one is attached.
 
-    `opened` is called once the stream is open. For a pair of pipes, one wire is the protocol of both.
+    `opened` is called once the stream is open, `check` before arriving bytes are handed on: if it closes the
+    wire, they are dropped. For a pair of pipes, one wire is the protocol of both.
     """
 
-    def __init__(self, opened: Callable[["Wire"], None] | None = None) -> None:
+    def __init__(
+        self, opened: Callable[["Wire"], None] | None = None, check: Callable[[], None] | None = None
+    ) -> None:
         self._opened = opened
+        self._check = check
         self._feed: Callable[[bytes], None] | None = None
         self._end: Callable[[], None] | None = None
         self._early = b""
@@ -25,8 +29,6 @@ class Wire(asyncio.Protocol):
         self._writable = anyio.Event()
         self._writable.set()
         self.ended = False
-        self.check: Callable[[], None] | None = None
-        """Called before arriving bytes are handed on; if it closes the wire, they are dropped."""
 
     # --- what asyncio calls -------------------------------------------------------------------------------
 
@@ -39,8 +41,8 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on or store bytes from the other side."""
-        if self.check is not None:
-            self.check()
+        if self._check is not None:
+            self._check()
             if self._sink is not None and self._sink.is_closing():
                 return
         if self._feed is None:
