@@ -101,9 +101,21 @@ def kinds(folder: Path) -> list[str]:
 
 def test_without_a_place_for_claims_servers_are_started_and_it_is_said(tmp_path: Path) -> None:
     """A full or read-only disk is no reason to serve nobody."""
-    own = Warden("0123abcd", path=tmp_path / "missing" / "c.db")
+    place = tmp_path / "file"
+    place.touch()
+    own = Warden("0123abcd", path=place / "c.db")
     with capture_logs() as logged:
         own.start()
     own.close()
     assert [line["what"] for line in logged] == ["processes"]
-    assert ClaimRegistry(tmp_path / "missing" / "c.db", "processes").gone() == []
+    assert ClaimRegistry(place / "c.db", "processes").gone() == []
+
+
+def test_claims_need_no_file_of_a_catalog(tmp_path: Path) -> None:
+    """A catalog in PostgreSQL has none, and nothing else makes its folder."""
+    own = Warden("0123abcd", path=tmp_path / "state" / "maitred" / "c.db")
+    with capture_logs() as logged:
+        own.start()
+    claims = list((tmp_path / "state" / "maitred").iterdir())
+    own.close()
+    assert (len(claims), logged) == (1, [])

@@ -218,6 +218,14 @@ def test_a_variable_matters_wherever_the_configuration_refers_to_it(text: str) -
     assert EnvironmentMatch(own).differing(other, settings("servers: {}")) == []
 
 
+def test_variables_of_postgresql_matter_only_with_a_catalog_there() -> None:
+    """Its driver takes from them what the address leaves open."""
+    own, other = values({"PGPASSWORD": "a"}), values({"PGPASSWORD": "b"})
+    there = settings("catalog: {url: 'postgresql://db/maitred'}")
+    assert EnvironmentMatch(own).differing(other, there) == ["PGPASSWORD"]
+    assert EnvironmentMatch(own).differing(other, settings("servers: {}")) == []
+
+
 @pytest.mark.parametrize(
     ("entry", "matters"),
     [

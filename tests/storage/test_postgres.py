@@ -3,7 +3,7 @@
 import pytest
 from tests.support.postgres import Postgres
 
-from maitred.errors import StoreError
+from maitred.errors import ConfigError, StoreError
 
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra `postgres`")
 
@@ -54,3 +54,13 @@ async def test_a_nul_in_a_text_is_kept_as_its_sign(postgres: Postgres) -> None:
         assert await database.read_driver(
             lambda connection: connection.execute("SELECT placed_by FROM state").fetchall()
         ) == [("a␀b",)]
+
+
+async def test_tables_of_a_newer_maitred_are_left_alone(postgres: Postgres) -> None:
+    """The message names the setting of this engine."""
+    url = postgres.new_database()
+    async with PostgresDatabase(url) as database:
+        newer = "UPDATE alembic_version SET version_num = '9999'"
+        await database.write_driver(lambda connection: connection.execute(newer))
+    with pytest.raises(ConfigError, match=r"newer maitred .*or set `catalog\.url` to another database"):
+        await PostgresDatabase(url).open()

@@ -440,7 +440,10 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             done.set()
 
     async def _follow_other_processes(self) -> None:
-        """Notice what other gateways write to the same catalog."""
+        """Notice what other processes write to the same catalog.
+
+        It polls, on both engines: SQLite sends no notice, and poolers of PostgreSQL connections lose LISTEN.
+        """
         while True:
             await anyio.sleep(_POLL_S)
             try:
