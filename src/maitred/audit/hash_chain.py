@@ -66,6 +66,16 @@ class Verification:
     head: Mark
     faults: Sequence[str] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        return {
+            "ok": not self.faults,
+            "lines": self.lines,
+            "first": self.anchor.seq + 1,
+            "head": self.head.text,
+            "faults": list(self.faults),
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditFilter:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from anyio import to_thread
 
 from maitred.mediation.base import EnhancedTool, SourceTool
-from maitred.mediation.lexicon import word_set
+from maitred.mediation.lexicon import EMPTY
 from maitred.mediation.sentences import stems
 from maitred.mediation.words import pieces
 
@@ -34,11 +34,6 @@ _FEWEST_WORDS = 2
 _SENTENCES = 2
 _USE_CASES = 5
 _CHARACTERS = 1_000
-_EMPTY = word_set("""
-    a about also an and any are as at be been but by can do does each for from has have if in into is it
-    its may more must not of on only one or other should so some such than that the their them then there
-    these they this to use used uses using was were what when where which will with would you your
-""")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORD = re.compile(r"\w+(?:['-]\w+)*")
 
@@ -349,7 +344,7 @@ def _sentences(text: str) -> list[str]:
 
 def _words(text: str) -> list[str]:
     """The words of a text, without empty ones."""
-    return [word for word in _WORD.findall(text) if word.lower() not in _EMPTY]
+    return [word for word in _WORD.findall(text) if word.lower() not in EMPTY]
 
 
 def _parameters(schema: Mapping[str, object] | None) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from maitred.mediation.lexicon import ACRONYMS, KNOWN, NOUNS, VERBS, word_set
+from maitred.mediation.lexicon import ACRONYMS, KNOWN, NO_ARTICLE, NOUNS, VERBS, word_set
 from maitred.mediation.words import (
     SpelledName,
     certain_words,
@@ -20,11 +20,6 @@ from maitred.mediation.words import (
     singular,
 )
 
-_NO_ARTICLE = word_set("""
-    access all any availability both changes content data each every feedback find health help history
-    information inventory mail many me metadata money more music my news no our people some staff stock
-    storage support text time traffic two usage weather your
-""")  # no article before or after these words
 _DEFINITE = frozenset({"active", "current", "default", "first", "last", "latest", "next", "previous", "top"})
 _PREPOSITIONS = word_set("""
     about after and as at before between by for from in into near of on or per to via with
@@ -191,7 +186,7 @@ def _phrase(words: Sequence[str], *, with_article: bool) -> str:
     first, last = words[0], words[end - 1]
     if _DEFINITE.intersection(words[:1]):
         return f"the {text}"
-    if is_plural(last) or {first, last} & _NO_ARTICLE or first.isdigit():
+    if is_plural(last) or {first, last} & NO_ARTICLE or first.isdigit():
         return text
     return f"{_article(first)} {text}"
 

@@ -1,5 +1,4 @@
-# ruff: noqa: RUF001  # the letters of other alphabets are meant
-"""Letters that look like other letters, and invisible characters: a small table of our own.
+"""Letters that look like other letters, and invisible characters: a small table of our own, in `data`.
 
 This is not a copy of Unicode's list of confusables, which has thousands of entries for rare fonts.
 Normalisation folds compatibility forms (wide, bold, circled), so they need no entry.
@@ -7,17 +6,13 @@ Normalisation folds compatibility forms (wide, bold, circled), so they need no e
 
 import re
 import unicodedata
+from pathlib import Path
 from typing import Final
 
-_PAIRS = (
-    # Cyrillic
-    "аa вb еe ѐe ёe зз іi їi јj кk мm нh оo рp сc тt уy ўy хx ѕs һh ԁd ԛq ԝw ѵv ґr гr ьb пn ӏl ԍg ɡg "
-    # Greek
-    "αa βb γy εe ζz ηn ιi κk λλ νv οo ρp σo τt υu χx ωw ϲc ϳj ɑa ɩi ʟl ɪi "
-    # Armenian, and Latin letters whose strokes and dots are easily missed
-    "օo սu հh ոn ցg ƅb ɓb ƈc đd ɗd ħh ıi ȷj ĸk łl ƚl ŋn øo ƥp ŧt ƭt ʋv ƿp ʀr ꜱs ꞓc"
-)
-_LETTERS: Final = str.maketrans({pair[0]: pair[1] for pair in _PAIRS.split() if pair[0] != pair[1]})
+from maitred.word_lists import read_words
+
+_PAIRS: Final = read_words(Path(__file__).with_name("data") / "letters.tsv")
+_LETTERS: Final = str.maketrans({pair[0]: pair[1] for pairs in _PAIRS.values() for pair in sorted(pairs)})
 _FOREIGN: Final = re.compile("[" + "".join(map(chr, _LETTERS)) + "]")
 _OTHER_ALPHABET: Final = re.compile(
     "[" + "".join(c for c in map(chr, _LETTERS) if "\u0370" <= c <= "\u058f") + "]"

@@ -11,21 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from maitred.poisoning.confusables import fold
-
-
-def _read(name: str) -> dict[str, str]:
-    """Read a word list of the package: lines of an idea, a tab and its words."""
-    words: dict[str, str] = {}
-    for line in (_FOLDER / name).read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            idea, _, more = line.partition("\t")
-            words[idea] = f"{words.get(idea, '')} {more}"
-    return words
-
+from maitred.word_lists import read_words
 
 _FOLDER: Final = Path(__file__).with_name("data")
-_WORDS: Final = _read("ideas.tsv")
-_UNSPACED: Final = _read("ideas_unspaced.tsv")
+_WORDS: Final = read_words(_FOLDER / "ideas.tsv")
+_UNSPACED: Final = read_words(_FOLDER / "ideas_unspaced.tsv")
 
 TRAITS: Final = ("@path", "@secret", "@talk", "@others", "@person", "@sink", "@address", "@abroad", "@given")
 """Ideas that have no words of their own; `subjects.traits` detects them."""
@@ -43,7 +33,7 @@ def _table() -> tuple[dict[str, int], dict[str, int]]:
     exact: dict[str, int] = {}
     stems: dict[str, int] = {}
     for idea, words in _WORDS.items():
-        for word in words.split():
+        for word in words:
             table = stems if word.endswith("*") else exact
             key = fold(word.rstrip("*"))
             table[key] = table.get(key, 0) | IDEAS[idea]
@@ -52,7 +42,7 @@ def _table() -> tuple[dict[str, int], dict[str, int]]:
 
 _EXACT, _STEMS = _table()
 _STEM_LENGTHS: Final = sorted({len(stem) for stem in _STEMS})
-_SIGNS: Final = {sign: IDEAS[idea] for idea, signs in _UNSPACED.items() for sign in signs.split()}
+_SIGNS: Final = {sign: IDEAS[idea] for idea, signs in _UNSPACED.items() for sign in signs}
 _SIGN: Final = re.compile("|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True)))
 
 

@@ -8,8 +8,12 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
+from typing import Final
 
 import Stemmer
+
+from maitred.word_lists import read_words
 
 _IDENTIFIER = re.compile(r"[^\W_]+(?:[_\-./:]+[^\W_]+)*")
 _PIECE = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
@@ -17,13 +21,7 @@ _SEPARATORS = re.compile(r"[\W_]+")
 _STEMMER = Stemmer.Stemmer("english")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
 
-STOP_WORDS = frozenset(
-    """
-    a an and are as at be been by can could do does for from get give has have how i if in into is
-    it its let like make may me my need of on or our please should so some that the their them then
-    there these this to up us use using want was we what when where which will with would you your
-    """.split()  # noqa: SIM905  # a list of one word a line would be a page long
-)
+STOP_WORDS: Final = read_words(Path(__file__).with_name("data") / "words.tsv")["stop"]
 
 
 def words(text: str) -> Iterator[str]:

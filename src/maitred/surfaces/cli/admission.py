@@ -24,6 +24,7 @@ from maitred.surfaces.cli.console import (
     err,
     in_json,
     out,
+    prepare,
     print_json,
     run,
     settings_of,
@@ -67,8 +68,7 @@ def register_servers(
     as_json: JsonOption = False,
 ) -> None:
     """Register servers by their manifests; none of them if one is refused."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
     decisions, registered = run(lambda: _register(settings, _read(files), viewer, check=check))
     if as_json:
         from maitred.surfaces.case_json import registered_json  # noqa: PLC0415  # reads manifests with pydantic
@@ -195,8 +195,7 @@ def unregister(
     why: WhyOption = "",
 ) -> None:
     """Withdraw a server that came by a manifest. A running gateway stops it."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> None:
         async with admitting(settings) as gateway:
@@ -232,8 +231,7 @@ def approvals(
     as_json: JsonOption = False,
 ) -> None:
     """Show what waits for a decision of yours: servers, and changes of what they publish."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
     found = [case for case in run(lambda: _cases(settings, viewer)) if every or case.awaits]
     if as_json:
         from maitred.surfaces.case_json import case_json  # noqa: PLC0415  # reads manifests with pydantic
@@ -262,8 +260,7 @@ def approve(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve what is there now, unasked.")] = False,
 ) -> None:
     """Approve a server, or what changed of what it publishes; at a terminal you are shown it and asked."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
     asks = not (seen or yes)
     if asks and not sys.stdin.isatty():
         hint = f"`maitred approve {server} --seen DIGEST`, with the digest that `maitred approvals` prints"
@@ -320,8 +317,7 @@ def _decide(settings: Settings, server: str, verdict: "Verdict", *, why: str, se
 
 def explain(server: ServerArgument, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show why a server stands as it does: what each layer found, its definition, and all that happened."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> "Case":
         async with admitting(settings) as gateway:

@@ -187,8 +187,7 @@ def _of_file(file: str, known: "Mark | None") -> "Verification":
 def _verified(found: "Verification", *, as_json: bool) -> None:
     """Print the result of a check; faults end the command with 1."""
     if as_json:
-        told = {"ok": not found.faults, "lines": found.lines, "first": found.anchor.seq + 1}
-        print_json({**told, "head": found.head.text, "faults": list(found.faults)})
+        print_json(found.to_json())
     else:
         for fault in found.faults:
             err.print(Text.assemble(("fault: ", "red"), visible(fault)))

@@ -23,6 +23,7 @@ from maitred.surfaces.cli.console import (
     make_table,
     may_configure,
     out,
+    prepare,
     print_answer,
     print_json,
     print_table,
@@ -60,8 +61,7 @@ def chain(
     """Run a program that calls tools and print its answer; exits with 1 when it failed."""
     code = _decoded("-", sys.stdin.buffer.read()) if file == "-" else _text(Path(file))
 
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> "ChainAnswer":
         async with known_gateway(settings) as gateway:

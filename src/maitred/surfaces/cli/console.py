@@ -94,6 +94,7 @@ def in_json(value: Any, *, indent: int | None = None) -> str:
 
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
+    from maitred.model.tools import Tool
 
 T = TypeVar("T")
 
@@ -136,6 +137,12 @@ def check_servers(settings: Settings, names: Iterable[str]) -> None:
 def settings_of(given: Path | None) -> Settings:
     """Load the configuration of a command."""
     return load(config_path(given))
+
+
+def prepare(config: Path | None, *abilities: Ability) -> tuple[Settings, Viewer]:
+    """What a command begins with: its configuration, and the viewer for whom it acts (see `acting`)."""
+    settings = settings_of(config)
+    return settings, acting(settings, *abilities)
 
 
 def acting(settings: Settings, *abilities: Ability, token: str = "") -> Viewer:
@@ -243,6 +250,17 @@ async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
             with err.status("getting to know the servers that are new (first time only) …"):
                 await gateway.settled(_DISCOVERY_S)
         yield gateway
+
+
+async def find_tools(settings: Settings, names: Sequence[str], viewer: Viewer) -> "list[Tool]":
+    """The tools that some names mean.
+
+    Raises:
+        ToolNotFoundError: A name means none.
+    """
+    async with known_gateway(settings) as gateway:
+        await gateway.warm()  # for unknown names, the index supplies the nearest ones
+        return [gateway.find(name, viewer) for name in names]
 
 
 _WIDE = 200

@@ -16,13 +16,12 @@ from maitred.search.results import Semantics
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
-    acting,
     check_servers,
     err,
     out,
+    prepare,
     print_json,
     run,
-    settings_of,
     unwritable,
     wait_for_vectors,
 )
@@ -63,8 +62,7 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check the configuration, start every enabled server, and advise; exits with 1 if anything is wrong."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
     found = run(lambda: _examine(settings, servers or [], viewer))
     findings, catalog, cage = found.servers, found.catalog, found.cage
     fault = catalog["fault"]

@@ -23,16 +23,15 @@ from maitred.model.access import Viewer
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
-    acting,
     check_servers,
     err,
     known_gateway,
     make_table,
     out,
+    prepare,
     print_json,
     print_table,
     run,
-    settings_of,
 )
 from maitred.wording import count_of
 
@@ -195,8 +194,7 @@ def self_command(
     as_json: JsonOption = False,
 ) -> None:
     """Find the tools of your own catalog that are hard to find or easily confused, and what to change."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
     found = run(lambda: _check(settings, server, viewer))
     if as_json:
         print_json(_check_json(found))
@@ -217,8 +215,7 @@ def categories_command(
 ) -> None:
     """Judge the categories of your tools by labels that a person gave."""
     known = read_labels(labels)
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> PlacementAgreement:
         async with known_gateway(settings) as gateway:

@@ -14,7 +14,7 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, LoginError, StoreError
 from maitred.model.access import Viewer
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.cli.console import ConfigOption, acting, check_servers, err, out, run, settings_of
+from maitred.surfaces.cli.console import ConfigOption, check_servers, err, out, prepare, run
 from maitred.wiring import make_access, open_gateway, open_store
 from maitred.wording import count_of
 
@@ -39,8 +39,7 @@ def login(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that you may take in the browser.")] = 300,
 ) -> None:
     """Log in to a server in your browser; a running gateway uses the login with its next call."""
-    settings = settings_of(config)
-    viewer = acting(settings, "configure")
+    settings, viewer = prepare(config, "configure")
     spec = _spec(run(lambda: _with_registered(settings)), server)
     report = run(lambda: _log_in(settings, spec, viewer, opens=not no_browser, timeout_s=timeout))
     if report.error:
@@ -51,8 +50,7 @@ def login(
 
 def logout(server: Server, config: ConfigOption = None) -> None:
     """Forget the login to a server, and end it there."""
-    settings = settings_of(config)
-    acting(settings, "configure")
+    settings, _ = prepare(config, "configure")
     known = run(lambda: _with_registered(settings))
     spec = known.servers.get(server) or ServerSpec(name=server)  # the configuration may not have it any more
     told = run(lambda: _log_out(settings, spec))

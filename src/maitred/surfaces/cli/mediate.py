@@ -28,13 +28,14 @@ from maitred.surfaces.cli.console import (
     check_servers,
     config_path,
     err,
+    find_tools,
     known_gateway,
     make_table,
     out,
+    prepare,
     print_json,
     print_table,
     run,
-    settings_of,
     visible,
 )
 from maitred.wiring import open_auditing
@@ -82,8 +83,7 @@ def mediate(
     as_json: JsonOption = False,
 ) -> None:
     """Show what mediation makes of tools; --accept and --reject write your choice into the configuration."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
     if accept or reject or unset:
         acting(settings, "operate")
         if servers or diff or ask or as_json:
@@ -223,7 +223,8 @@ def _choose(
     names = [*chosen["accept"], *chosen["reject"], *unset]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ConfigError("maitred mediate", [f"{name!r} is chosen more than once" for name in twice])
-    keys = dict(zip(names, run(lambda: _keys(settings, names, viewer)), strict=True))
+    found = run(lambda: find_tools(settings, names, viewer))
+    keys = dict(zip(names, (tool.key for tool in found), strict=True))
     acts = [(choice, keys[name]) for choice in chosen for name in chosen[choice]]
     run(lambda: _record(settings, viewer, [*acts, *(("unset", keys[name]) for name in unset)]))
     for choice in ("accept", "reject"):
@@ -241,9 +242,3 @@ async def _record(settings: Settings, viewer: Viewer, acts: Sequence[tuple[str, 
     async with open_auditing(settings) as auditing:
         for choice, key in acts:
             await auditing.record(viewer, f"mediation.{choice}", server=key.server, tool=key.name)
-
-
-async def _keys(settings: Settings, names: Sequence[str], viewer: Viewer) -> Sequence[ToolKey]:
-    async with known_gateway(settings) as gateway:
-        await gateway.warm()  # unknown names are answered with the nearest, by the index
-        return [gateway.find(name, viewer).key for name in names]

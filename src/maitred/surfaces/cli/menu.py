@@ -26,14 +26,15 @@ from maitred.surfaces.cli.console import (
     acting,
     config_path,
     err,
+    find_tools,
     known_gateway,
     make_table,
     out,
+    prepare,
     print_answer,
     print_json,
     print_table,
     run,
-    settings_of,
 )
 from maitred.wording import count_of, did_you_mean
 
@@ -60,8 +61,7 @@ def menu(
     as_json: JsonOption = False,
 ) -> None:
     """Print a page of the menu as agents read it."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> Any:
         async with known_gateway(settings) as gateway:
@@ -108,8 +108,7 @@ def categories(
     as_json: JsonOption = False,
 ) -> None:
     """Show the categories and what stands in them, or where tools stand; --set and --unset move tools."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
     if write_use_cases:
         written = run(lambda: _write_use_cases(settings, server, viewer))
         out.print(f"Use cases were written for {count_of(written, 'tool')}.")
@@ -119,7 +118,7 @@ def categories(
         _choose(settings, config_path(config), choose or [], unset or [])
         return
     if of:
-        _show_tools(run(lambda: _tools(settings, of, viewer)), as_json=as_json)
+        _show_tools(run(lambda: find_tools(settings, of, viewer)), as_json=as_json)
     else:
         found, counts = run(lambda: _categories(settings, viewer))
         _show_categories(found, counts if tags else None, as_json=as_json)
@@ -168,12 +167,6 @@ async def _write_use_cases(settings: Settings, server: str, viewer: Viewer) -> i
             return await gateway.write_use_cases(server, viewer=viewer, progress=tell)
 
 
-async def _tools(settings: Settings, names: Sequence[str], viewer: Viewer) -> list[Tool]:
-    async with known_gateway(settings) as gateway:
-        await gateway.warm()  # for unknown names, the index supplies the nearest ones
-        return [gateway.find(name, viewer) for name in names]
-
-
 def _show_tools(tools: Sequence[Tool], *, as_json: bool) -> None:
     if as_json:
         print_json(
@@ -216,7 +209,7 @@ def _choose(settings: Settings, path: Path, choose: Sequence[str], unset: Sequen
             faults.append(f"{category!r} is no category; {hint}")
     if faults:
         raise ConfigError("--set", faults)
-    tools = run(lambda: _tools(settings, [*(name for name, _ in pairs), *unset], LOCAL_USER))
+    tools = run(lambda: find_tools(settings, [*(name for name, _ in pairs), *unset], LOCAL_USER))
     for tool, (_, category) in zip(tools, pairs, strict=False):
         set_choice(path, tool.key, "category", category)
         out.print(Text(f"Put {tool.name} into {category}, in {path}."))

@@ -15,15 +15,14 @@ from maitred.model.transports import TRANSPORTS
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
-    acting,
     config_path,
     known_gateway,
     may_configure,
     out,
+    prepare,
     print_json,
     remember,
     run,
-    settings_of,
     visible,
 )
 from maitred.surfaces.cli.session import command_line
@@ -84,8 +83,7 @@ def remove(
 
 def list_servers(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the configured servers with what is known of them."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> None:
         async with known_gateway(settings) as gateway:

@@ -16,15 +16,14 @@ from maitred.model.usage import Level, ToolStanding, Usage
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
-    acting,
     err,
     known_gateway,
     make_table,
     out,
+    prepare,
     print_json,
     print_table,
     run,
-    settings_of,
     wait_for_vectors,
 )
 from maitred.wording import count_of
@@ -50,8 +49,7 @@ def stats(
     as_json: JsonOption = False,
 ) -> None:
     """Show how tools were used and what finding them cost, from what all gateways on the catalog counted."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> Any:
         async with known_gateway(settings) as gateway:
@@ -110,8 +108,7 @@ def tiers(
     as_json: JsonOption = False,
 ) -> None:
     """Show the tools by tier, with the score and the figures it comes from; `update` computes them now."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> tuple[Any, int]:
         async with known_gateway(settings) as gateway:
@@ -171,8 +168,7 @@ if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait f
 
 def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Measure every answer of the menu in tokens (o200k); exits with 1 when one is over its limit."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
     found = run(lambda: _measured(settings, viewer))
     over = [one for one in found if not one.ok]
     if as_json:

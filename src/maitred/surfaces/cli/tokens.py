@@ -13,13 +13,12 @@ from maitred.model.access import Role, Scope
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
-    acting,
     make_table,
     out,
+    prepare,
     print_json,
     print_table,
     run,
-    settings_of,
 )
 from maitred.wiring import open_tokens
 
@@ -59,8 +58,7 @@ def create(
     """Make a token and print it, once."""
     from maitred.access.tokens import TokenRequest, token_json  # noqa: PLC0415  # slow to import
 
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
     scope = Scope(servers=_limit(server), categories=_limit(category), read_only=read_only)
     wanted = TokenRequest(name=name, role=role, scope=scope, lifetime=_lifetime(expires))
 
@@ -87,8 +85,7 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
     """List all tokens, the newest first."""
     from maitred.access.tokens import token_json, token_state  # noqa: PLC0415  # slow to import
 
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> list["TokenRecord"]:
         async with open_tokens(settings) as tokens:
@@ -117,8 +114,7 @@ def revoke(
     config: ConfigOption = None,
 ) -> None:
     """Revoke a token; a running gateway takes it no longer after a second."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> list[str]:
         async with open_tokens(settings) as tokens:

@@ -14,12 +14,11 @@ from maitred.model.tools import ToolCall
 from maitred.surfaces.cli.console import (
     ConfigOption,
     JsonOption,
-    acting,
     known_gateway,
+    prepare,
     print_answer,
     print_json,
     run,
-    settings_of,
     wait_for_vectors,
 )
 
@@ -46,8 +45,7 @@ def search(
     tags = tag or []
     if faults := check_tags(tags):
         raise ConfigError("--tag", faults)
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> None:
         async with known_gateway(settings) as gateway:
@@ -102,8 +100,7 @@ def info(
     as_json: JsonOption = False,
 ) -> None:
     """Describe tools."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> None:
         async with known_gateway(settings) as gateway:
@@ -130,8 +127,7 @@ def call(
     as_json: JsonOption = False,
 ) -> None:
     """Call a tool and print its answer; exits with 1 when the tool says that it failed."""
-    settings = settings_of(config)
-    viewer = acting(settings)
+    settings, viewer = prepare(config)
 
     async def go() -> dict[str, Any]:
         async with known_gateway(settings) as gateway:

@@ -125,14 +125,7 @@ def _add_verify(app: FastAPI, gateway: Gateway) -> None:
     async def verify(request: Request, head: Head = "") -> Response:
         """Reads all lines, some 100,000 a second; a trail that was changed is status 200 with `faults`."""
         found = await gateway.verify_audit(viewer_of(request), mark_of(head) if head else None)
-        told = {
-            "ok": not found.faults,
-            "lines": found.lines,
-            "first": found.anchor.seq + 1,
-            "head": found.head.text,
-            "faults": list(found.faults),
-        }
-        return Response(encode(told), media_type=_JSON)
+        return Response(encode(found.to_json()), media_type=_JSON)
 
 
 def _add_answers(app: FastAPI, gateway: Gateway) -> None:
