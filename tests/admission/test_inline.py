@@ -99,7 +99,7 @@ def test_who_lists_a_program_with_any_arguments_has_not_listed_code() -> None:
     )
 
     assert loose.outcome == "needs approval"
-    assert [f.reason for f in loose.findings] == ["runs code that stands in its arguments"]
+    assert [f.reason for f in loose.findings] == ["runs code that its arguments contain"]
     assert exact.outcome == "approved"
 
 

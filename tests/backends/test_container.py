@@ -72,7 +72,7 @@ async def test_an_engine_that_cannot_use_our_filter_uses_its_own(
     rig: Rig, podman: Podman, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As when the gateway itself runs in a container; that is told."""
-    monkeypatch.setattr(engine_module, "narrowed", lambda _: {"archMap": "none"})
+    monkeypatch.setattr(engine_module, "narrow_profile", lambda _: {"archMap": "none"})
     made = await rig.backend()._wanted(await rig.engines.engine())
     engine = await open_engine(Isolation(engine=podman.address))
     await engine.create("unfiltered", made)
@@ -220,7 +220,7 @@ async def test_a_folder_that_is_not_what_was_granted_is_not_given(
     refused = {
         str(linked): f"is a link, or below one, and leads to {linked.with_name('other')}",
         str(linked.with_name("gone")): "cannot be used: No such file",
-        podman.socket: "is a socket, by which something else is controlled",
+        podman.socket: "is a socket, which gives control over another program",
         str(Path(podman.socket).parent): "holds the socket of a container engine",
     }
     for path, why in refused.items():

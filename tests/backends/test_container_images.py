@@ -181,8 +181,8 @@ async def test_faults_of_an_image_are_told_or_keep_it_from_starting(
 @pytest.mark.parametrize(
     ("does", "said"),
     [
-        ("echo database is gone >&2; exit 1", "Trivy cannot look at its image: database is gone"),
-        ("echo not JSON", "what Trivy says of its image cannot be read"),
+        ("echo database is gone >&2; exit 1", "Trivy cannot scan its image: database is gone"),
+        ("echo not JSON", "the gateway cannot read what Trivy reports of its image"),
     ],
 )
 async def test_an_image_that_could_not_be_looked_at_starts_only_where_faults_are_only_told(
@@ -259,7 +259,7 @@ async def test_trivy_sees_no_secret_of_ours_and_ends_with_the_gateway(
     with anyio.fail_after(SOON_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(close)
-            with pytest.raises(ConnectError, match="Trivy cannot look at its image: it exits with -9"):
+            with pytest.raises(ConnectError, match="Trivy cannot scan its image: it exits with -9"):
                 await images.ready(engine, "tool", small, within_s=SOON_S)
     text = seen.read_text(encoding="utf-8")
 

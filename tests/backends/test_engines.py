@@ -196,7 +196,7 @@ def test_the_doctor_tells_which_engine_answers_or_why_none_does() -> None:
 
 def test_the_doctor_tells_whether_images_are_looked_at_for_faults() -> None:
     """By what is installed, and by what the operator wants."""
-    assert of_scan("off", None).told == "Trivy is not installed; known faults are not looked for"
+    assert of_scan("off", None).told == "Trivy is not installed; no scan looks for known faults"
     assert of_scan("block", None).told == "Trivy is not installed; registered images are not started"
     assert of_scan("off", "/usr/bin/trivy") == MachineAspect(
         name="scan", works=False, told="Trivy at /usr/bin/trivy; switched off"

@@ -100,7 +100,9 @@ def plain() -> Iterator[HttpServer]:
 
 async def test_a_wrong_path_is_reported_as_such(plain: HttpServer) -> None:
     url = plain.url.replace("/mcp", "/nothing")
-    assert await reason(backend(url)) == f"{url} answered HTTP 404: nothing is there; check `url`"
+    assert (
+        await reason(backend(url)) == f"{url} answered HTTP 404: there is nothing at this path; check `url`"
+    )
 
 
 async def test_the_wrong_transport_is_reported_with_the_one_to_try() -> None:

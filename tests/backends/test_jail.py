@@ -92,7 +92,7 @@ async def test_what_is_not_what_was_granted_is_not_given(rig: JailRig, tmp_path:
         "link": f"is a link, or below one, and leads to {tmp_path}/real: grant that itself",
         "link/below": f"is a link, or below one, and leads to {tmp_path}/real/below",
         "gone": "cannot be used: No such file",
-        "socket": "is a socket, by which something else is controlled",
+        "socket": "is a socket, which gives control over another program",
     }
     for name, why in expected.items():
         path = str(tmp_path / name)
@@ -266,13 +266,13 @@ async def test_a_program_that_is_told_of_what_it_does_not_see_is_not_started(
     """A script, a file in an option, a folder to start in, a path in its environment: with what to grant."""
     script = tmp_path / "server.py"
     script.write_text("pass", encoding="utf-8")
-    told = f"it is told of {script}, which is not to be seen in its jail; grant it in its manifest, such as"
-    grant = f"`filesystem: [{{path: {tmp_path}}}]` (docs/isolation.md)"
+    told = f"its configuration names {script}, which its jail does not show;"
+    grant = f"grant it in its manifest, such as `filesystem: [{{path: {tmp_path}}}]` (docs/isolation.md)"
 
     assert await refused(rig.backend(args=(str(script),))) == f"{told} {grant}"
     assert told in await refused(rig.backend(args=(f"--config={script}",)))
     assert told in await refused(rig.backend(env={"CONFIG": str(script)}))
-    assert f"told of {tmp_path}," in await refused(rig.backend(cwd=str(tmp_path)))
+    assert f"names {tmp_path}," in await refused(rig.backend(cwd=str(tmp_path)))
 
 
 async def test_a_path_that_is_nowhere_or_private_to_it_is_its_own_affair(

@@ -219,7 +219,7 @@ async def test_a_stream_that_leaves_the_resource_out_is_a_refusal() -> None:
     """The acknowledgment says what the server is willing to tell."""
     streams = Streams(SUBSCRIBING, resourceSubscriptions=[])
     async with streams.script.open("stateless") as connection:
-        with pytest.raises(ProtocolError, match="it does not tell of changes of this resource"):
+        with pytest.raises(ProtocolError, match="it does not report changes of this resource"):
             async with connection.subscribe("a:1"):
                 pass
 

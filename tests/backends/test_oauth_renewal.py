@@ -121,8 +121,8 @@ async def test_an_authorization_server_that_is_ill_costs_nobody_the_login(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"url": "http://127.0.0.1:1/mcp"}, "its address is another one since the login"),
-        ({"auth": OAuth(client_id="ours")}, "its `auth.client_id` is another one since the login"),
+        ({"url": "http://127.0.0.1:1/mcp"}, "its address has changed since the login"),
+        ({"auth": OAuth(client_id="ours")}, "its `auth.client_id` has changed since the login"),
     ],
 )
 async def test_the_tokens_of_a_login_go_to_no_other_server(

@@ -195,7 +195,7 @@ def test_the_command_prints_both_halves_and_says_what_is_left_out(small: Path) -
     assert "secrecy" in printed
     assert "others" not in printed
     assert "unseen half: recall 100.0 %" in printed
-    assert "name them with --recorded" in printed
+    assert "give them with --recorded" in printed
 
 
 def test_the_command_prints_json(tmp_path: Path, small: Path) -> None:

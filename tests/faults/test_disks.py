@@ -75,7 +75,7 @@ def test_nobody_is_sent_to_a_browser_for_a_login_that_cannot_be_kept(tmp_path: P
     place.config.write_text(json.dumps(document), encoding="utf-8")
     disk.fill()
 
-    assert "the login could not be kept: its disk is full" in place.refused("login", "far", "--no-browser")
+    assert "the login could not be stored: its disk is full" in place.refused("login", "far", "--no-browser")
 
 
 def test_a_changed_configuration_is_taken_over_by_a_start_that_can_keep_nothing(

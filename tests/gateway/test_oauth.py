@@ -117,7 +117,7 @@ def test_a_login_and_a_logout_say_what_they_did_and_no_token(
     said = capsys.readouterr()
 
     assert said.out.endswith(
-        f"Logged in to {NAME}: 1 tool.\nLogged out of {NAME}.\nNobody was logged in to {NAME}.\n"
+        f"Logged in to {NAME}: 1 tool.\nLogged out of {NAME}.\nThere is no login to {NAME}.\n"
     )
     assert f"If your browser shows nothing, open this address to log in to {NAME}:" in said.err
     assert len(tabs) == 1
@@ -182,7 +182,7 @@ def test_a_wrong_key_is_told_and_another_login_mends_it(
 @pytest.mark.parametrize(
     ("options", "kind", "told"),
     [
-        ({"timeout": 0.05}, LoginError, "nobody came back from the browser within 0.05 s."),
+        ({"timeout": 0.05}, LoginError, "the browser did not return within 0.05 s."),
         ({"server": "gaurded"}, ConfigError, "there is no server 'gaurded'; did you mean 'guarded'?"),
         ({"server": "open"}, ConfigError, "servers.open: set `auth: oauth` to log in to it"),
     ],
@@ -257,7 +257,7 @@ async def test_a_redirect_to_another_host_is_not_followed_and_told(
     async with open_gateway(load(config)) as gateway:
         [report] = await gateway.sync([NAME], viewer=LOCAL_USER)
 
-    assert report.error.startswith(f"{house.url} redirects to {target}, which is not followed;")
+    assert report.error.startswith(f"{house.url} redirects to {target}, which the gateway does not follow;")
     with pytest.raises(BlockingIOError):
         inside.accept()
 

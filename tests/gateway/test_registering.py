@@ -133,7 +133,7 @@ async def test_what_the_policy_trusts_is_approved_by_itself_and_is_there_after_a
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("name: notes\ncommand: uvx\nargs: [x@1]\n", "stands in the operator's configuration"),
+        ("name: notes\ncommand: uvx\nargs: [x@1]\n", "is in the operator's configuration"),
         (
             "name: a\ncommand: uvx\nargs: [x@1]\nvisibility: {visible_when: {x: 'connections >'}}\n",
             "visibility",

@@ -82,7 +82,7 @@ def test_what_cannot_be_done_is_refused(own: Path) -> None:
     assert "more than once" in refused(cli(own, "mediate", "--accept", "gt_usr", "--reject", "gt_usr"))
     assert "there is no server 'poo'; did you mean 'poor'?" in refused(cli(own, "mediate", "poo"))
     assert "llm_provider" in refused(cli(own, "mediate", "--ask"))
-    assert "stand alone" in refused(cli(own, "mediate", "--ask", "--accept", "gt_usr"))
+    assert "take no server and no other option" in refused(cli(own, "mediate", "--ask", "--accept", "gt_usr"))
     assert own.read_text() == before
 
 

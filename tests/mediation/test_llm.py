@@ -164,8 +164,8 @@ async def test_tools_are_shown_as_data_between_marks_that_nobody_can_foresee(
     ("changes", "why"),
     [
         ({"tool": "del_usr"}, "it is about another tool"),
-        ({"name": "get user"}, "its name is none that a tool may have"),
-        ({"name": "x" * 65}, "its name is none that a tool may have"),
+        ({"name": "get user"}, "no tool may have its name"),
+        ({"name": "x" * 65}, "no tool may have its name"),
         ({"name": "DEL_USR"}, "its name is that of another tool"),
         ({"title": "x" * 81}, "title: String should have at most 80 characters"),
         ({"description": 7}, "description: Input should be a valid string"),

@@ -73,9 +73,9 @@ def test_all_faults_of_a_file_are_told_at_once_with_line_and_key(tmp_path: Path)
         f"line 4: {at}.gt_usr.rename: 'get user' is no name: use up to 64 letters, digits, `_` and `-`",
         f"line 5: {at}.gt_usr.descripton: is not a known key; did you mean `description`?",
         f"line 6: {at}.gt_usr.hide: must be true or false",
-        f"line 10: {at}.del.parameters.id.required: cannot be changed: which parameters are required, only"
-        " the server knows",
-        f"line 10: {at}.del.parameters.id.type: 'strin' is no type; there are {types}",
+        f"line 10: {at}.del.parameters.id.required: cannot be changed: only the server knows"
+        " which parameters are required",
+        f"line 10: {at}.del.parameters.id.type: 'strin' is not a type; the types are {types}",
         f"line 11: {at}.del.parameters.x: must be a mapping such as {{description: What it is.}}",
         f"line 14: {at}.del2.rename: 'remove' is the new name of 'del' already",
         f"line 14: {at}.del2.tags: must be a list of texts",

@@ -234,8 +234,8 @@ class _Refusals:
             shown = str(target.copy_with(userinfo=b"", query=None, fragment=None))
             shown = clean(_unresolved(shown, self._spec, self._url))[:_LONGEST]
             self._last = ConnectError(
-                f"{self._spec.url} redirects to {shown}, which is not followed;"
-                " if that is the server that is meant, set `url` to it"
+                f"{self._spec.url} redirects to {shown}, which the gateway does not follow;"
+                " if you mean that server, set `url` to it"
             )
 
     def lock_out(self, request: httpx2.Request, problem: ConnectError) -> None:
@@ -264,11 +264,11 @@ class _Refusals:
         return None if find(error, httpx2.TransportError) else self._last
 
     def _explained(self, status: int) -> ConnectError:
-        weak = "whoever logged in may not do this" if self._spec.auth else "check `headers`"
+        weak = "the account of the login may not do this" if self._spec.auth else "check `headers`"
         advice = {
             _UNAUTHORIZED: _locked(self._spec),
             _FORBIDDEN: f"the credentials are not enough; {weak}",
-            _NOT_FOUND: "nothing is there; check `url`",
+            _NOT_FOUND: "there is nothing at this path; check `url`",
             405: "it does not take POST; try `transport: sse`",
         }
         told = advice.get(status, "its own log may say why")

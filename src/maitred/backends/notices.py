@@ -137,7 +137,7 @@ class Listening:
 
 @asynccontextmanager
 async def listening(session: ClientSession, uri: str, *, timeout_s: float) -> AsyncIterator[Listening]:
-    """Hold a stream on which a server tells of one resource.
+    """Hold a stream on which a server reports changes of one resource.
 
     Raises:
         MCPError: The server refused, went away, or did not answer in time.
@@ -151,7 +151,7 @@ async def listening(session: ClientSession, uri: str, *, timeout_s: float) -> As
         except SubscriptionLost as error:
             raise MCPError(CONNECTION_CLOSED, str(error)) from error
         if uri not in (stream.honored.resource_subscriptions or ()):
-            raise MCPError(METHOD_NOT_FOUND, "it does not tell of changes of this resource")
+            raise MCPError(METHOD_NOT_FOUND, "it does not report changes of this resource")
         yield Listening(stream)
 
 

@@ -184,7 +184,10 @@ class BackendPool(anyio.AsyncContextManagerMixin):
             try:
                 owner.tell()  # calls to it may not be refused any more
             except Exception:  # a listener is foreign code, and the pool goes on
-                log.exception("that a server may be tried again was not told", server=owner.spec.name)
+                log.exception(
+                    "a listener did not take the notice that a server may be tried again",
+                    server=owner.spec.name,
+                )
             self._reconcile(owner)
 
     @staticmethod

@@ -121,7 +121,7 @@ class Warden:
             self._tell(line)
 
     def watch(self, pid: int) -> None:
-        """Have a process group ended if this process ends."""
+        """Let the warden end a process group if this process ends."""
         self._watched[pid] = f"+{pid} {warden.start_time(pid)}\n"
         self._tell(self._watched[pid])
 
@@ -131,9 +131,10 @@ class Warden:
         self._tell(f"-{pid}\n")
 
     def hold(self, engine: str, container: str) -> None:
-        """Have a container removed if this process ends; `engine` is the Unix socket of its engine.
+        """Let the warden remove a container if this process ends.
 
-        That is empty for an engine that is reached otherwise, which the warden cannot contact.
+        `engine` is the Unix socket of its engine. It is empty for an engine that is reached otherwise, which
+        the warden cannot contact.
         """
         self._claim("containers")
         if engine:

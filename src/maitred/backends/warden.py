@@ -156,7 +156,7 @@ def not_removed(asked: dict[str, _socket.socket]) -> set[str]:
 
 
 def _see_to(containers: dict[str, str], asked: dict[str, _socket.socket]) -> None:
-    """Have containers removed, also one that an engine was still making when the gateway ended."""
+    """Remove containers, also one that an engine was still making when the gateway ended."""
     deadline = time.monotonic() + _LATE_S
     while left := not_removed(asked):
         if time.monotonic() > deadline:

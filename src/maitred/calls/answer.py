@@ -1,8 +1,8 @@
-"""What answers a call on its way to the caller: the JSON object of the result, and what steps know of it.
+"""The answer of a call on its way to the caller: the JSON object of the result, with what the steps add.
 
-This is the only place that changes `content` and `_meta` of a result; afterwards, surfaces fit a copy to the
-client's protocol revision. A server may send either in any shape, so each method accepts any JSON value
-there. Nothing is changed in place: the object of the server may also be in the cache.
+Only this module changes `content` and `_meta` of a result. Afterwards, surfaces adapt a copy to the client's
+protocol revision. A server may send both in any shape, so each method accepts any JSON value there. No method
+changes an object in place, because the cache may have the same object.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Answer:
 
     @property
     def blocks(self) -> list[Any]:
-        """The blocks of content; what is no list of blocks counts as one block."""
+        """The blocks of content. Any value that is not a list counts as one block."""
         return blocks_of(self.wire.get("content"))
 
     @property
@@ -85,5 +85,5 @@ def text_block(text: str, **more: Any) -> dict[str, Any]:
 
 
 def blocks_of(content: Any) -> list[Any]:
-    """The blocks in any value of `content`: of a list its items, of anything else but nothing itself."""
+    """The blocks in any value of `content`: the items of a list, or the value itself unless it is empty."""
     return content if isinstance(content, list) else [content] if content else []

@@ -1,9 +1,9 @@
 """Check the arguments of a call against the tool's schema before the server sees them.
 
-JSON Schema draft-07 and 2020-12 (and the drafts between) by the schema's `$schema`, 2020-12 by default. No
-reference is ever fetched: what a remote reference stands for is accepted. A schema that is itself invalid
-checks nothing; its server will. Patterns run with a limit, and what would take too many tries is not
-checked, so no schema can stall the gateway.
+The schema's `$schema` selects JSON Schema draft-07, 2020-12 or a draft between them; the default is 2020-12.
+The checker never fetches a remote reference, and accepts any value for it. If a schema is invalid, only the
+server checks the arguments. Patterns run with a limit, and a check that would take too many tries is left
+out. So no schema can stall the gateway.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ _MAX_TEXT = 300
 _PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=50_000)
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 _MOST_TRIES: Final = 2_000_000
-"""Take 0.15 s of processor time and 60 MB where all of them fail; measured 2026-11-23."""
+"""They take 0.15 s of processor time and 60 MB if all of them fail; measured 2026-11-23."""
 
 
 @dataclass(kw_only=True)
@@ -48,13 +48,13 @@ class ArgumentChecker:
     def check(
         self, snapshot: Snapshot, tool: Tool, arguments: Mapping[str, Any], *, read_only: bool = False
     ) -> None:
-        """Whether a tool may be called with these arguments, by what the catalog knows of it.
+        """Check that a tool may be called with these arguments, by its definition in the catalog.
 
         Args:
             snapshot: The catalog that `tool` comes from.
-            tool: What would be called.
-            arguments: What it would be called with.
-            read_only: Whether a tool is refused that its server does not call read-only.
+            tool: The tool to call.
+            arguments: The arguments of the call.
+            read_only: Whether to refuse a tool that its server does not mark read-only.
 
         Raises:
             ToolWithheldError: The tool is not read-only, though the caller wants that.
@@ -69,13 +69,13 @@ class ArgumentChecker:
     def faults(
         self, digest: str, schema_of: Callable[[str], Any], arguments: Mapping[str, Any], *, tool: str = ""
     ) -> list[str]:
-        """What is wrong with the arguments, one fault a line; empty when they fit, or are not checked.
+        """The faults of the arguments, one a line; empty if they fit, or are not checked.
 
         Args:
-            digest: The hash of the schema, by which its compiled form is kept.
-            schema_of: Gives the schema of a hash, any JSON value; asked only when it is not compiled yet.
-            arguments: What the caller wants to send.
-            tool: Whose arguments they are, for the log.
+            digest: The hash of the schema, which is the key of its compiled form.
+            schema_of: Returns the schema of a hash, any JSON value. Called only if it is not compiled yet.
+            arguments: The arguments of the call.
+            tool: The name of the tool, for the log.
         """
         depth, nodes = _size(arguments)
         if depth > _MAX_DEPTH:
@@ -127,12 +127,12 @@ def _compile(schema: Any) -> _Compiled | None:
 
 
 def _accept(_: str) -> Any:
-    """Stand in for a remote reference: anything fits."""
+    """The schema in place of a remote reference: any value fits."""
     return True
 
 
 def _size(value: Any) -> tuple[int, int]:
-    """How deep a JSON value is nested, and of how many parts it is, without recursion."""
+    """How deep a JSON value is nested, and how many parts it has. Works without recursion."""
     depth = nodes = 0
     level: list[Any] = [value]
     while level and depth <= _MAX_DEPTH:

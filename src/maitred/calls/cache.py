@@ -1,9 +1,9 @@
-"""Answers of tools that are kept for a while, so that the same question is not asked twice.
+"""A cache for answers of tools, so that equal calls need only one request.
 
-Opt-in: whoever calls decides for which tools, and for how long. Calls that are equal and under way at the
-same time become one. That one runs in the task of a caller, not in one of the cache's own, so it has that
-caller's deadline and context; if that caller gives up, another of those who wait makes the call anew.
-Answers are kept as encoded JSON: the bytes counted are the bytes held, and nobody can change a kept answer.
+The code that uses it decides for which tools, and for how long. Equal calls at the same time become one call,
+which runs in the task of one caller, with its deadline and context. If that caller is cancelled, another
+waiting caller makes the call again. The cache stores answers as encoded JSON. So it counts the bytes that it
+holds, and no code can change a stored answer.
 """
 
 import json
@@ -22,15 +22,15 @@ from maitred.model.tools import Tool, canonical, content_hash
 
 CACHED = "maitred/cached"
 _OURS = "maitred/"
-_ENTRY_BYTES = 600  # what an entry costs besides its bytes: key, places in tables
+_ENTRY_BYTES = 600  # memory of an entry besides its bytes: its key and table entries
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CacheKey:
     """What makes two calls equal.
 
-    `version` changes when the server may answer otherwise: with its specification, or its release; `tool` is
-    the name that the tool has there; `arguments` is a hash of their canonical JSON.
+    `version` changes when the server may answer differently: with its specification, or its release. `tool`
+    is the server's own name of the tool. `arguments` is a hash of their canonical JSON.
     """
 
     server: str
@@ -41,7 +41,7 @@ class CacheKey:
 
 
 def cache_key(version: str, tool: Tool, arguments: Mapping[str, Any], principal: str) -> CacheKey:
-    """The key of a call; the arguments must have been checked (plain JSON, not nested too deep)."""
+    """The key of a call, whose arguments are checked already (plain JSON, not nested too deep)."""
     return CacheKey(
         server=tool.server,
         version=version,
@@ -52,20 +52,20 @@ def cache_key(version: str, tool: Tool, arguments: Mapping[str, Any], principal:
 
 
 def cacheable(tool: Tool) -> bool:
-    """Whether the server says that a second equal call does no more than the first; silence counts as no."""
+    """Whether the server declares that a second equal call does no more than the first; the default is no."""
     return tool.read_only or tool.annotations.get("idempotentHint") is True
 
 
 def is_own_mark(key: str) -> bool:
-    """Whether a key of `_meta` is ours alone to set; what `TakeResultTools` looks at does not count."""
+    """Whether only the gateway may set a key of `_meta`, except the key that `TakeResultTools` reads."""
     return key.startswith(_OURS) and key != TOOLS_KEY
 
 
 def mark_cached(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A result that says that it was kept: in `_meta` for clients, in a last text block for models.
+    """A result with the mark that it came from the cache: in `_meta` for clients, in a last block for models.
 
-    The texts that were there stay as they are. Mark a result after it was shortened: the added block would
-    hide that its texts repeat its structured content.
+    Its texts stay as they are. Mark a result after it was shortened. Otherwise the added block would hide
+    that the texts repeat the structured content.
     """
     answer = Answer(wire=dict(result))
     if answer.meta.get(CACHED) is True:
@@ -86,7 +86,7 @@ class _CachedAnswer:
 
 @dataclass(kw_only=True, slots=True)
 class _Flight:
-    """A call under way. When `over` and neither answered nor failed, its caller gave it up."""
+    """A call under way. If it is `over` without an answer or an error, its caller was cancelled."""
 
     over: anyio.Event = field(default_factory=anyio.Event)
     answer: Callable[[], dict[str, Any]] | None = None
@@ -94,7 +94,7 @@ class _Flight:
 
 
 class ResultCache:
-    """Keeps answers in memory, the most recently used within `max_bytes`; 0 keeps nothing."""
+    """Stores answers in memory, the most recently used within `max_bytes`; 0 stores none."""
 
     def __init__(self, *, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.max_bytes = max_bytes
@@ -105,24 +105,24 @@ class ResultCache:
 
     @property
     def used_bytes(self) -> int:
-        """What the kept answers take."""
+        """The bytes of all stored answers."""
         return int(self._kept.currsize)
 
     async def get_or_call(
         self, key: CacheKey, ttl_s: float, call: Callable[[], Awaitable[dict[str, Any]]]
     ) -> tuple[dict[str, Any], bool]:
-        """The kept answer, else that of an equal call under way, else that of `call`.
+        """The stored answer, else that of an equal call under way, else that of `call`.
 
         Args:
-            key: What is asked, by whom.
-            ttl_s: How old a kept answer may be, counted from when its call was sent.
+            key: The call and its principal.
+            ttl_s: How old a stored answer may be, in seconds since its call was sent.
             call: Makes the call. It runs in this task, and not at all if there is an answer.
 
         Returns:
-            The answer, the caller's own to change, and whether it came without a call of this caller's own.
+            The answer, which the caller may change, and whether it came without a call by this caller.
 
         Raises:
-            Exception: What `call` raised, here or in the task that made the call for all who waited.
+            Exception: The error of `call`, here or in the task that made the call for all waiting callers.
         """
         while True:
             kept = self._fresh(key, ttl_s)
@@ -138,7 +138,7 @@ class ResultCache:
                 return flight.answer(), True
 
     def clear(self, server: str, *, but: CacheKey | None = None) -> None:
-        """Forget all answers of a server but one; a call under way now is not kept, nor joined any more."""
+        """Forget all answers of a server but one. The answer of a call under way is not stored or shared."""
         for key in [key for key in self._kept if key.server == server and key != but]:
             del self._kept[key]
         for key in [key for key in self._flights if key.server == server and key != but]:
@@ -178,12 +178,12 @@ class ResultCache:
 
 
 def _is_lasting(result: Mapping[str, Any]) -> bool:
-    """Whether an answer is one: neither an error, which may pass, nor a question to the caller."""
+    """Whether to store an answer: not an error, which may pass, and not a question to the caller."""
     return not result.get("isError") and result.get("resultType", "complete") == "complete"
 
 
 def _encoded(result: dict[str, Any]) -> bytes | None:
-    """An answer as bytes; None for one that has no plain encoding (half a character, nested too deep)."""
+    """An answer as bytes; None if it has no plain encoding (a lone surrogate, or nested too deep)."""
     try:
         return to_json(result)
     except ValueError:

@@ -1,8 +1,8 @@
 """Describe a JSON value or a text in a few lines, and cut it down by its structure, within a token budget.
 
-Not an exact science: sizes are compared in characters, and the number of characters is then found for which
-the token estimate fits. That costs a few estimates for a whole answer, not one for every string in it. What
-does not fit is not looked at, so the work is bounded by the budget besides one pass over each long list.
+Sizes are approximate. The module compares them in characters, then searches for the number of characters for
+which the token estimate fits. That takes a few estimates for a whole answer, not one for each string. Parts
+that do not fit are not read, so the budget bounds the work, besides one pass over each long list.
 """
 
 import json
@@ -17,12 +17,12 @@ from maitred.wording import count_of
 Estimate = Callable[[str], int]
 T = TypeVar("T")
 
-MOST_CHARS_PER_TOKEN = 12  # what is longer than this many per token of a budget is over it without a count
+MOST_CHARS_PER_TOKEN = 12  # more characters per token of a budget are over it without a count
 _FIRST_GUESS = 4
 _GOOD_SHARE = 0.9
 _TRIES = 8
 _ROUNDS = 5
-_MAX_DEPTH = 100  # of what is kept whole
+_MAX_DEPTH = 100  # levels of a value that stays whole
 _CUT_DEPTH = 20
 _ENDLESS = 1 << 62
 _MARKER_CHARS = 26
@@ -53,10 +53,10 @@ _MARKDOWN = re.compile(r"#{1,6} \S|```|[-*] \S|\|.*\|$|> \S|\d+\. \S")
 
 
 def compact(value: Any, *, indent: int | None = None) -> str:
-    """A value as JSON; of one nested too deep to be encoded, the cut form."""
+    """A value as JSON; in its cut form if it is nested too deep to be encoded."""
     try:
         return to_json(value, indent=indent).decode()
-    except ValueError:  # half a character (a lone surrogate), or nested deeper than the quick encoder goes
+    except ValueError:  # a lone surrogate, or nested deeper than the quick encoder goes
         separators = (",", ":") if indent is None else None
         try:
             return json.dumps(value, ensure_ascii=False, separators=separators, indent=indent)
@@ -67,9 +67,9 @@ def compact(value: Any, *, indent: int | None = None) -> str:
 def truncate(value: Any, budget_tokens: int, estimate: Estimate) -> tuple[Any, bool]:
     """A JSON value cut by its structure so that its compact JSON fits, and whether anything was cut.
 
-    Keys are kept as long as they fit, of lists the first items, of strings the beginning, and each place
-    says what was left out (`…+1,180 more items`). Small members stay whole, large ones share what is left.
-    A value that fits is returned itself. The least is the string `…`, whatever the budget.
+    As many keys stay as fit, the first items of lists, and the beginning of strings. Each cut place says how
+    much was left out (`…+1,180 more items`). Small members stay whole, large ones share the remaining room.
+    A value that fits is returned itself. The smallest result is the string `…`, whatever the budget.
     """
     most = MOST_CHARS_PER_TOKEN * budget_tokens
     if size(value, most) <= most and estimate(compact(value)) <= budget_tokens:
@@ -78,7 +78,7 @@ def truncate(value: Any, budget_tokens: int, estimate: Estimate) -> tuple[Any, b
 
 
 def clip(text: str, budget_tokens: int, estimate: Estimate) -> tuple[str, bool]:
-    """The beginning of a text, up to a line end where one is near, and whether anything was cut."""
+    """The beginning of a text, up to a line end if one is near, and whether anything was cut."""
     if len(text) <= MOST_CHARS_PER_TOKEN * budget_tokens and estimate(text) <= budget_tokens:
         return text, False
 
@@ -90,7 +90,7 @@ def clip(text: str, budget_tokens: int, estimate: Estimate) -> tuple[str, bool]:
 
 
 def break_at(text: str, chars: int) -> int:
-    """Where to end a piece of at most `chars` characters: after a near line end, never inside a character."""
+    """The end of a piece of at most `chars` characters: after a near line end, never inside a character."""
     if chars >= len(text):
         return len(text)
     near = text.rfind("\n", int(chars * _LINE_END_SHARE), chars)
@@ -102,7 +102,7 @@ def break_at(text: str, chars: int) -> int:
 
 
 def outline(value: Any, budget_tokens: int, estimate: Estimate) -> str:
-    """The shape of a JSON value, or the kind of a text, with how it begins; empty if nothing fits."""
+    """The shape of a JSON value, or the kind of a text, with its beginning; empty if nothing fits."""
     if isinstance(value, str):
         first = "\n".join(line[:_LONG_TEXT] for line in _head(value)[:_HEAD_LINES])
         count = value.count("\n") + (not value.endswith("\n"))
@@ -121,7 +121,7 @@ def outline(value: Any, budget_tokens: int, estimate: Estimate) -> str:
 
 
 def kind(text: str) -> str:
-    """What a text seems to be, by its first lines: a guess for a reader, not for a parser."""
+    """The probable kind of a text, by its first lines: a guess for a reader, not for a parser."""
     start, end = text[:_HEAD_CHARS].lstrip(), text[-_HEAD_CHARS:].rstrip()
     lines = _head(text)[:_SAMPLE]
     found = "plain text"
@@ -143,7 +143,7 @@ def kind(text: str) -> str:
 
 
 def size(value: Any, most: int, depth: int = 0) -> int:
-    """About how many characters a value has as JSON; stops counting, and gives more than `most`, above it."""
+    """About how many characters a value has as JSON. Above `most` it stops, and returns more than `most`."""
     if isinstance(value, str):
         return len(value) + 2
     if isinstance(value, int):
@@ -170,7 +170,7 @@ def size(value: Any, most: int, depth: int = 0) -> int:
 def _fitted(
     make: Callable[[int], T], render: Callable[[T], str], budget_tokens: int, estimate: Estimate
 ) -> T:
-    """What `make` makes of the number of characters for which the tokens come near the budget."""
+    """The result of `make` for the number of characters whose tokens come near the budget."""
     best = make(0)
     fits, over, chars = 0, MOST_CHARS_PER_TOKEN * budget_tokens + 1, _FIRST_GUESS * budget_tokens
     for _ in range(_TRIES):
@@ -244,7 +244,7 @@ def _cut_list(value: list[Any], room: int, depth: int) -> list[Any]:
 
 
 def _shares(values: Sequence[Any], room: int) -> list[int]:
-    """Divide room: what is smaller than an even share gets what it needs, the others the rest evenly."""
+    """Divide room: sizes below an even share get what they need, the others share the rest evenly."""
     shares = [0] * len(values)
     waiting = list(range(len(values)))
     for _ in range(_ROUNDS):
@@ -264,7 +264,7 @@ def _shares(values: Sequence[Any], room: int) -> list[int]:
 
 
 def _shape(value: Any, width: int, depth: int) -> str:
-    """One line on a value; fewer keys are named on each further level."""
+    """One line about a value. It names fewer keys on each further level."""
     if isinstance(value, dict):
         told = f"object with {count_of(len(value), 'key')}"
         return f"{told}: {_keys([value], width, depth)}" if value and width and depth else told
@@ -304,7 +304,7 @@ def _name(kind_of: type, count: int) -> str:
 
 
 def _longest_list(value: Any, levels: int = 2) -> list[Any]:
-    """The list a result is probably about: itself, or the longest up to two objects below."""
+    """The probable main list of a result: the value itself, or the longest list up to two objects below."""
     if isinstance(value, list):
         return value
     if not isinstance(value, dict) or not levels:

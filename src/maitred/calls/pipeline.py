@@ -34,7 +34,7 @@ class CallingChain(Protocol):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Call:
-    """A call on its way, and what the steps so far have found out about it.
+    """A call on its way, with the results of the steps so far.
 
     `read_only` refuses a tool that may change something. `shorten` is for callers who pass the answer to a
     model: it is cut to the budget of tokens and says whose data it is. `chain` is the chain that calls, if
@@ -53,12 +53,12 @@ class Call:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """What the tool is called with."""
+        """The arguments of the call."""
         return self.request.arguments
 
     @property
     def to_person(self) -> bool:
-        """Whether a person reads the answer, and no model."""
+        """Whether a person, not a model, reads the answer."""
         return self.viewer.surface == "cli"
 
     if not TYPE_CHECKING:  # a type checker would take every name for an attribute
@@ -76,7 +76,7 @@ class Call:
 _SET_BY: Final = {"tool": "FindTool", "entry": "AuditCall"}
 
 Proceed = Callable[[Call], Awaitable[Answer]]
-"""Passes a call to the next step, and gives its answer."""
+"""Passes a call to the next step, and returns its answer."""
 
 
 class Step(Protocol):
@@ -88,14 +88,14 @@ class Step(Protocol):
 
 
 class StepOrderError(Exception):
-    """A list of steps that cannot work: a fault of the program, and none of a caller."""
+    """A list of steps that cannot work: a fault of the program, not of a caller."""
 
 
 def compose(steps: Sequence[Step]) -> Proceed:
-    """Make one function of steps; the first sees the call first, and its answer last.
+    """Make one function of steps. The first step sees the call first, and its answer last.
 
     Raises:
-        TypeError: One of them is no step; the text says which.
+        TypeError: An object is not a step. The text says which.
     """
     for number, step in enumerate(steps, 1):
         if why := _why_no_step(step):
@@ -123,7 +123,7 @@ async def _unanswered(call: Call) -> Answer:
 
 
 def _why_no_step(step: object) -> str:
-    """Why an object is no step, in words that go on from "which"; empty if it is one."""
+    """Why an object is not a step, in words that continue after "which"; empty if it is one."""
     if isinstance(step, type):
         return "is a class; make an object of it"
     if not callable(step):

@@ -1,8 +1,8 @@
-"""Give an agent the beginning of a result that is too long, and keep the whole of it to be read in pages.
+"""Give an agent the beginning of a result that is too long, and store the whole result to read in pages.
 
-Results are kept in memory, for a time, each for the principal whose call it answered. Nothing here knows
-the protocol beyond the JSON of a `tools/call` answer. Pictures and sounds do not count: clients show them as
-such. A structured answer that must be cut goes into the text, where no client checks it against a schema.
+The store keeps results in memory, for a time, each for the principal of its call. The module knows only the
+JSON of a `tools/call` answer. Pictures and sounds do not count: clients show them as such. A structured
+answer that must be cut goes into the text, where no client checks it against a schema.
 """
 
 import re
@@ -35,7 +35,7 @@ _JSON_STARTS = ("{", "[")
 
 @dataclass(frozen=True, kw_only=True)
 class ResultPage:
-    """A page of a kept result; `next_cursor` is empty on the last."""
+    """A page of a stored result; `next_cursor` is empty on the last page."""
 
     text: str
     next_cursor: str
@@ -53,25 +53,25 @@ class _StoredResult:
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """What is summarised of an answer: a text (parsed if it is JSON), a resource, the structured content."""
+    """A part of an answer to summarise: a text (parsed if it is JSON), a resource, the structured content."""
 
     label: str
     value: Any
 
 
 def result_uri(result_id: str, cursor: str = "") -> str:
-    """The address of a page of a kept result."""
+    """The address of a page of a stored result."""
     return f"{_SCHEME}{result_id}?cursor={cursor}" if cursor else f"{_SCHEME}{result_id}"
 
 
 def parse_result_uri(uri: str) -> tuple[str, str] | None:
-    """The id and the cursor ("" for the first page) of an address; None if it is not one of a result."""
+    """The id and the cursor ("" for the first page) of an address; None if it is not that of a result."""
     match = _URI.fullmatch(uri)
     return (match[1], match[2] or "") if match else None
 
 
 class ResultStore:
-    """Keeps results in memory as UTF-8, so that the bytes counted are the bytes held."""
+    """Stores results in memory as UTF-8, so that it counts the bytes that it holds."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ResultStore:
         )
 
     def keep(self, principal: str, result: Mapping[str, Any]) -> str:
-        """Keep a result and give its id; "" if it alone is larger than all that may be kept.
+        """Store a result and return its id; "" if it alone exceeds the size of the store.
 
         Those that were read longest ago make room. A result that is one text is kept as that text, any other
         as indented JSON.
@@ -109,10 +109,10 @@ class ResultStore:
         return result_id
 
     def page(self, principal: str, result_id: str, cursor: str = "", size_chars: int = 20_000) -> ResultPage:
-        """A page of at most `size_chars` characters (at least 1), ending at a line end where one is near.
+        """A page of at most `size_chars` characters (at least 1), up to a line end if one is near.
 
         Raises:
-            ResultNotFoundError: Unknown, expired or kept for another; or the cursor is none that was given.
+            ResultNotFoundError: It is unknown, expired or of another principal, or the cursor is wrong.
         """
         self._kept.expire()  # frees the memory of others too
         kept = self._kept.get(result_id)
@@ -134,7 +134,7 @@ class ResultStore:
 
 
 class Shortener:
-    """Shortens results above a limit of tokens, by the estimate; at least 400, since less says nothing."""
+    """Shortens results above a limit of estimated tokens, at least 400: a shorter one would say nothing."""
 
     def __init__(self, store: ResultStore, *, estimate: Estimate, limit_tokens: int) -> None:
         if limit_tokens < LEAST_LIMIT_TOKENS:
@@ -144,10 +144,10 @@ class Shortener:
         self._limit = limit_tokens
 
     def shorten(self, principal: str, result: dict[str, Any]) -> dict[str, Any]:
-        """The result itself if it fits; else one with a summary, its pictures, sounds and links.
+        """The result itself if it fits; else a result with a summary, its pictures, sounds and links.
 
-        A thousand tokens of a small answer cost microseconds here: no estimate is made where the number of
-        characters decides. What is 12 times as long as the limit is over it, even if it is mostly blanks.
+        A small answer takes microseconds, without an estimate, if its number of characters decides. A text of
+        12 characters for each token of the limit is over it, even if it is mostly blanks.
         """
         blocks = _blocks(result)
         texts = [_counted_text(block) for block in blocks]
@@ -166,7 +166,7 @@ class Shortener:
         return Answer(wire=result).without_field("structuredContent").with_content([block, *kept]).wire
 
     def _kept_blocks(self, blocks: Sequence[Any]) -> list[Any]:
-        """Pictures and sounds, and the first links while they stay within a quarter of the limit."""
+        """Pictures and sounds, and the first links, as many as fit into a quarter of the limit."""
         kept, spent = [], 0
         for block in blocks:
             if _type(block) in _MEDIA:
@@ -192,7 +192,7 @@ class Shortener:
         return f"{header}\n\n{footer}"
 
     def _header(self, parts: Sequence[_Part], chars: int, kept: Sequence[Any], *, lost: bool) -> str:
-        """What the answer is, in lines without a blank one between: the details begin after it."""
+        """A description of the answer, without a blank line: the details begin after the first one."""
         lines = [f"The answer has {count_of(chars, 'character')}, too many to show; this is its beginning."]
         if lost:
             most = count_of(self._store.max_bytes, "byte")
@@ -214,7 +214,7 @@ class Shortener:
         return clip(told, min(HEADER_TOKENS, self._limit // 2), self._estimate)[0]
 
     def _details(self, parts: Sequence[_Part], budget: int) -> str:
-        """The parts in their order, each cut to its share; the shortest choose first and leave the rest."""
+        """The parts in their order, each cut to its share. The shortest take first, and leave the rest."""
         told: dict[int, str] = {}
         shortest = sorted(range(len(parts)), key=lambda place: _length(parts[place].value))
         for done, place in enumerate(shortest):
@@ -245,7 +245,7 @@ class Shortener:
 
 
 def _begins_at(data: bytes, place: int) -> bool:
-    """Whether a character begins at a place; of empty data, at 0."""
+    """Whether a character begins at a position; in empty data, one begins at 0."""
     return place == 0 or (0 < place < len(data) and data[place] & _LEADING_BITS != _CONTINUES)
 
 
@@ -266,13 +266,13 @@ def _text(block: Any) -> str | None:
 
 
 def _counted_text(block: Any) -> str:
-    """What of a block counts against the limit."""
+    """The text of a block that counts for the limit."""
     text = _text(block)
     return text if text is not None else "" if _type(block) in _MEDIA else compact(block)
 
 
 def _at_most(text: str) -> int:
-    """As many tokens as a text can have, and be estimated to have: each is a byte of UTF-8 or more."""
+    """The most tokens that a text can have, also by an estimate: each has at least a byte of UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -284,7 +284,7 @@ def only_text(result: Mapping[str, Any]) -> str | None:
 
 
 def _repeats(result: Mapping[str, Any]) -> bool:
-    """Whether the texts say the structured content again, as servers do for clients that know only texts."""
+    """Whether the texts repeat the structured content, as servers do for clients that know only texts."""
     if "structuredContent" not in result:
         return False
     blocks = [block for block in _blocks(result) if _type(block) not in _MEDIA]
@@ -301,7 +301,7 @@ def _repeats(result: Mapping[str, Any]) -> bool:
 
 
 def _bare(value: Any) -> Any:
-    """What is in the wrapping that SDKs put around an answer that is not an object."""
+    """The value inside the object in which SDKs wrap an answer that is not an object."""
     return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value
 
 
@@ -316,7 +316,7 @@ def _parsed(text: Any) -> Any:
 
 
 def _parts(result: Mapping[str, Any], kept: Sequence[Any]) -> list[_Part]:
-    """What is to be summarised; more than a few blocks become one list of them."""
+    """The parts to summarise. More than a few blocks become one list of blocks."""
     stay = {id(block) for block in kept}
     if _repeats(result):
         return [_Part(label="", value=_bare(result["structuredContent"]))]
@@ -330,7 +330,7 @@ def _parts(result: Mapping[str, Any], kept: Sequence[Any]) -> list[_Part]:
 
 
 def _value(block: Any) -> Any:
-    """What of a block is summarised: its text, parsed if it is JSON; of binary data only its size."""
+    """The value of a block to summarise: its text, parsed if it is JSON, or the size of binary data."""
     resource = block.get("resource") if _type(block) == "resource" else None
     if isinstance(resource, dict) and isinstance(resource.get("blob"), str):
         return {**resource, "blob": f"…+{count_of(len(resource['blob']), 'character')} of base64"}

@@ -1,8 +1,8 @@
-"""How much work a schema may make of checking one value, known before it is done.
+"""How much work a check of one value by a schema may take, computed before the check.
 
-A schema of a kilobyte can have a checker try the same part of a value a billion times: each of its parts
-tries ten others, each of those ten more. So the tries are counted as if none of them came to an end early:
-for each part and each depth of a value once, which takes time in proportion to the schema.
+A schema of a kilobyte can make a checker try the same part of a value a billion times: each of its parts
+tries ten others, each of those ten more. So this module counts the tries, as if none of them ended early. It
+counts once for each part and each depth of a value, which takes time in proportion to the schema.
 """
 
 import re
@@ -21,12 +21,12 @@ _BELOW: Final = (
 )
 _BELOW_MAPS: Final = ("properties", "patternProperties")
 _AGAIN: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
-"""For these a checker goes through all that is said of the same value once more."""
+"""For these keywords a checker goes through all subschemas of the same value once more."""
 _NAMING: Final = frozenset({"$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
-"""With these, references lead elsewhere than they say."""
+"""With these keywords, a reference may mean another schema than the one it names."""
 _ELSEWHERE: Final = ("http://", "https://", "file:", "urn:")
 _TRACING: Final = ("(?=", "(?!", "(?<", "\\1", "\\2", "\\3", "\\k", "++", "*+", "?+", "}+")
-"""What a pattern needs tries for that may fail and be taken back."""
+"""The parts of a pattern that need tries which may fail (backtracking)."""
 _TRACED: Final = 500.0
 _DEAR: Final = 10
 _REPEATED: Final = re.compile(r"\)\{(\d{1,9})(?:,(\d{0,9}))?\}")
@@ -36,14 +36,14 @@ _MOST_PARTS: Final = 20_000
 
 
 class SchemaWork:
-    """Counts the tries that one schema may make; `inf` where they cannot be known."""
+    """Counts the tries that one schema may take; `inf` if they cannot be known."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._root = schema
         self._known: dict[tuple[int, int], float] = {}
 
     def of(self, nodes: int, depth: int) -> float:
-        """The most tries for a value of so many parts, nested so deep; a plain value has one of each."""
+        """The most tries for a value of so many parts, nested so deep. A plain value has one of each."""
         if self._is_unknown:
             return inf
         try:
@@ -64,7 +64,7 @@ class SchemaWork:
             return known
         if not isinstance(schema, Mapping) or depth <= 0:
             return 1.0
-        self._known[key] = inf  # whoever comes back here on the same part of a value never ends
+        self._known[key] = inf  # a reference that comes back here never ends
         self._known[key] = tries = self._added(schema, depth)
         return tries
 
@@ -89,10 +89,10 @@ class SchemaWork:
             yield from _values(schema.get(key))
 
     def _referred(self, reference: str) -> Any:
-        """What a reference leads to; what is elsewhere is never fetched, and fits at once.
+        """The schema that a reference names. A remote one is never fetched, and any value fits it.
 
         Raises:
-            LookupError: Nobody knows where it leads.
+            LookupError: The reference names nothing that is known.
         """
         if reference.startswith(_ELSEWHERE):
             return None
@@ -106,7 +106,7 @@ class SchemaWork:
 
     @cached_property
     def _is_unknown(self) -> bool:
-        """Whether references may lead elsewhere than they say, or it is too large to be looked through."""
+        """Whether references may mean another schema than they name, or the schema is too large to search."""
         waiting: list[Any] = list(self._root.values())
         refers, named, count = any(key in self._root for key in _SAME[:3]), False, 0
         while waiting:
@@ -136,7 +136,7 @@ def _values_of_keys(value: Any) -> list[Any]:
 
 
 def _compared(schema: Mapping[str, Any]) -> float:
-    """What a value is compared with, or asked for, one after the other."""
+    """The lists of values or names that a checker compares with, one after the other."""
     members = _schemas(schema.get("enum"))
     dear = sum(isinstance(one, Mapping | list) for one in members)
     wanted = sum(len(_schemas(one)) + 1 for one in _values(schema.get("dependentRequired")))
@@ -144,7 +144,7 @@ def _compared(schema: Mapping[str, Any]) -> float:
 
 
 def _traced(pattern: Any) -> float:
-    """What a pattern adds: those that repeat groups of repeated groups take their time for each character."""
+    """The tries of a pattern. One that repeats groups of repeated groups takes them for each character."""
     if not isinstance(pattern, str):
         return 0.0
     times = prod(max(1, int(found[-1] or found[0] or 1)) for found in _REPEATED.findall(pattern[:_LONGEST]))

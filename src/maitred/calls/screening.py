@@ -1,13 +1,10 @@
-"""Look through what servers answer before a model reads it: for orders to the model, and for credentials.
+"""Screen answers of servers before a model reads them: for orders to the model, credentials and links.
 
-An answer is data of its server, whatever it says. Where something in it speaks to the model, the screen
-warns, takes the passage out, or withholds the whole, as the operator chose. What counts as an order or a
-credential is decided by functions that are handed in; that nothing was found proves nothing.
-
-Take links out of answers that lead to origins which a server's manifest does not allow.
-
-A link is how an answer carries data away: a client that shows it, or an agent that follows it, tells whoever
-is there what stands in it. Only http and https links are looked at, wherever they stand in an answer.
+An answer is data of its server. If a part of it gives orders to the model, the screen warns, removes the
+passage, or withholds the whole answer, as the operator chose. Functions from outside detect orders and
+credentials; an answer without findings may still be malicious.
+`only_links_to` removes http and https links to origins that a server's manifest does not allow. A link can
+carry data away: the client or agent that opens it sends its URL to that origin.
 """
 
 import re
@@ -30,14 +27,14 @@ from maitred.errors import ProtocolError
 Mode = Literal["off", "warn", "redact", "block"]
 Kind = Literal["result", "contents", "messages", "completion", "error"]
 Scan = Callable[[str], Sequence[str]]
-"""Gives the rules by which a text seems to give orders to a model; none for an ordinary text."""
+"""Returns the rules by which a text seems to give orders to a model; none for an ordinary text."""
 Mask = Callable[[str], str]
-"""Gives a text with what looks like a credential replaced."""
+"""Returns a text with everything replaced that looks like a credential."""
 
 FINDINGS_KEY: Final = "maitred/findings"
-"""Where the `_meta` of an answer says what was found in it, by rule."""
+"""The key in `_meta` of an answer for the findings in it, by rule."""
 SCREENED: Final = "\0screened"
-"""The principal for whom withheld answers are kept: nobody can have this name."""
+"""The principal of stored withheld answers: a name that no caller can have."""
 CUT: Final = "[maitred: left out here: text that gave orders to the model]"
 MAX_CHARACTERS: Final = 250_000
 
@@ -68,7 +65,7 @@ _HOLDERS: Mapping[Kind, Sequence[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """What became of some values: they, with passages taken out, and what was found by rule."""
+    """The result for some values: the values without removed passages, and the findings by rule."""
 
     values: Mapping[str, Any]
     orders: Mapping[str, int] = field(default_factory=dict)
@@ -81,7 +78,7 @@ class _Seen:
 
 
 class AnswerScreen:
-    """Screens answers by one mode; without `mask` credentials may pass. `kept` keeps what is withheld."""
+    """Screens answers by one mode. Without `mask`, credentials may pass. `kept` stores withheld answers."""
 
     def __init__(self, mode: Mode, *, scan: Scan, mask: Mask | None, kept: ResultStore) -> None:
         self._mode = mode
@@ -97,9 +94,9 @@ class AnswerScreen:
     async def screened(
         self, answer: dict[str, Any], server: str, *, kind: Kind = "result", to_person: bool = False
     ) -> dict[str, Any]:
-        """An answer as a model may see it; itself if nothing was found. Persons are warned at most.
+        """An answer as a model may see it; itself if nothing was found. For a person, it warns at most.
 
-        Up to 250,000 characters are read; that there are more counts as a finding.
+        It reads up to 250,000 characters. A longer answer is a finding.
         """
         if self.is_off:
             return answer
@@ -119,10 +116,10 @@ class AnswerScreen:
 
     @asynccontextmanager
     async def errors(self, *, to_person: bool = False) -> AsyncIterator[None]:
-        """Screens what a server says in an error of the protocol that is raised within.
+        """Screens the text of a protocol error that is raised inside the context.
 
         Raises:
-            ProtocolError: As a model may see it; with another code where what it said is withheld.
+            ProtocolError: As a model may see it; with another code if its text is withheld.
         """
         try:
             yield
@@ -146,7 +143,7 @@ class AnswerScreen:
         """A page of an answer that was withheld, for a person.
 
         Raises:
-            ResultNotFoundError: It is not kept (any more).
+            ResultNotFoundError: It is not stored, or not any more.
         """
         return self._kept.page(SCREENED, result_id, cursor)
 
@@ -167,17 +164,17 @@ class AnswerScreen:
             return _Seen(values=values, orders=orders)
         left = _Redaction(self._rules)
         redacted = _all_mapped(values, left)
-        if not left.count and orders.keys() - {_UNREAD}:  # what was found stands in no text alone
+        if not left.count and orders.keys() - {_UNREAD}:  # no single text has the finding
             redacted = _all_mapped(values, lambda text: CUT if len(text) >= _LEAST_CHARS else text)
         return _Seen(values=redacted, orders=orders)
 
     def _rules(self, text: str) -> Sequence[str]:
-        """The rules of a text of any length; its pieces overlap, so that no passage is cut in two."""
+        """The rules that match a text of any length. Its pieces overlap, so that no passage is cut in two."""
         starts = range(0, max(len(text) - _OVERLAP, 1), _PIECE - _OVERLAP)
         return [rule for start in starts for rule in self._scan(text[start : start + _PIECE])]
 
     def _withheld(self, answer: Mapping[str, Any], server: str, seen: _Seen, kind: Kind) -> dict[str, Any]:
-        """What is answered instead, which says where a person finds the whole."""
+        """The answer in place of a withheld one. It says where a person finds the whole."""
         result_id = self._kept.keep(SCREENED, answer)
         minutes = max(round(self._kept.ttl_s / _MINUTE), 1)
         where = f"for {minutes} min at /api/v1/audit/answers/{result_id} where maitred serves HTTP, and "
@@ -200,7 +197,7 @@ class AnswerScreen:
 
 
 class _Masking:
-    """Masks texts, and counts those that had something to mask."""
+    """Masks texts, and counts those with something to mask."""
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
@@ -213,7 +210,7 @@ class _Masking:
 
 
 class _Redaction:
-    """Takes out passages of texts by themselves, so that the rest can still be used."""
+    """Removes single passages of texts, so that the rest can still be used."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -250,7 +247,7 @@ def _warning(server: str, mode: Mode) -> str:
 
 
 def _led(answer: dict[str, Any], text: str, kind: Kind) -> dict[str, Any]:
-    """An answer that begins with a text of ours; completions, which have no place for it, only lose some."""
+    """An answer with a text of the gateway first. Completions have no place for it, and lose entries."""
     if kind == "error":
         return answer | {"message": f"{text} {answer['message']}"}
     if kind == "completion":
@@ -265,7 +262,7 @@ def _led(answer: dict[str, Any], text: str, kind: Kind) -> dict[str, Any]:
 
 
 def _uncut(completion: Any) -> Any:
-    """Completions without those of which something was left out."""
+    """Completions without those that lost a passage."""
     if not isinstance(completion, Mapping):
         return completion
     values = blocks_of(completion.get("values"))
@@ -279,16 +276,16 @@ def _uri(answer: Mapping[str, Any]) -> str:
 
 
 def _is_kept(key: str, holder: Mapping[str, Any]) -> bool:
-    """Whether a field of a block of content is for the client: bytes, addresses, what the block is."""
+    """Whether a field of a block of content is for the client: bytes, addresses, the kind of the block."""
     if key in _FOR_CLIENTS:
         return not _SPACE.search(str(holder[key]))  # else it is a text
     return key in _BYTES and "mimeType" in holder
 
 
 def _texts(value: Any, *, blocks: bool, depth: int = 0) -> Iterator[str]:
-    """All texts in a JSON value, names of fields included; a mark for what is nested too deep.
+    """All texts in a JSON value, with names of fields; a mark in place of parts that are nested too deep.
 
-    Of `blocks` of content, bytes are left out. A text that is JSON gives those in it.
+    It leaves out bytes of `blocks` of content. For a text that is JSON, it yields the texts inside.
     """
     if isinstance(value, str):
         inner = _json_of(value)
@@ -309,7 +306,7 @@ def _texts(value: Any, *, blocks: bool, depth: int = 0) -> Iterator[str]:
 
 
 def _mapped(value: Any, change: Callable[[str], str], *, blocks: bool, depth: int = 0) -> Any:
-    """A JSON value with its texts changed; of `blocks`, what is for the client stays."""
+    """A JSON value with its texts changed. Fields of `blocks` for the client stay."""
     if isinstance(value, str):
         return change(value)
     if depth > _MAX_DEPTH and isinstance(value, list | Mapping):
@@ -337,7 +334,7 @@ def _all_mapped(values: Mapping[str, Any], change: Callable[[str], str]) -> dict
 
 
 def _json_of(text: str) -> Any:
-    """The object or list that a text is; None for any other text."""
+    """The JSON object or list in a text; None for any other text."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -354,15 +351,15 @@ _PORTS: Final = {"http": 80, "https": 443}
 def only_links_to(allowed: Collection[str], answer: Mapping[str, Any]) -> dict[str, Any]:
     """The answer with each link to another origin replaced by a text that says so.
 
-    `allowed` are origins such as `https://example.com`. What is nested deeper than any honest answer is left
-    out.
+    `allowed` are origins such as `https://example.com`. Parts that are nested deeper than in any honest
+    answer are left out.
     """
     origins = {origin_of(one) for one in allowed}
     return {key: _limited(value, origins, 0) for key, value in answer.items()}
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL in one spelling; empty where it has none."""
+    """Scheme, host and port of a URL in one spelling; empty if it has none."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -390,7 +387,7 @@ def _limited(value: Any, origins: Collection[str], depth: int) -> Any:
 
 
 def _foreign(uri: Any, origins: Collection[str]) -> str:
-    """What is said in place of a link that is not allowed; empty for one that is."""
+    """The text in place of a link that is not allowed; empty for an allowed one."""
     if not isinstance(uri, str) or not _LINK.match(uri):
         return ""
     origin = origin_of(uri)

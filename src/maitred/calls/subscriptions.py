@@ -1,9 +1,9 @@
-"""Keeps resources subscribed for as long as somebody wants to hear of them, across the ends of connections.
+"""Keeps subscriptions to resources as long as a caller needs them, also when a connection ends.
 
-One task a resource borrows the connection of its server, which keeps the server from being stopped for
-idleness, subscribes, and starts over when the subscription ends. Updates themselves do not come through
-here: servers send them as notices, which the pool hands to its listener. Only what may have been missed
-between two connections is reported from here.
+One task for each resource borrows the connection of its server, so that the pool does not stop the server as
+idle. The task subscribes, and subscribes again when the subscription ends. Servers send updates as notices,
+which the pool passes to its listener. This module reports only updates that may have been missed between two
+connections.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +24,7 @@ _MAX_DELAY_S = 60.0
 
 
 class _SharedSubscription:
-    """One subscribed resource: how many want it, and the task that holds it."""
+    """One subscribed resource: the number of its subscribers, and the task that holds it."""
 
     def __init__(self, server: str, uri: str, predecessor: "_SharedSubscription | None") -> None:
         self.server = server
@@ -42,7 +42,7 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
 
     Args:
         connections: Lends the connection of a server.
-        on_updated: Gets server and URI of a resource that may have changed while nobody was subscribed.
+        on_updated: Gets server and URI of a resource that may have changed between two subscriptions.
     """
 
     def __init__(self, connections: Connections, *, on_updated: Callable[[str, str], None]) -> None:
@@ -57,10 +57,10 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
             yield self
 
     async def add(self, server: str, uri: str) -> None:
-        """Subscribe, or count one more who wants it; returns when the server has agreed.
+        """Subscribe, or count one more subscriber; returns when the server has agreed.
 
         Raises:
-            ServerError: The server cannot be reached or does not agree; nothing is left to be removed.
+            ServerError: The server cannot be reached or does not agree. Then do not call `remove`.
         """
         held = self._held.get((server, uri))
         if held is None or not held.wanted:
@@ -77,7 +77,7 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
             raise held.error
 
     def remove(self, server: str, uri: str) -> None:
-        """Count one less who wants it; the last one ends the subscription. Unknown ones are ignored."""
+        """Count one subscriber less; the last one ends the subscription. An unknown one is ignored."""
         if (held := self._held.get((server, uri))) is not None:
             self._release(held)
 
@@ -101,7 +101,7 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
             held.answered.set()
 
     async def _follow(self, held: _SharedSubscription) -> None:
-        """Subscribe again and again; the first failure is the answer to who wanted it."""
+        """Subscribe again and again. A failure before the first success goes to the callers who wait."""
         delay_s, tries = _FIRST_DELAY_S, 0
         while True:
             started = anyio.current_time()
@@ -112,7 +112,7 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
                 reason = str(error)
                 if not held.answered.is_set():
                     if tries == 1 and isinstance(error, ConnectionLostError):
-                        continue  # the connection had ended and nobody knew; the next one is new
+                        continue  # the connection had already ended, unnoticed; the next one is new
                     held.error = error
                     return
             log.info("a subscription ended", server=held.server, uri=held.uri, reason=reason)

@@ -194,10 +194,10 @@ class Discoverer(anyio.AsyncContextManagerMixin):
     def listen(
         self, *, settled: Callable[[], None] | None = None, synced: Callable[[str], None] | None = None
     ) -> None:
-        """Have functions called, which must not block.
+        """Register functions to call, which must not block.
 
-        `settled` is called when the last first discovery has ended, since what is listed may depend on it;
-        `synced` with each server whose tools were found changed.
+        `settled` is called when the last first discovery has ended, since a list may depend on it. `synced`
+        is called with each server whose tools have changed.
         """
         self._on_settled += [settled] if settled else []
         self._on_synced += [synced] if synced else []
@@ -233,20 +233,20 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             ended.set()
 
     def started(self, server: str) -> None:
-        """A server was started for a call: check whether its tools still agree with the catalog."""
+        """A server was started for a call. Check whether its tools still agree with the catalog."""
         self._brought.forget(server)
         if server not in self._busy:
             self._schedule(server, _DEBOUNCE_S)
 
     def tools_changed(self, server: str) -> None:
-        """A server announced a change; repeated false announcements are checked less and less often."""
+        """A server announced a change. Repeated false announcements are checked less and less often."""
         self.connections.announce(server)
         at, pause_s = self._false_alarms.get(server, (0.0, 0.0))
         again = pause_s > 0 and time.monotonic() - at < 2 * pause_s + 1
         self._schedule(server, min(pause_s * 2, _MAX_DEBOUNCE_S) if again else _DEBOUNCE_S)
 
     def offers_changed(self, server: str) -> None:
-        """A server announced other resources or prompts; they are listed with its tools."""
+        """A server announced other resources or prompts. They are listed together with its tools."""
         self.tools_changed(server)
 
     def _schedule(self, server: str, pause_s: float) -> None:
@@ -280,7 +280,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         return [reports[name] for name in names]
 
     async def sync(self, server: str) -> Report:
-        """List a server's tools and update the catalog; a failure is recorded, and reported."""
+        """List a server's tools and update the catalog. A failure is recorded, and reported."""
         spec = self._specs.get(server)
         if spec is None:
             return Report(server=server, error="it is not configured")
@@ -310,7 +310,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         found: DiscoveredServer,
         published: PublishedDefinition,
     ) -> Change:
-        """Have a server's lists judged, and write the result.
+        """Judge a server's lists, and write the result.
 
         If the operator decides about the server meanwhile, they are judged again.
         """
@@ -435,7 +435,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             fresh = await self._catalog.change(mended)
             await self._catalog.change(placed)
         except StoreError as error:
-            log.warning("how the tools are shown and where they stand cannot be kept", reason=error.reason)
+            log.warning("mended tools and their categories cannot be stored", reason=error.reason)
         finally:
             done.set()
 
@@ -449,4 +449,6 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             try:
                 await self._catalog.refresh()
             except StoreError as error:
-                log.warning("the catalog cannot be read; what is known is served on", reason=error.reason)
+                log.warning(
+                    "the catalog cannot be read; the gateway serves what it knows", reason=error.reason
+                )

@@ -70,7 +70,7 @@ class LiveCatalog:
         self.snapshot = Snapshot(generation=-1)
 
     def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
-        """Have a function called with each new snapshot; it must not block."""
+        """Register a function to call with each new snapshot; it must not block."""
         self._listeners.append(listener)
 
     @property
@@ -128,7 +128,7 @@ class LiveCatalog:
         except StoreError as error:
             if not self._serves_unwritten:
                 raise
-            log.warning("a change of the catalog is served, but not kept", reason=error.reason)
+            log.warning("a change of the catalog is served, but not stored", reason=error.reason)
             self._unwritten.append(planner)
             return self.snapshot.generation + 1
         return None if generation is None else generation + ahead

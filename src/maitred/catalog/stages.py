@@ -50,7 +50,7 @@ class WithheldParts:
 
 
 class Admitter(Protocol):
-    """Judges what a server publishes; it judges the same alike until the operator decides otherwise."""
+    """Judges what a server publishes: the same always alike, until the operator decides otherwise."""
 
     async def admit(self, spec: ServerSpec, published: PublishedDefinition) -> WithheldParts:
         """Record what a server publishes now, and return which parts are withheld.
@@ -183,7 +183,7 @@ async def with_mendings(
 
 
 async def remending(snapshot: Snapshot, mender: ToolMediator, count: CountTokens) -> Change:
-    """The change that mends all tools by these rules; empty if they were mended by these rules already."""
+    """The change that mends all tools by these rules; empty if these rules mended them already."""
     if snapshot.mended_by == mender.fingerprint:
         return Change()
     mended, schemas = await _mended(snapshot, list(snapshot.by_server), mender, count, named=True)
@@ -262,7 +262,7 @@ def _applied(tool: Tool, answer: MediatedTool | None, schemas: dict[str, bytes])
 
 
 class Placer(Protocol):
-    """Puts tools in categories. The same tools always get the same; it may be slow, and runs in threads."""
+    """Puts tools in categories, the same tools always in the same ones. May be slow, and runs in threads."""
 
     @property
     def fingerprint(self) -> str:
@@ -288,7 +288,7 @@ async def with_placements(snapshot: Snapshot, change: Change, server: str, place
 
 
 async def replacement(snapshot: Snapshot, placer: Placer, *, again: bool = False) -> Change:
-    """The change that places all tools by these rules; empty if they were placed by these rules already.
+    """The change that places all tools by these rules; empty if these rules placed them already.
 
     With `again` they are placed in any case, since their descriptions are new.
     """

@@ -1,8 +1,8 @@
 """The catalog in a database: read whole, and written in parts.
 
-Reads of single tools never come here; a process loads one `Snapshot` and serves from it. Reading takes
-constant statements and no SQLAlchemy, which takes longer to import than a large catalog to read; writing is
-in `store_writes`. JSON columns are read as text, and equal texts share one value, which nobody changes.
+No read of a single tool comes here: a process loads one `Snapshot` and serves from it. Reading uses constant
+statements and no SQLAlchemy, whose import takes longer than reading a large catalog. `store_writes` writes.
+JSON columns are read as text. Equal texts share one value, which no code changes.
 """
 
 from collections.abc import Callable, Sequence
@@ -101,11 +101,11 @@ class CatalogStore:
 
     @property
     def faults(self) -> int:
-        """How often it was found that nothing can be written."""
+        """How often a write was found to be impossible."""
         return self._database.faults
 
     async def check(self) -> str:
-        """Why nothing can be written now, found out by trying; empty if something can be."""
+        """Try to write, and return why that is impossible now; empty if it is possible."""
         return await self._database.check()
 
     async def load(self) -> Snapshot:
@@ -113,7 +113,7 @@ class CatalogStore:
         return await self._read(_load)
 
     async def generation(self) -> int:
-        """The present generation; none that ever was when another database is there than before."""
+        """The present generation. If the database was exchanged, a number that never was a generation."""
         if await self._database.is_replaced():
             return _UNKNOWN
         return await self._read(_generation)
@@ -185,7 +185,7 @@ def _tool(row: Sequence[Any]) -> Tool:
         input_hash=input_hash,
         output_hash=output_hash,
         annotations=_json(annotations),
-        extra=extra_fields(_json(extra)),  # an older catalog may hold fields that nobody judged
+        extra=extra_fields(_json(extra)),  # an older catalog may hold fields that were never judged
         cost_tokens=cost,
         placement=_placement(*row[10:14]),
         use_cases=_texts(row[14]),
@@ -218,7 +218,7 @@ def _offer(row: Sequence[Any]) -> Offer:
 
 
 def _standing(row: Sequence[Any]) -> tuple[ToolKey, ToolStanding]:
-    """Whose standing it is, and the standing."""
+    """The key of a tool, and its standing."""
     server, raw_name, score, level, usage = row
     return ToolKey(server=server, name=raw_name), ToolStanding(
         score=score, level=level, usage=Usage(**from_json(usage))

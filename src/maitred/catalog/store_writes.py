@@ -1,4 +1,4 @@
-"""What the catalog's store writes; loaded with the first change, since SQLAlchemy is slow to load."""
+"""The writes of the catalog's store. Loaded with the first change, since SQLAlchemy is slow to load."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -50,7 +50,7 @@ def _apply(connection: sa.Connection, change: Change) -> None:
 
 
 def _apply_whole(connection: sa.Connection, change: Change) -> None:
-    """What a change replaces as a whole: offers, standings, and the marks of the state."""
+    """Write the parts that a change replaces as a whole: offers, standings, and the marks of the state."""
     if change.offers is not None:
         connection.execute(sa.delete(offers))
         put(connection, offers, [asdict(offer.key) | _offer_row(offer) for offer in change.offers])
@@ -98,7 +98,7 @@ def _tool_row(tool: Tool) -> dict[str, Any]:
 
 
 def _mending(mending: Mediation) -> dict[str, Any]:
-    """What was done to a tool, but for the hash, which has a column of its own."""
+    """The mending of a tool as JSON, without its hash, which has a column of its own."""
     return {name: value for name, value in asdict(mending).items() if name != "input_hash" and value}
 
 

@@ -166,7 +166,7 @@ def _same(draft: Tool, known: Tool | None) -> bool:
 
 
 def _curated(known: Tool | None) -> dict[str, Any]:
-    """The fields that a tool keeps, whatever its server says of it now."""
+    """The fields that a tool keeps, whatever its server publishes now."""
     names = ("placement", "use_cases", "use_cases_by")
     return {name: getattr(known, name) for name in names} if known else {}
 

@@ -93,7 +93,7 @@ class VerifiedConnections:
             raise ConnectionLostError(server, "it went away while its tools were read", unread=True)
         last = self._verified.get(server)
         if last is None or last.connection is not connection or last.announcements < announcements:
-            why = f"what it publishes cannot be compared with what was approved: {error or 'it has changed'}"
+            why = f"its lists cannot be compared with the approved ones: {error or 'it has changed'}"
             raise ServerUnavailableError(server, why)
 
 

@@ -1,12 +1,8 @@
-"""Registration and approval as the gateway offers them: who asked to be let in, what was found, who decided.
+"""Registration and approval of servers, as the gateway offers them to viewers.
 
-A decision is an event in the registry's log. What follows from it, which servers there are and which parts of
-them are withheld, is worked out anew from the log by every process that serves the catalog, so one that is
-killed in the middle of anything catches up when it starts again.
-
-What admission tells of a server to whoever decides on it, as values.
-
-How they are worked out stands in `maitred.gateway.admission`, which is where callers find them.
+A decision is an event in the registry's log. Every process that serves the catalog computes from the log
+which servers exist, and which parts of them are withheld. So a process that was killed catches up at its next
+start. `Case` has all that an operator needs for a decision on a server.
 """
 
 import json
@@ -47,20 +43,20 @@ from maitred.wording import near_names
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What there is to know and to decide about one server.
+    """All that is known about one server, for a decision on it.
 
     Attributes:
         server: Its name.
         source: `configuration`, or where its manifest came from.
-        state: Where it stands; `approved` says nothing of single parts.
-        awaits: Whether a person is to decide: on the server, or on changes and findings.
+        state: Its state of approval; `approved` says nothing of single parts.
+        awaits: Whether a person has to decide: on the server, or on changes and findings.
         withheld: Why the whole server may not be used; empty if it may.
         parts: The withheld parts of its definition, and why each is.
-        changes: How what it publishes now differs from what was approved.
-        findings: What was found in its texts and names.
-        record: What each layer found of its manifest; empty for servers of the configuration.
-        manifest: Its normal form; empty for servers of the configuration.
-        binding: What a decision is about.
+        changes: The differences between the approved definition and the present one.
+        findings: The findings in its texts and names.
+        record: The findings of each layer in its manifest; empty for servers of the configuration.
+        manifest: The normal form of its manifest; empty for servers of the configuration.
+        binding: The hashes that a decision is bound to.
         log: All that happened, in order.
     """
 
@@ -79,13 +75,13 @@ class Case:
 
     @property
     def digest(self) -> str:
-        """Names what a decision is about, in 12 hexadecimal digits; to be handed back as `seen`."""
+        """The digest of what a decision is about, 12 hexadecimal digits. `decide` takes it as `seen`."""
         return digest_of(self.binding)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegistrationResult:
-    """What a registration came to; where it was refused, nothing was written and there is no case."""
+    """The result of a registration. After a refusal nothing is written, and there is no case."""
 
     happened: Literal["refused", "registered", "changed", "unchanged"]
     decision: Decision
@@ -93,7 +89,7 @@ class RegistrationResult:
 
 
 def awaits_decision(found: ServerApproval) -> bool:
-    """Whether a person is to decide; a suspended or refused server waits for nobody."""
+    """Whether a person has to decide; a suspended or refused server needs no decision."""
     if found.state.state == "pending":
         return True
     undecided = found.state.state == "approved" and found.state.rejected != found.state.seen
@@ -103,7 +99,7 @@ def awaits_decision(found: ServerApproval) -> bool:
 
 
 def digest_of(binding: Binding) -> str:
-    """Names what a decision is about, in 12 hexadecimal digits."""
+    """The digest of what a decision is about, 12 hexadecimal digits."""
     return content_hash(canonical([binding.manifest, binding.image, binding.definition]))[:12]
 
 
@@ -128,18 +124,18 @@ VERDICTS: Final[Mapping[Verdict, EventKind]] = {
     "withdraw": "withdrawn",
 }
 SUPERVISOR: Final = "supervisor"
-"""Who suspends servers that had to be started again too often."""
+"""The decider in the log for servers that supervision restarted too often."""
 _SUPERVISOR: Final = Viewer(grant=Grant(principal=SUPERVISOR, role="operator"))
 _POLL_S: Final = 2.0
 _UNKNOWN: Final = -1
 _NAMES: Final = "schema"
-"""The layer to which it counts that a name is taken, or like another one."""
+"""The layer of the finding that a name is taken, or looks like another one."""
 _OTHER_NAME: Final = "choose another name, or take it out there"
 MakeNamesakes = Callable[[Mapping[str, Collection[str]]], LookalikeFinder]
 
 
 class ManifestReviewer(Protocol):
-    """What looks at manifests; see `maitred.admission.review`."""
+    """Reviews manifests; see `maitred.admission.review`."""
 
     def look(self, text: str, source: str) -> ReviewResult:
         """Read a manifest and let every layer look at it."""
@@ -153,8 +149,8 @@ class ManifestReviewer(Protocol):
 class AdmissionService:
     """Registers servers and decides on them.
 
-    `make_front` gives what looks at manifests by the present settings; `on_changed` is awaited when servers
-    or parts of them have come or gone by a decision, of this process or of another one.
+    `make_front` makes the reviewer of manifests for the present settings. `on_changed` is awaited after a
+    decision, of this process or another one, that adds or removes servers or parts of them.
     """
 
     def __init__(
@@ -180,11 +176,11 @@ class AdmissionService:
     # --- what the gateway serves --------------------------------------------------------------------------
 
     async def effective(self, settings: Settings) -> Settings:
-        """The settings with all servers that are registered, and with what was decided about each server.
+        """The settings with all registered servers, and with the decision on each server.
 
         Raises:
             ConfigError: The policy in the settings has faults.
-            StoreError: What was decided cannot be read.
+            StoreError: The decisions cannot be read.
         """
         self._gatekeeper.use(settings.admission)
         own = self._gatekeeper.turns_taken
@@ -192,7 +188,7 @@ class AdmissionService:
         return await self._servers.joined(settings, partial(self._make_front, settings))
 
     async def catch_up(self) -> None:
-        """Judge the servers anew about which something was decided since they were judged."""
+        """Judge the servers again that were judged before the last decision on them."""
         logs, _ = await self._registry.everything()
         for name, record in self._context.snapshot.servers.items():
             spec = self._context.settings.servers.get(name)
@@ -208,11 +204,11 @@ class AdmissionService:
                 log.warning("a server cannot be judged", server=name, reason=error.reason)
 
     async def changed(self) -> None:
-        """Take over now what was decided, by this process or another one; if it fails, `follow` tries again.
+        """Apply new decisions of this process or another one. If that fails, `follow` tries again.
 
         Raises:
-            ConfigError: What the settings name, such as the overrides, has faults now.
-            StoreError: What was decided cannot be read.
+            ConfigError: A file that the settings name, such as the overrides, has faults now.
+            StoreError: The decisions cannot be read.
         """
         done = False
         try:
@@ -223,7 +219,7 @@ class AdmissionService:
                 self._turns = _UNKNOWN
 
     async def follow(self) -> None:
-        """Take over what other processes decide; never returns."""
+        """Apply the decisions of other processes; never returns."""
         while True:
             await anyio.sleep(_POLL_S)
             try:
@@ -235,9 +231,9 @@ class AdmissionService:
     # --- registration -------------------------------------------------------------------------------------
 
     async def check(self, text: str, *, source: str, viewer: Viewer) -> Decision:
-        """What all layers find of the text of a manifest; nothing is registered.
+        """Check the text of a manifest by all layers, and register nothing.
 
-        `source` names it in messages, and tells JSON from YAML by its ending.
+        `source` names it in messages, and its ending says JSON or YAML.
 
         Raises:
             NotAllowedError: The viewer may not register.
@@ -246,13 +242,13 @@ class AdmissionService:
         return (await self._look(text, source)).decision
 
     async def register(self, text: str, *, source: str, viewer: Viewer) -> RegistrationResult:
-        """Register a server, or another manifest of one that is registered.
+        """Register a server, or another manifest of a registered server.
 
-        Once it is written it stands, and is taken over later if it cannot be now.
+        A registration in the log is valid. If this process cannot apply it now, it does so later.
 
         Raises:
             NotAllowedError: The viewer may not register.
-            StoreError: It cannot be written, and nothing was; or it was, and cannot be read again.
+            StoreError: The log cannot be written, so nothing is registered; or it cannot be read afterwards.
         """
         self._auditing.require(viewer, "register")
         looked = await self._look(text, source)
@@ -302,7 +298,7 @@ class AdmissionService:
         name, decision = looked.decision.server, looked.decision
         known = self._context.settings.servers.get(name)
         if known is not None and not known.registered:
-            reason = f"{name!r} stands in the operator's configuration"
+            reason = f"{name!r} is in the operator's configuration"
             found = [Finding(layer=_NAMES, severity="refuse", key="name", reason=reason, fix=_OTHER_NAME)]
         else:
             found = list(await anyio.to_thread.run_sync(self._namesakes().of, name)) if name else []
@@ -313,7 +309,7 @@ class AdmissionService:
     # --- what there is to decide, and deciding ------------------------------------------------------------
 
     async def cases(self, viewer: Viewer) -> Sequence[Case]:
-        """All servers that are configured or registered and that the viewer may watch, by name.
+        """All configured or registered servers that the viewer may watch, by name.
 
         Raises:
             NotAllowedError: The viewer may watch none.
@@ -338,9 +334,9 @@ class AdmissionService:
         return found
 
     async def registered(self, viewer: Viewer) -> Mapping[str, tuple[str, ApprovalState]]:
-        """The registered servers with the source and state of each; nothing is judged for it.
+        """The registered servers with the source and state of each, without a new judgement.
 
-        One whose log was altered waits for a person. Those of the configuration are not among them.
+        A server whose log was altered waits for a person. Servers of the configuration are left out.
 
         Raises:
             NotAllowedError: The viewer may not register.
@@ -377,22 +373,22 @@ class AdmissionService:
     async def decide(
         self, server: str, verdict: Verdict, *, viewer: Viewer, why: str = "", seen: str = ""
     ) -> Case:
-        """Decide on a server, and on the changes that it made since it was approved.
+        """Decide on a server, and on the changes since its approval.
 
-        `seen` is the digest of the case that was looked at; a server that is another since then is not
-        decided on. To withdraw needs the ability `register`, all else `approve`.
+        `seen` is the digest of the case that the viewer looked at. If the case has changed since then, the
+        decision is refused. `withdraw` needs the ability `register`, all other verdicts need `approve`.
 
         Raises:
             NotAllowedError: The viewer may not decide this.
             ServerNotFoundError: It is neither configured nor registered.
-            AdmissionError: This cannot be decided as things stand; the text says why and what to do.
-            StoreError: It cannot be written, and nothing was decided; or it was, and cannot be read again.
+            AdmissionError: This decision is not possible now. The text says why and what to do.
+            StoreError: The log cannot be written, so nothing is decided; or it cannot be read afterwards.
         """
         self._auditing.require(viewer, "register" if verdict == "withdraw" else "approve", server=server)
         spec = self._context.settings.servers.get(server)
         registration = await self._found(server)
         if verdict == "withdraw" and (registration is None or (spec and not spec.registered)):
-            raise AdmissionError(server, "it stands in the configuration; `maitred remove` takes it out")
+            raise AdmissionError(server, "it is in the configuration; `maitred remove` takes it out")
         before = await self._now(server) if verdict == "withdraw" else None  # afterwards there is none
         with anyio.CancelScope(shield=True):
             if await self._append(server, verdict, seen, who=viewer.principal, why=why):
@@ -400,11 +396,11 @@ class AdmissionService:
         return before or await self._now(server)
 
     async def suspend(self, server: str, why: str) -> None:
-        """Suspend a server that supervision gave up, if it is used still.
+        """Suspend a server that supervision gave up, if it is still in use.
 
         Raises:
             AdmissionError: Its log was altered.
-            StoreError: It cannot be written down.
+            StoreError: The log cannot be written.
         """
         spec = self._context.settings.servers.get(server)
         if spec is not None and spec.usable:
@@ -413,7 +409,7 @@ class AdmissionService:
                     await self._settle(_SUPERVISOR, "suspend", server, detail=why)
 
     async def _append(self, server: str, verdict: Verdict, seen: str, *, who: str, why: str) -> bool:
-        """Write a decision down; false where it changes nothing."""
+        """Write a decision into the log; false if it changes nothing."""
         while True:
             events, state = await self._gatekeeper.standing(server)
             done = _decided(server, state, verdict, seen, who=who, why=why)
@@ -423,7 +419,7 @@ class AdmissionService:
                 return True
 
     async def _settle(self, viewer: Viewer, action: str, server: str, **said: Any) -> None:
-        """Have what was written said in the audit trail, and taken over; it stands if either fails."""
+        """Record a written decision in the audit trail, and apply it. It is valid even if either fails."""
         about = {"action": action, "server": server}
         try:
             await self._audit(viewer, action, server, **said)
@@ -446,7 +442,7 @@ class AdmissionService:
         spec = self._context.settings.servers.get(name)
         registered = spec.registered if spec else True
         found = await self._gatekeeper.look(name, registered=registered)
-        if found is None:  # it stands in the configuration, and was never asked what it offers
+        if found is None:  # of the configuration, and never discovered
             withheld = spec.withheld if spec else ""
             return Case(server=name, source=CONFIGURATION, state="approved", awaits=False, withheld=withheld)
         names = await anyio.to_thread.run_sync(namesakes.of, name)
@@ -484,7 +480,7 @@ def _state(events: Sequence[Event]) -> ApprovalState:
 def _decided(
     server: str, state: Approval | None, verdict: Verdict, seen: str, *, who: str, why: str
 ) -> Event | None:
-    """The event of a decision; `None` where it changes nothing."""
+    """The event of a decision; `None` if it changes nothing."""
     if state is None or state.withdrawn:
         raise AdmissionError(server, "it was never started, so there is nothing to decide on yet")
     if seen and seen != digest_of(state.seen):
@@ -498,7 +494,7 @@ def _decided(
 
 
 def _with(decision: Decision, finding: Finding) -> Decision:
-    """A decision with one finding more, in its layer."""
+    """A decision with one more finding, in its layer."""
     reports: list[LayerReport] = [
         replace(layer, findings=(*layer.findings, finding)) if layer.layer == finding.layer else layer
         for layer in decision.layers

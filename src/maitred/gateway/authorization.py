@@ -1,8 +1,8 @@
-"""Who may do what with the gateway, and the part of the catalog that is there for somebody with a scope.
+"""What each viewer may do with the gateway, and the part of the catalog that exists for its scope.
 
-Deciding is the model's (`maitred.model.access`); here it is asked with what the catalog knows of a tool. For
-a scope there is a portion: the same context, menu and offers over a snapshot in which what lies outside does
-not exist, so that no page, count or suggestion can tell of it. Whoever has no scope shares the whole.
+`maitred.model.access` decides; this module passes it what the catalog knows of a tool. Each scope has its own
+context, menu and offers. They are made from a snapshot without the tools outside the scope, so that no page,
+count or suggestion reveals those. Viewers without a scope share the whole catalog.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -30,14 +30,14 @@ from maitred.model.categories import Category
 from maitred.model.tools import Tool, ToolKey
 
 VIEWER: Final = "maitred.viewer"
-"""The key under which the scope of an ASGI request holds the viewer who asks."""
+"""The key of the viewer in the scope of an ASGI request."""
 
 _MOST_PORTIONS: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScopedCatalog:
-    """What is there for a scope, whose categories include those below them; `outside` is what is not."""
+    """The part of the catalog for a scope, whose categories include those below; `outside` is the rest."""
 
     scope: Scope
     context: GatewayState
@@ -47,7 +47,7 @@ class ScopedCatalog:
 
 
 class Authorization:
-    """Decides for viewers; `credentials` tell whose a token is, `tokens` makes and revokes them."""
+    """Decides for viewers. `credentials` finds the grant of a token, `tokens` makes and revokes tokens."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Authorization:
         self._of: tuple[Snapshot | None, int] = (None, 0)
         self._portions: LRUCache[Scope, ScopedCatalog] = LRUCache(_MOST_PORTIONS)
 
-    # --- what somebody may do -----------------------------------------------------------------------------
+    # --- what a viewer may do -----------------------------------------------------------------------------
 
     def check(
         self, viewer: Viewer, ability: Ability, *, tool: Tool | None = None, server: str | None = None
     ) -> None:
-        """Whether somebody may do something: in general, to a server, or with a tool.
+        """Check that a viewer has an ability: in general, on a server, or on a tool.
 
         Raises:
             NotAllowedError: The text says why not.
@@ -100,7 +100,7 @@ class Authorization:
     def why_not(
         self, viewer: Viewer, ability: Ability, *, tool: Tool | None = None, server: str | None = None
     ) -> str:
-        """Why somebody may not do something, in words that end no sentence; empty if they may."""
+        """Why a viewer does not have an ability, without a full stop; empty if it has the ability."""
         grant = viewer.grant
         if grant.scope is not EVERYTHING and grant.scope != EVERYTHING:  # most often the same object
             grant = replace(grant, scope=self.portion(viewer).scope)
@@ -132,10 +132,10 @@ class Authorization:
             raise BusyError(entered.reason, retry_in_s=entered.retry_after_s)
         return entered
 
-    # --- what is there for somebody -----------------------------------------------------------------------
+    # --- what exists for a viewer -------------------------------------------------------------------------
 
     def portion(self, viewer: Viewer) -> ScopedCatalog:
-        """What is there for somebody; worked out once for a scope and a state of the catalog."""
+        """The part of the catalog for a viewer, computed once for each scope and state of the catalog."""
         scope = viewer.grant.scope
         if scope is EVERYTHING or scope == EVERYTHING:
             return self.whole
@@ -150,21 +150,21 @@ class Authorization:
             return portion
 
     def menu(self, viewer: Viewer) -> Menu:
-        """The menu of what is there for somebody."""
+        """The menu for a viewer."""
         return self.portion(viewer).menu
 
     def outside(self, viewer: Viewer) -> frozenset[ToolKey]:
-        """The tools that are not there for somebody."""
+        """The tools outside the scope of a viewer."""
         return self.portion(viewer).outside
 
     def find(self, name: str, viewer: Viewer) -> Tool:
-        """The tool that a name means, as far as it is there for a viewer.
+        """The tool that a name means for a viewer.
 
-        A tool outside of the viewer's scope is found by a name that tells its server: a check then says why
-        it may not be called.
+        A tool outside of the viewer's scope is found by a name that contains its server. A check then says
+        why the viewer may not call it.
 
         Raises:
-            ToolNotFoundError: There is none; the text names the nearest that are there for the viewer.
+            ToolNotFoundError: There is no such tool. The text names the nearest tools in the viewer's scope.
         """
         try:
             tool = self.whole.menu.find(name)
@@ -175,14 +175,14 @@ class Authorization:
             tool = portion.menu.find(name)
         outside = self.outside(viewer)
         if outside and tool.key in outside and not _is_named(tool, name):
-            tool = self.menu(viewer).find(name)  # a refusal would tell that it exists
+            tool = self.menu(viewer).find(name)  # a refusal would reveal that it exists
         return tool
 
     def servers(self, viewer: Viewer) -> Sequence[ServerStatus]:
-        """The servers that somebody may watch, in the order of the configuration.
+        """The servers that a viewer may watch, in the order of the configuration.
 
         Raises:
-            NotAllowedError: They may watch none.
+            NotAllowedError: The viewer may watch none.
         """
         there = self.portion(viewer).context.servers()
         found = [status for status in there if not self.why_not(viewer, "watch", server=status.name)]
@@ -191,14 +191,14 @@ class Authorization:
         return found
 
     def watches(self, viewer: Viewer) -> bool:
-        """Whether there is a server that somebody may watch."""
+        """Whether there is a server that a viewer may watch."""
         names = self._context.settings.servers
         return any(not self.why_not(viewer, "watch", server=name) for name in names)
 
     # --- how it is worked out -----------------------------------------------------------------------------
 
     async def _names(self) -> tuple[Collection[str], Collection[str]]:
-        """What a scope may name."""
+        """The names that a scope may contain."""
         return self._context.settings.servers, [one.name for one in self._context.categories]
 
     def _made(self, scope: Scope, snapshot: Snapshot) -> ScopedCatalog:
@@ -219,7 +219,7 @@ class Authorization:
         servers = {
             name for name in {**settings.servers, **snapshot.servers} if may(grant, "see", server=name)
         }
-        if scope.categories is not None:  # what else a server offers stands in no category
+        if scope.categories is not None:  # prompts and resources have no category
             servers &= {tool.server for tool in inside}
         context = _PartContext(
             self._context,
@@ -240,7 +240,7 @@ class Authorization:
         )
 
     def _nearest(self, name: str, snapshot: Snapshot) -> Sequence[str]:
-        """The nearest names of all, as far as the part of a snapshot has them."""
+        """Those of the nearest names in the whole catalog that the part of a snapshot has."""
         return [near for near in self._nearest_of_all(name, snapshot) if near in snapshot.by_name]
 
 
@@ -253,17 +253,17 @@ class _PartContext(GatewayState):
 
     @property
     def snapshot(self) -> Snapshot:
-        """The part of the catalog's snapshot that is there."""
+        """The part of the catalog's snapshot."""
         return self._snapshot
 
 
 def _is_named(tool: Tool, name: str) -> bool:
-    """Whether a name tells the server of the tool that it means."""
+    """Whether a name contains the server of the tool that it means."""
     return name == tool.name or name.startswith(prefix(tool.server))
 
 
 def _with_below(names: frozenset[str] | None, categories: Iterable[Category]) -> frozenset[str] | None:
-    """Categories with all that are below them; no limit stays none."""
+    """Categories with all categories below them; without a limit, it stays without."""
     if names is None:
         return None
     by_name = {category.name: category for category in categories}

@@ -1,4 +1,4 @@
-"""Which answers may be kept, as the operator and the servers say it, and what makes kept ones old."""
+"""Which answers the cache may store, by the operator and the servers, and which calls make them stale."""
 
 from maitred.calls.cache import CacheKey, cache_key, cacheable
 from maitred.calls.pipeline import Call
@@ -8,16 +8,17 @@ from maitred.model.tools import Tool
 
 
 class CachePolicy:
-    """Reads the settings as they are when a call is made."""
+    """Decides by the settings at the time of a call."""
 
     def __init__(self, context: GatewayState, visibility: VisibilityService) -> None:
         self._context = context
         self._visibility = visibility
 
     def lifetime_s(self, call: Call) -> float:
-        """For how long an answer may be given again: only if an operator said so, and the call only reads.
+        """For how long the cache may give an answer again, in seconds; 0 unless the operator allows it.
 
-        A tool that writes is kept if it is named itself and its server calls it repeatable.
+        It is 0 for a tool that may write, unless the operator names the tool itself, and its server declares
+        that it is repeatable.
         """
         lifetime_s = self._chosen_s(call.tool)
         return lifetime_s if lifetime_s > 0 and self._may_be_kept(call) else 0.0
@@ -40,7 +41,7 @@ class CachePolicy:
         return not self._context.why_not_callable(tool.server, tool.key.name)  # else the call says why
 
     def key(self, call: Call) -> CacheKey:
-        """What makes two calls equal: the same release of the server, arguments and principal."""
+        """The key of a call: equal calls have the same server release, arguments and principal."""
         tool = call.tool
         record = self._context.snapshot.servers[tool.server]
         version = f"{self._context.spec(tool.server).fingerprint}/{record.facts.version}"
@@ -49,5 +50,5 @@ class CachePolicy:
         return cache_key(version, tool, call.arguments, call.viewer.principal)
 
     def changes(self, tool: Tool) -> bool:
-        """Whether a call of the tool may have changed what its server answers to others."""
+        """Whether a call of the tool may change other answers of its server."""
         return not tool.read_only or self._visibility.changes(tool)

@@ -1,4 +1,4 @@
-"""What a gateway gives to the steps of a call; `maitred.wiring.call_steps` makes the steps of it."""
+"""The services of a gateway for the steps of a call, which `maitred.wiring.call_steps` makes from them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from maitred.usage.recorder import UsageRecorder
 
 @dataclass(frozen=True, kw_only=True)
 class CallServices:
-    """`succeeded` hears of every tool that answered without error; `watchers` of every call."""
+    """`succeeded` is called with every tool that answered without error, `watchers` after every call."""
 
     state: GatewayState
     access: Authorization

@@ -1,7 +1,7 @@
-"""Chains as the gateway runs them: a program, or calls written down, behind one answer.
+"""Runs chains for the gateway: a program, or a list of calls, with one answer.
 
-Every call inside takes the way of a call from outside, with the same checks, counts and limits. The engine
-is made with the first program and ends with the gateway; calls that are only written down need none.
+Every call inside takes the same steps as a call from outside, with the same checks, counts and limits. The
+first program starts the engine, which ends with the gateway. A list of calls needs no engine.
 """
 
 import re
@@ -51,7 +51,7 @@ _NO_NAME: Final = re.compile(r"\W")
 
 @dataclass(frozen=True, kw_only=True)
 class RunningChain:
-    """The chain that makes a call, whose limits a saved chain inside of it shares."""
+    """The chain that makes a call. A saved chain inside it shares its limits."""
 
     account: Account
     saved: bool
@@ -63,7 +63,7 @@ class RunningChain:
 
 
 class Chains:
-    """Runs chains for a gateway, while it is `serving`; `proceed` makes a call on the way of all calls."""
+    """Runs chains for a gateway, while it is `serving`. `proceed` passes a call through all steps."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Chains:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Run chains until the context is left, which ends every one and all processes."""
+        """Run chains until the context is left, which ends all chains and their processes."""
         async with Background() as background:
             background.start(self._engine.keep)
             background.start(self._inner.keep)
@@ -138,11 +138,11 @@ class Chains:
     ) -> ChainAnswer:
         """Run a program, or calls in a short form; with `dry_run` say what is wrong, and call nothing.
 
-        Whatever is wrong with a chain, the answer says it. What of a result is not
-        shown is kept for the principal, unless nobody could ask for it.
+        The answer has every fault of a chain. The gateway stores a result that is too long for the principal,
+        unless no caller could read it later.
 
         Raises:
-            NotAllowedError: Whoever asks may call nothing.
+            NotAllowedError: The viewer may call nothing.
         """
         self._access.check(viewer, "call")
         size = max(max_output_size, 0)
@@ -181,7 +181,7 @@ class Chains:
         return [ChainFault(kind="timeout", message=f"The check took longer than {most_s:g} s.")]
 
     def _failing(self, viewer: Viewer) -> Mapping[str, str]:
-        """Why servers have no tools, by the names that their modules would have."""
+        """Why servers have no tools, by the names of their modules."""
         there = self._access.portion(viewer).context.servers()
         why = {one.name: one.error or self._context.why_not_known(one.name) for one in there if not one.tools}
         return {_NO_NAME.sub("_", name): told for name, told in why.items() if told}
@@ -189,7 +189,7 @@ class Chains:
     def _read(
         self, index: ModuleIndex, code: str, failing: Mapping[str, str], *, types: bool
     ) -> ChainProgram | DirectCalls | ChainFault:
-        """What is meant by a text, whose size is looked at before anything else is."""
+        """The chain in a text. Its size is checked first."""
         most = self._limits().source_bytes
         if len(code) > most or len(code.encode("utf-8", "surrogatepass")) > most:
             return ChainFault(kind="size", message=f"The program is longer than {most:,} bytes.")
@@ -199,13 +199,13 @@ class Chains:
         return read_form(code, modules) or written
 
     async def run_saved(self, call: Call) -> dict[str, Any]:
-        """Run the saved chain that a call is of. One that only reads may only call what does.
+        """Run the saved chain that a call names. A read-only chain may only call tools that only read.
 
-        The result is that of a tool: for a caller from outside an answer like that of any chain, and within
-        a chain, whose limits it shares, the plain value.
+        A caller from outside gets an answer like that of any chain. A calling chain gets the plain value,
+        and shares its limits.
 
         Raises:
-            ToolWithheldError: It is not what was reviewed.
+            ToolWithheldError: Its file differs from the reviewed one.
             ArgumentsError: The arguments do not fit its parameters.
         """
         name, viewer, within = call.tool.key.name, call.viewer, call.chain
@@ -243,7 +243,7 @@ class Chains:
         )
 
     def _note(self, run: ChainRun, about: RequestContext, code: str, saved: str = "") -> None:
-        """Write down that a chain ran."""
+        """Record that a chain ran."""
         fault = run.outcome.fault
         log.info(
             "chain ended",
@@ -263,7 +263,7 @@ class Chains:
         reads = saved is not None and saved.read_only
 
         async def find(name: str) -> ChainTarget:
-            async with self._auditing.entry(about, "call", name):  # which is told of a refusal
+            async with self._auditing.entry(about, "call", name):  # the entry records a refusal, too
                 tool = await self._lookup.callable_tool(self._named(name, viewer), viewer)
                 if reads and not tool.read_only:
                     raise ToolWithheldError(
@@ -293,7 +293,7 @@ class Chains:
 
 
 async def _told(run: ChainRun, code: str, keep: Keep, size: int) -> ChainAnswer:
-    """The answer; that to a large result is put together beside the event loop."""
+    """The answer. For a large result, a thread makes it."""
     tell = partial(answer, run, code, estimate=estimate, max_output_size=size)
     if max(run.outcome.bytes, sum(receipt.bytes for receipt in run.calls)) < _LARGE_BYTES:
         return tell(keep=keep)
@@ -301,7 +301,7 @@ async def _told(run: ChainRun, code: str, keep: Keep, size: int) -> ChainAnswer:
 
 
 def _value(run: ChainRun) -> dict[str, Any]:
-    """What a chain gets of a saved one: its value, or why there is none."""
+    """The value of a saved chain for the calling chain, or the reason why there is none."""
     fault = run.outcome.fault
     if fault is None:
         return {"content": [], "structuredContent": run.outcome.value}

@@ -1,7 +1,7 @@
-"""Takes over settings, and what was decided about servers, in the one order in which that is safe.
+"""Applies settings, and decisions about servers, in the one safe order.
 
-What a file says and what the registry says come together here: a decision of a person changes which servers
-there are as an edit of the file does, and takes the same way. One change is taken over at a time.
+The configuration file and the registry together say which servers exist. So a decision of a person is applied
+in the same way as an edit of the file. Only one change is applied at a time.
 """
 
 from collections.abc import Mapping
@@ -46,17 +46,17 @@ class Configuration:
         self._lock = anyio.Lock()
 
     async def take(self, settings: Settings) -> None:
-        """Take over new settings; see `Gateway.configure`."""
+        """Apply new settings; see `Gateway.configure`."""
         async with self._lock:
             await self._take(settings)
 
     async def again(self) -> None:
-        """Take over what was decided about servers since."""
+        """Apply the decisions about servers since the last time."""
         async with self._lock:
             await self._take(self._written)
 
     async def mediate_anew(self) -> None:
-        """Make another mediation service, since the one in use lacks what may be there now."""
+        """Make another mediation service: the present one lacks a source that may be available now."""
         async with self._lock:
             settings = self._context.settings
             placer = self._parts.make_placer(settings)
@@ -72,7 +72,7 @@ class Configuration:
         tables = self._parts.make_tables(settings)
         before = self._context.settings
         self._context.use(settings)
-        self._written = written  # from here on, whatever fails: a decision must not bring back what was
+        self._written = written  # even if a later step fails: a decision must not restore the old settings
         self._parts.auditing.use(settings.audit)
         self._visibility.use(tables)
         may_run = {name: spec for name, spec in settings.servers.items() if not spec.withheld}
@@ -87,7 +87,7 @@ class Configuration:
             self._parts.events.lists_changed()
 
     def _eras(self, settings: Settings) -> Mapping[str, EraChoice]:
-        """The eras of the servers that are known, so that nothing has to be tried out."""
+        """The eras of the known servers, so that no connection has to try them."""
         return {
             name: record.facts.era or "auto"
             for name, record in self._context.snapshot.servers.items()
@@ -100,6 +100,6 @@ def _withheld(snapshot: Snapshot) -> set[ToolKey]:
 
 
 def _shown(settings: Settings) -> object:
-    """What of the settings decides what clients are shown."""
+    """The settings that affect what clients see."""
     usable = {name: spec.usable for name, spec in settings.servers.items()}
     return settings.disclosure, usable, settings.categories, settings.tools, settings.visibility

@@ -1,7 +1,7 @@
-"""What a manifest declares beside how its server runs: visibility, overrides, and a category.
+"""Checks the other declarations of a manifest: visibility, overrides, and a category.
 
-Each part is read by what will use it later, so that a manifest which is let in cannot keep a gateway from
-starting. The findings count to the layer `schema`, since they are about what the keys mean.
+The code that will use a part later reads it here, too. So a registered manifest cannot prevent a start of the
+gateway. The findings belong to the layer `schema`, since they are about the meaning of keys.
 """
 
 import re
@@ -21,14 +21,14 @@ _LAYER: Final = "schema"
 
 
 class Declarations:
-    """Reads the declarations of manifests as the gateway will; `categories` are those that there are."""
+    """Reads the declarations of manifests as the gateway will; `categories` are all that exist."""
 
     def __init__(self, rules: RuleRegistry, categories: Collection[str]) -> None:
         self._rules = rules
         self._categories = categories
 
     def findings(self, manifest: Manifest) -> Iterator[Finding]:
-        """What is wrong with them."""
+        """The faults of the declarations of a manifest."""
         yield from self._of_visibility(manifest)
         yield from self._of_overrides(manifest)
         yield from self._of_texts(manifest)
@@ -37,7 +37,7 @@ class Declarations:
                 layer=_LAYER,
                 severity="ask",
                 key="result_tools",
-                reason="its results may bring tools that nobody approved",
+                reason="its results may bring tools that no operator approved",
                 fix="leave it out, or have a person approve it",
             )
         if manifest.category and manifest.category not in self._categories:
@@ -50,7 +50,7 @@ class Declarations:
             )
 
     def _of_texts(self, manifest: Manifest) -> Iterator[Finding]:
-        """What models read of a manifest is looked through as what the server itself says is."""
+        """Scan the texts of a manifest that models read, like the texts of the server itself."""
         texts = {"overrides": manifest.overrides, "visibility": manifest.visibility}
         for found in PoisonScan().scan(manifest.name, {key: text for key, text in texts.items() if text}):
             yield Finding(

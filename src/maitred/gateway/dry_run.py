@@ -1,7 +1,7 @@
-"""What is wrong with a chain, as far as the catalog tells, without a call: names of tools, and arguments.
+"""Finds faults of a chain by the catalog, without a call: names of tools, and arguments.
 
-The engine checks a program against the types of the modules that it imports. Here are the calls that are
-written down: those of the short forms, and `call_tool("name", {...})` in a program.
+The engine checks a program against the types of the modules that it imports. This module checks the calls of
+the short forms, and `call_tool("name", {...})` in a program.
 """
 
 import ast
@@ -29,7 +29,7 @@ _CALL_TOOL = "call_tool"
 
 @dataclass(frozen=True, kw_only=True)
 class _Written:
-    """A call as it stands in a text; of `arguments` that are only computed, `keys` are known at most."""
+    """A call in a text. If the program computes `arguments`, at most their `keys` are known."""
 
     tool: str
     arguments: Mapping[str, Any] | None
@@ -40,7 +40,7 @@ class _Written:
 
 
 class DryRun:
-    """Looks at chains. `named` gives the published name of a tool as it may be written in a chain."""
+    """Checks chains. `named` returns the published name of a tool from its form in a chain."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class DryRun:
         self._named = named
 
     async def of_calls(self, form: DirectCalls, viewer: Viewer) -> Sequence[ChainFault]:
-        """The first faults of calls that are written down, for somebody who is to make them."""
+        """The first faults of a list of calls, for the viewer who will make them."""
         count, most_calls = len(form.calls), self._limits().calls
         if count > most_calls:
             message = f"A chain may make {most_calls:,} calls; here are {count:,}."
@@ -116,7 +116,7 @@ class DryRun:
 
 
 def _told(error: MaitredError | TooBigError, call: _Written) -> tuple[FaultKind, str]:
-    """The kind of a fault and its text, in the words in which a run would tell it."""
+    """The kind of a fault and its text, in the words of a real run."""
     if isinstance(error, TooBigError):
         return "type", f"{call.which}The arguments of {call.tool[:_NAME_CHARS]} cannot be sent: {error}."
     kind: FaultKind = "type" if isinstance(error, ArgumentsError) else "runtime"
@@ -124,7 +124,7 @@ def _told(error: MaitredError | TooBigError, call: _Written) -> tuple[FaultKind,
 
 
 def _written(code: str) -> Iterator[_Written]:
-    """The calls of `call_tool` by a name that stands there; none if that means something else there."""
+    """The calls of `call_tool` with a literal name; none if the program gives `call_tool` another meaning."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -141,7 +141,7 @@ def _written(code: str) -> Iterator[_Written]:
             spread = any(one.arg is None for one in node.keywords) or any(
                 isinstance(one, ast.Starred) for one in node.args
             )
-            if spread:  # what it is given is known only when it runs
+            if spread:  # its arguments are known only when it runs
                 continue
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 arguments, keys = _arguments(given.get("arguments"))
@@ -163,7 +163,7 @@ def _gives_meaning(node: ast.AST) -> bool:
 
 
 def _arguments(node: ast.expr | None) -> tuple[Mapping[str, Any] | None, frozenset[Any] | None]:
-    """The arguments where they are literals, else their names where these are."""
+    """The arguments if they are literals, else their names if those are."""
     if node is None:
         return {}, None
     try:

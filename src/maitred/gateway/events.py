@@ -1,4 +1,4 @@
-"""What happens to servers, reported to discovery, which lists again, and to surfaces, which announce.
+"""Passes events of servers to discovery, which lists tools again, and to surfaces, which notify clients.
 
 `Events` is the pool's listener; it is made first, and given to the pool and to the gateway. Surfaces hear
 that lists may have changed, that single resources may have, and that other tools may make sense now. The
@@ -24,7 +24,7 @@ def _ignore(server: str, event: SupervisionEvent | None = None) -> None:
 
 
 def server_uri(name: str) -> str:
-    """The resource that describes a server."""
+    """The URI of the resource that describes a server."""
     return f"maitred://server/{quote(name, safe='')}"
 
 
@@ -73,9 +73,9 @@ class Events:
         resource: Callable[[str], None],
         visibility: Callable[[], None],
     ) -> None:
-        """Have functions called: when lists may have changed, and with the URI of a resource that may.
+        """Register functions to call when lists may have changed, and with the URI of a changed resource.
 
-        `visibility` is called when nothing may have changed but which tools make sense now.
+        `visibility` is called when other tools may make sense now, and nothing else changed.
         """
         self._on_lists.append(lists)
         self._on_resource.append(resource)
@@ -87,7 +87,7 @@ class Events:
             listener()
 
     def lists_changed(self) -> None:
-        """What clients list may have changed, and so has what describes the whole."""
+        """Lists of clients may have changed, and with them the resources that describe the whole."""
         for listener in self._on_lists:
             listener()
         for uri in (OVERVIEW, SERVERS, TOOLS, GUIDE):
@@ -117,7 +117,7 @@ class Events:
     def updated(self, server: str, uri: str) -> None:
         """A resource of a server changed."""
         self._resource(resource_uri(server, uri))
-        if not uri.startswith("maitred:"):  # a server speaks for itself alone
+        if not uri.startswith("maitred:"):  # a server reports only its own resources
             self._resource(uri)
 
     def health_changed(self, server: str) -> None:
@@ -125,7 +125,7 @@ class Events:
         for follower in self._followers:
             follower.health_changed(server)
         refused = self._refused()
-        if refused != self._last:  # what it offers comes or goes with it
+        if refused != self._last:  # its tools are shown or not, with its state
             self._last = refused
             self.lists_changed()
         else:
@@ -134,6 +134,6 @@ class Events:
         self._resource(server_uri(server))
 
     def supervised(self, server: str, event: SupervisionEvent) -> None:
-        """Supervision did something about a server."""
+        """Supervision acted on a server."""
         for follower in self._followers:
             follower.supervised(server, event)

@@ -50,7 +50,7 @@ _PAGE_TOOLS = 100
 
 
 class Gateway(Operations):
-    """Everything behind the surfaces. `maitred.wiring.open_gateway` makes one and keeps it open.
+    """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
     Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`.
@@ -135,9 +135,9 @@ class Gateway(Operations):
 
     @asynccontextmanager
     async def serving(self, *, asks_models: bool) -> AsyncIterator[None]:
-        """Do what has to be done in the background, until the context is left.
+        """Run the background tasks until the context is left.
 
-        With `asks_models`, a language model that mediation is to ask is asked.
+        With `asks_models`, mediation may ask its language model.
         """
         await self._figures.update_if_due()
         mediation = self._mediation.serving(asks=asks_models)
@@ -151,7 +151,7 @@ class Gateway(Operations):
 
     @property
     def settings(self) -> Settings:
-        """The settings as they are now."""
+        """The present settings."""
         return self._context.settings
 
     def listen(
@@ -161,22 +161,20 @@ class Gateway(Operations):
         resource: Callable[[str], None],
         visibility: Callable[[], None] = lambda: None,
     ) -> None:
-        """Have functions called when what clients list may have changed, and with the URI of a resource.
+        """Register functions to call after changes; they must not block.
 
-        `visibility` is called when only which tools make sense now may have. They must not block.
+        `lists` is called when lists of clients may have changed, `resource` with the URI of a resource that
+        may have changed. `visibility` is called when only the tools that make sense now may have changed.
         """
         self._events.listen(lists=lists, resource=resource, visibility=visibility)
 
     def watch(self, called: CallWatcher) -> None:
-        """Have a function called after each call of a tool: its server, whether it succeeded, seconds.
-
-        It must not block.
-        """
+        """Call a function after each call of a tool with server, success and seconds; it must not block."""
         self._call_watchers.append(called)
 
     @property
     def has_visibility_rules(self) -> bool:
-        """Whether which tools make sense may change with calls, or with time."""
+        """Whether there are rules by which calls or time change which tools make sense."""
         return bool(self._visibility.tables)
 
     async def grant_of(self, token: str) -> Grant | RefusedAccess:
@@ -196,12 +194,12 @@ class Gateway(Operations):
 
     @property
     def snapshot(self) -> Snapshot:
-        """The catalog as it is served now."""
+        """The present snapshot of the catalog."""
         return self._context.snapshot
 
     @property
     def version(self) -> Hashable:
-        """Changes whenever what is read from the menu may have changed."""
+        """A value that changes whenever a page of the menu may have changed."""
         return self._menu.version
 
     # --- servers ------------------------------------------------------------------------------------------
@@ -211,10 +209,10 @@ class Gateway(Operations):
         return self._access.portion(viewer).context.servers()
 
     async def settled(self, timeout_s: float) -> bool:
-        """Wait until every server is known, every tool placed, and what mediation proposes proven.
+        """Wait until every server is known, every tool placed, and every proposal of mediation proven.
 
-        False when that takes longer. All is done in the background: for servers that are new, and when the
-        rules or choices changed. A language model is not waited for.
+        False if that takes longer. Background tasks do this for new servers, and after changes of rules or
+        choices. It does not wait for a language model.
         """
         waits = (self._keeper.settled, self._keeper.placed, self._mediation.settled)
         return all([await wait(timeout_s) for wait in waits])
@@ -222,19 +220,19 @@ class Gateway(Operations):
     # --- the menu -----------------------------------------------------------------------------------------
 
     def catalog(self, viewer: Viewer) -> Snapshot:
-        """The part of the catalog that a viewer may see, as it is served now."""
+        """The present part of the catalog that a viewer may see."""
         return self._access.portion(viewer).context.snapshot
 
     def visible_tools(self, viewer: Viewer) -> list[Tool]:
-        """All tools that may be shown to a viewer, by published name."""
+        """All tools that the gateway may show to a viewer, by published name."""
         return self._access.portion(viewer).context.visible_tools()
 
     def tasks(self, viewer: Viewer) -> Sequence[str]:
-        """What the tools that a viewer may see are for: titles of categories, then use cases."""
+        """The tasks of the tools that a viewer may see: titles of categories, then use cases."""
         return self._access.menu(viewer).tasks()
 
     def mode(self) -> ListContent:
-        """What `tools/list` shows now; it may depend on what all tools cost."""
+        """The present mode of `tools/list`, which may depend on the tokens of all tools."""
         return self._lists.mode()
 
     async def listing(self, viewer: Viewer, after: str = "") -> tuple[ListContent, Sequence[Tool], str]:
@@ -268,7 +266,7 @@ class Gateway(Operations):
         return self._lists.state(viewer)
 
     def forget(self, viewer: Viewer) -> None:
-        """Drop what was kept for a viewer's connection, which has ended."""
+        """Drop the state of a viewer's connection that has ended."""
         self._visibility.forget(viewer.scope)
         self._lists.forget(viewer.scope)
 
@@ -292,7 +290,7 @@ class Gateway(Operations):
 
         Raises:
             PathNotFoundError: There is no such category or server.
-            CursorError: The cursor is none of ours.
+            CursorError: The gateway did not make this cursor.
         """
         self._mediation.opened(path)
         return self._access.menu(viewer).page(path, cursor, size, self._visibility.hidden(viewer))
@@ -304,21 +302,21 @@ class Gateway(Operations):
 
         Raises:
             PathNotFoundError: There is no such page.
-            CursorError: The cursor is none of ours.
+            CursorError: The gateway did not make this cursor.
         """
         self._mediation.opened(path)
         return self._access.menu(viewer).browse(path, cursor, size, self._visibility.hidden(viewer))
 
     def index(self, viewer: Viewer) -> str:
-        """The capability index: what categories there are and how many tools they hold."""
+        """The capability index: the categories, with the number of tools in each."""
         return self._access.menu(viewer).index()
 
     def introduction(self, viewer: Viewer) -> str:
-        """What a client shows of the gateway before it looks at any tool, in at most 512 characters."""
+        """The description that a client shows before it reads any tool, in at most 512 characters."""
         return self._access.menu(viewer).introduction(self.mode())
 
     def overview(self, viewer: Viewer) -> str:
-        """What maitred is, what stands behind it, and how to go on, in at most 500 tokens."""
+        """What maitred is, which tools it has, and how to use them, in at most 500 tokens."""
         return self._access.menu(viewer).overview()
 
     def info(self, names: Sequence[str], detail: Detail = "brief", *, viewer: Viewer) -> InfoAnswer:
@@ -326,7 +324,7 @@ class Gateway(Operations):
 
         Raises:
             ToolNotFoundError: None of the names is known.
-            ToolWithheldError: Nor can be, since their server is not known yet.
+            ToolWithheldError: No name can be known, since the server is not known yet.
         """
         answer = self._access.menu(viewer).info(names, detail, partial(self._why_not, viewer=viewer))
         self._mediation.needed(tool.server for tool in answer.tools)
@@ -345,7 +343,7 @@ class Gateway(Operations):
         return why_hidden(tool) or self._visibility.why_hidden(tool, viewer)
 
     def find(self, name: str, viewer: Viewer) -> Tool:
-        """A tool by its published name, or by its raw name where only one server has it.
+        """A tool by its published name, or by its raw name if only one server has it.
 
         Raises:
             ToolNotFoundError: No tool, or more than one, has this name.
@@ -365,14 +363,14 @@ class Gateway(Operations):
     # --- search -------------------------------------------------------------------------------------------
 
     async def warm(self, *, wholly: bool = False) -> None:
-        """Build the search index now, so that the first search need not wait; `wholly` waits for vectors."""
+        """Build the search index now, so that the first search need not wait. `wholly` waits for vectors."""
         await self._search.update(self.snapshot)
         if wholly:
             await self._search.settled()
 
     @property
     def semantics(self) -> Semantics:
-        """How far search goes by meaning now."""
+        """Whether search finds tools by meaning now, and if not, why."""
         return self._search.semantics
 
     async def search(
@@ -387,7 +385,7 @@ class Gateway(Operations):
         detail: Detail = "brief",
         viewer: Viewer,
     ) -> SearchAnswer:
-        """Find tools by capability; each phrase is one capability.
+        """Find tools by capability. Each phrase is one capability.
 
         Raises:
             PathNotFoundError: There is no such server or category.
@@ -408,11 +406,11 @@ class Gateway(Operations):
     # --- calls --------------------------------------------------------------------------------------------
 
     async def tool_to_call(self, name: str, viewer: Viewer) -> Tool:
-        """The tool that a name means, for a viewer who is to call it; its server may have to be waited for.
+        """The tool that a name means, for a call by the viewer. May wait for its server.
 
         Raises:
             NotAllowedError: The viewer may not call it, or nothing.
-            ToolNotFoundError: There is none; the text names the nearest.
+            ToolNotFoundError: There is no such tool. The text names the nearest.
             ToolWithheldError: It cannot be called now; the text says why.
         """
         self._access.require_calls(viewer)
@@ -430,7 +428,7 @@ class Gateway(Operations):
         return await self._paths.tool_to_call(server, name, viewer)
 
     def parameters(self, tool: Tool, viewer: Viewer) -> str:
-        """What a tool takes, in short.
+        """The parameters of a tool, in short.
 
         Raises:
             NotAllowedError: The viewer may not see it.
@@ -447,16 +445,16 @@ class Gateway(Operations):
         progress: Progress | None = None,
         shorten: bool = False,
     ) -> dict[str, Any]:
-        """Call a tool for somebody and return its server's answer as it came.
+        """Call a tool for a viewer, and return its server's answer unchanged.
 
-        With `shorten`, an answer over `results.max_tokens` is cut, and kept whole for the principal. The
-        answer to a call that makes other tools available also names them. Category tools are answered here.
+        With `shorten`, an answer over `results.max_tokens` is cut, and stored whole for the principal. If a
+        call makes other tools available, its answer names them. The gateway itself answers category tools.
 
         Raises:
             ToolNotFoundError: There is no such tool; the text names the nearest.
             ToolWithheldError: It exists but cannot be called now; the text says why.
-            NotAllowedError: Whoever asks may not call it.
-            BusyError: They have called too often, or too much at once.
+            NotAllowedError: The viewer may not call it.
+            BusyError: The viewer has made too many calls, or has too many running.
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
             ServerError: The server failed.
         """
@@ -469,7 +467,7 @@ class Gateway(Operations):
         """A page of an answer that was too long.
 
         Raises:
-            ResultNotFoundError: It is not kept (any more), or not for this principal.
+            ResultNotFoundError: It is not stored, or not any more, or not for this principal.
         """
         return self._results.page(viewer.principal, result_id, cursor)
 

@@ -1,8 +1,8 @@
 """Category tools: a short list of categories, of which a client opens those that it needs.
 
-Calling a category answers with its tools. In the handshake era they also stand in the list of the connection
-that called, until it collapses the category or ends. In the stateless era no call may change a list; there,
-and whatever is open, every tool can be called by its name, through `call_tool` if it is not listed.
+A call of a category tool answers with the tools of the category. In the handshake era they are also in the
+list of the calling connection, until it collapses the category or ends. In the stateless era no call may
+change a list. In both eras a client can call every tool by its name, through `call_tool` if it is not listed.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -26,16 +26,16 @@ from maitred.model.tools import Tool, ToolCall, ToolKey
 from maitred.wording import count_of
 
 RESERVED: Final = frozenset({"search_tools"})
-"""Names that end as those of categories do, and mean something else."""
+"""Names that end like those of categories, but are names of other tools."""
 
 _DEFINITIONS_TOKENS: Final = 20_000
 _FRAME_TOKENS: Final = 150
 _MOST_SCOPES: Final = 10_000
 
-"""What `tools/list` shows: tools of our own, all tools, or categories of them."""
+"""What `tools/list` shows: meta-tools, all tools, or category tools."""
 
 Opened = frozenset[ToolKey] | None
-"""The tools of a category that a connection has open; `None` is all of them, those to come included."""
+"""The open tools of a category in a connection; `None` is all of them, later ones included."""
 
 
 class MenuLists:
@@ -59,7 +59,7 @@ class MenuLists:
     # --- lists --------------------------------------------------------------------------------------------
 
     def mode(self) -> ListContent:
-        """What is shown now; in the modes `auto` and `categories` all tools while they cost so little."""
+        """The present mode; `auto` and `categories` show all tools while these cost few tokens."""
         context = self._context
         disclosure = context.settings.disclosure
         if disclosure.mode in ("menu", "all"):
@@ -69,14 +69,14 @@ class MenuLists:
         return "menu" if disclosure.mode == "auto" else "categories"
 
     def listed(self, viewer: Viewer) -> Sequence[Tool]:
-        """The tools that stand in a viewer's list now, by name; in mode `categories` those not behind any."""
+        """The tools in a viewer's list, by name; in mode `categories` none behind a category tool."""
         if self.mode() != "categories":
             return self._listable(viewer)
         state = self.state(viewer)
         return self._menu.kept(("opened", state), lambda: self._with_opened(viewer))
 
     def categories(self, viewer: Viewer) -> Sequence[CategoryTool]:
-        """The categories that stand in a viewer's list, in mode `categories`."""
+        """The categories in a viewer's list, in mode `categories`."""
         return [group for group in self._groups(viewer).values() if group.is_category]
 
     def definitions(self, viewer: Viewer) -> Sequence[dict[str, Any]]:
@@ -84,7 +84,7 @@ class MenuLists:
         return [group.definition for group in self.categories(viewer)]
 
     def state(self, viewer: Viewer) -> Hashable:
-        """All that makes the list of a viewer another than that of others."""
+        """All state by which the list of a viewer differs from the lists of others."""
         opened = self._open.get(viewer.scope, {})
         return self._visibility.unlisted(viewer), frozenset(opened.items())
 
@@ -97,7 +97,7 @@ class MenuLists:
         )
 
     def _groups(self, viewer: Viewer) -> Mapping[str, CategoryTool]:
-        """All categories by published name, those too small to be listed included."""
+        """All categories by published name, with those that are too small for a list."""
         context = self._context
         return self._menu.kept(
             ("groups", self._visibility.unlisted(viewer)),
@@ -117,20 +117,20 @@ class MenuLists:
             shown.update(tool.key for tool in group.tools if keys is None or tool.key in keys)
         return [tool for tool in self._listable(viewer) if tool.key in shown]
 
-    # --- what a connection has open -----------------------------------------------------------------------
+    # --- open categories of a connection ------------------------------------------------------------------
 
     def forget(self, scope: tuple[str, str]) -> None:
         """A connection has ended."""
         self._open.pop(scope, None)
 
     def disclose(self, viewer: Viewer, keys: Collection[ToolKey]) -> None:
-        """Have some tools stand in the list of a viewer's connection until it collapses them."""
+        """Show some tools in the list of a viewer's connection until it collapses them."""
         for group in self._groups(viewer).values():
             if found := frozenset(keys) & {tool.key for tool in group.tools}:
                 self._put(viewer, group, found)
 
     def _put(self, viewer: Viewer, group: CategoryTool, keys: Collection[ToolKey]) -> bool:
-        """Add tools of a category to what is open; whether this viewer can have any open at all."""
+        """Add tools of a category to the open ones; returns whether this viewer can have open ones at all."""
         if viewer.era != "handshake" or not viewer.connection or self.mode() != "categories":
             return False
         mine = self._open.setdefault(viewer.scope, {})
@@ -154,12 +154,12 @@ class MenuLists:
     # --- calls --------------------------------------------------------------------------------------------
 
     def answer(self, call: ToolCall, viewer: Viewer) -> dict[str, Any] | None:
-        """The answer of a category tool; `None` if the call is of none.
+        """The answer of a category tool; `None` for a call of another tool.
 
         Its arguments may be `cursor`, for the rest of a long category, or `collapse: true`.
 
         Raises:
-            CursorError: The cursor is none of ours.
+            CursorError: The gateway did not make this cursor.
         """
         if call.name in self._context.snapshot.by_name:
             return None  # the name of a tool, as in most calls
@@ -182,7 +182,7 @@ class MenuLists:
         return self._meant(name, viewer) is not None
 
     def _meant(self, name: str, viewer: Viewer) -> CategoryTool | None:
-        """The category of this name; what a server calls a tool goes before one that no list shows."""
+        """The category of this name. A server's tool of that name wins over a category that no list shows."""
         snapshot = self._context.snapshot
         group = None if name in snapshot.by_name else self._groups(viewer).get(name)
         if group and self.mode() != "categories" and any(tool.key.name == name for tool in snapshot.tools):
@@ -190,7 +190,7 @@ class MenuLists:
         return group
 
     def _page(self, group: CategoryTool, cursor: object, viewer: Viewer) -> "_CategoryPage":
-        """The tools of a category from a cursor on, as far as lines and definitions fit their budgets."""
+        """The tools of a category from a cursor on, as many as fit the budgets of lines and definitions."""
         tools = self._menu.by_use(group.tools)
         if not isinstance(cursor, str):
             raise CursorError(str(cursor))

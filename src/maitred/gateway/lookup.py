@@ -25,7 +25,7 @@ _NEAREST: Final = 3
 
 
 class ToolLookup:
-    """Finds tools that are to be called. `warm` readies the index, which names the nearest tools."""
+    """Finds tools for calls. `warm` builds the index, which names the nearest tools."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ToolLookup:
         return self._access.find(name, viewer)
 
     def authorize(self, tool: Tool, viewer: Viewer) -> None:
-        """Refuse a tool that the viewer may not call, or that nobody can call now.
+        """Refuse a tool that the viewer may not call, or that no caller can call now.
 
         Raises:
             NotAllowedError: The viewer may not call it.
@@ -84,12 +84,12 @@ class ToolLookup:
         """Refuse arguments that do not fit the tool's schema.
 
         Args:
-            tool: What would be called.
-            arguments: What it would be called with.
-            read_only: Whether a tool is refused that its server does not call read-only.
+            tool: The tool to call.
+            arguments: The arguments of the call.
+            read_only: Whether to refuse a tool that its server does not mark read-only.
 
         Raises:
-            ToolWithheldError: Not read-only though the caller wants that.
+            ToolWithheldError: The tool is not read-only, though the caller wants that.
             ArgumentsError: The arguments do not fit; the text shows the tool's parameters.
         """
         try:
@@ -98,7 +98,7 @@ class ToolLookup:
             raise ArgumentsError(tool.name, error.faults, schema=self.parameters(tool)) from error
 
     def recheck(self, call: Call) -> None:
-        """Check a call again if the catalog knows something else of its tool than when it was found.
+        """Check a call again if its tool has changed in the catalog since it was found.
 
         Raises:
             MaitredError: The call may not be made any more.
@@ -114,11 +114,11 @@ class ToolLookup:
         self.check(current, call.arguments, read_only=call.read_only)
 
     def parameters(self, tool: Tool) -> str:
-        """What a tool takes, in short."""
+        """The parameters of a tool, in short."""
         return views.compact_schema(self._context.snapshot, tool)
 
     async def await_server(self, name: str, viewer: Viewer) -> None:
-        """Give the server of an unknown name the time to become known, if that is why it is unknown.
+        """Wait for the discovery of the server of an unknown name, if that is why the name is unknown.
 
         Raises:
             ToolWithheldError: The server's tools are not known; the text says why.
@@ -127,7 +127,7 @@ class ToolLookup:
         for server in servers_named(name, context.settings.servers):
             if server in context.keeper.discovering:
                 await context.keeper.discovered(server, context.settings.disclosure.first_list_wait_s)
-        await self._warm()  # the answer to a mistake names the nearest tools, by the index
+        await self._warm()  # the error for an unknown name lists the nearest tools, by the index
         there = self._access.portion(viewer).context
         if name not in context.snapshot.by_name and (why := there.why_unknown(name)):
             raise ToolWithheldError(name, why)
@@ -136,7 +136,7 @@ class ToolLookup:
 class PathLookup:
     """Finds servers and their tools by raw or published name, as paths contain them.
 
-    `settled` waits so many seconds for servers that are being discovered.
+    `settled` waits some seconds for servers that are being discovered.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class PathLookup:
         self._settled = settled
 
     def server(self, name: str, viewer: Viewer, ability: Ability) -> ServerStatus:
-        """A configured server that is there for a viewer who has an ability on it.
+        """A configured server in the scope of a viewer who has an ability on it.
 
         Raises:
             PathNotFoundError: There is none; the text names the nearest.
@@ -163,7 +163,7 @@ class PathLookup:
         return found
 
     def tool(self, server: str, name: str, viewer: Viewer) -> Tool:
-        """A tool of a server that is there for a viewer.
+        """A tool of a server in the scope of a viewer.
 
         Raises:
             PathNotFoundError: There is no such server.
@@ -180,7 +180,7 @@ class PathLookup:
         raise ToolNotFoundError(name, nearest=_nearest(there, server, name))
 
     async def tool_to_call(self, server: str, name: str, viewer: Viewer) -> Tool:
-        """The same for a viewer who is to call it; waits a while for a server that is being discovered.
+        """The same for a call by the viewer. Waits a while for a server that is being discovered.
 
         Raises:
             PathNotFoundError: There is no such server.
@@ -205,7 +205,7 @@ def _known(snapshot: Snapshot, server: str, name: str) -> Tool | None:
 
 
 def _nearest(there: GatewayState, server: str, name: str) -> list[str]:
-    """Tools of the server that are spelled much the same, else those of other servers that are called so."""
+    """Tools of the server with a similar name, else tools of other servers with that name."""
     own = {tool.key.name: tool.name for tool in there.snapshot.by_server.get(server, ())}
     own |= {published: published for published in own.values()}
     near = [own[one] for one in near_names(name, own, most=_NEAREST)]

@@ -1,13 +1,9 @@
-"""What mediation makes of tools, for an operator who wants to see it and decide.
+"""Mediation of a gateway: its background work, and its proposals for an operator who decides on them.
 
-It changes nothing but what is remembered: choices stand in the configuration file, and `ask` has the language
-model asked now instead of in the background.
-
-Work ahead for mediation, in the background: prove what is proposed, and ask the language model.
-
-Nothing waits for it: tools are shown by what is known of them, and mended anew when more is. A model that
-fails is left alone for a while, longer each time, one server at a time. Nobody is asked before `serving` says
-so, as a command that ends at once would pay for answers that it does not read.
+`MediationTasks` proves proposals and asks the language model in the background. No reader waits for that:
+tools are shown as they are known, and mended again later. After a failure for a server, the pause before the
+next question grows each time. The model is asked only while `serving` allows it: a short command would pay
+for answers that it does not read. `GatewayMediation` writes no choices; those are in the configuration file.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -39,11 +35,11 @@ _LOOK_S: Final = 3_600.0
 
 
 class MediationTasks:
-    """Owns the background tasks of mediation; `use` says by whom tools are mended now.
+    """Owns the background tasks of mediation. `use` sets the service that mends tools now.
 
-    `remake` is called after a pause where the service lacks something; it is to make another and `use` it.
-    `pauses_s` are the first pause after a failure and the longest one: a day, as an answer that cannot be
-    used is paid for as well.
+    If the service lacks something, `remake` is called after a pause: it makes another service and calls
+    `use`. `pauses_s` are the first and the longest pause after a failure. The longest is a day, since an
+    unusable answer costs money, too.
     """
 
     def __init__(self, context: GatewayState, remake: Callable[[], Awaitable[None]]) -> None:
@@ -75,7 +71,7 @@ class MediationTasks:
             await mender.aclose()
 
     def use(self, mender: MediationService) -> None:
-        """Go by another service; what it needs for the servers that are known is worked out soon."""
+        """Use another service. The work that it needs for known servers begins soon."""
         if self._mender is not None:
             self._retired.append(self._mender)
         self._mender = mender
@@ -98,21 +94,21 @@ class MediationTasks:
             self._want(server)
 
     def refresh(self) -> None:
-        """Time to ask anew about what is stale: at once, or in mode lazy at the next need."""
+        """Ask again about stale answers: at once, or in mode lazy at the next need."""
         self._needed.clear()
         if self._context.settings.mediation.mode != "lazy":
             for server in self._context.snapshot.known:
                 self._want(server)
 
     def needed(self, servers: Iterable[str]) -> None:
-        """Somebody looks at tools of servers, or calls one: time to ask, where that was put off until now."""
+        """A viewer looks at tools of servers, or calls one: ask now, if that was put off until a need."""
         for server in servers:
             if server not in self._needed:
                 self._needed.add(server)
                 self._want(server)
 
     async def settled(self, timeout_s: float) -> bool:
-        """Wait until what is proposed now is proven; false when it takes longer."""
+        """Wait until the present proposals are proven; false if that takes longer."""
         with anyio.move_on_after(timeout_s):
             await self._unproven.empty()
         return self._unproven.is_empty
@@ -244,27 +240,27 @@ class _Queue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether none waits, and none is at work."""
+        """Whether no name waits, and no task works on one."""
         return not self._waiting and not self._at_work
 
     @property
     def is_idle(self) -> bool:
-        """Whether none is at work."""
+        """Whether no task works on a name."""
         return not self._at_work
 
     def add(self, name: str) -> None:
-        """Have one wait, if it does not already."""
+        """Add a name, unless it waits already."""
         self._waiting[name] = None
         self._tell()
 
     async def next(self) -> str:
-        """The first one, as soon as there is one that nobody is at work on."""
+        """The first waiting name that no task works on; waits until there is one."""
         while not (name := self.another()):
             await self._changed.wait()
         return name
 
     def another(self) -> str:
-        """The first one; empty if there is none."""
+        """The first waiting name that no task works on; empty if there is none."""
         name = next((name for name in self._waiting if name not in self._at_work), "")
         if name:
             del self._waiting[name]
@@ -272,7 +268,7 @@ class _Queue:
         return name
 
     def done(self, names: Iterable[str]) -> None:
-        """The work on some is done."""
+        """Record that the work on some names is done."""
         self._at_work.difference_update(names)
         self._tell()
 
@@ -292,7 +288,7 @@ _DECIDED: Final = ("category", "tags", "use_cases", "hidden", "pinned")
 
 @dataclass(frozen=True, kw_only=True)
 class ToolDiff:
-    """What is proposed for a tool, and what becomes of it."""
+    """The proposal for a tool, and its state."""
 
     tool: Tool
     proposal: Proposal
@@ -329,7 +325,7 @@ class ToolDiff:
 
 
 class GatewayMediation:
-    """The mediation of a gateway: what it works ahead, and its results. `remake`: see `MediationTasks`."""
+    """The mediation of a gateway: its background tasks and their results. `remake`: see `MediationTasks`."""
 
     def __init__(
         self, context: GatewayState, auditing: AuditService, remake: Callable[[], Awaitable[None]]
@@ -347,20 +343,20 @@ class GatewayMediation:
         self.enhancing.use(mender)
 
     def opened(self, path: str) -> None:
-        """Somebody opens a page of the menu: tools of a server are needed if it is one of its own."""
+        """A viewer opens a page of the menu. If it is the page of a server, its tools are needed."""
         kind, _, name = path.strip("/").partition("/")
         if kind == "server":
             self.needed([name])
 
     async def diff(self, servers: Sequence[str] = (), *, viewer: Viewer) -> list[ToolDiff]:
-        """All tools of some servers, by default of all, for which something is proposed.
+        """All tools with a proposal, of some servers or by default of all.
 
-        Proofs that are missing are made, which may take a second or two for each server.
+        It makes missing proofs, which may take a second or two for each server.
 
         Raises:
             NotAllowedError: The viewer may not watch them.
             PathNotFoundError: There is no such server.
-            StoreError: What was proven cannot be kept.
+            StoreError: The proofs cannot be stored.
         """
         self._require(viewer, "watch", servers)
         snapshot, mender = self._context.snapshot, self._mender
@@ -376,14 +372,14 @@ class GatewayMediation:
         return [one for one in found if one.proposal.state != "same"]
 
     async def estimate(self, servers: Sequence[str] = (), *, viewer: Viewer) -> Estimate | None:
-        """What asking the language model about all it has not been asked will cost at most.
+        """The highest possible cost of all open questions to the language model.
 
         `None` without a model.
 
         Raises:
             NotAllowedError: The viewer may not watch them.
             PathNotFoundError: There is no such server.
-            StoreError: What it answered before cannot be read.
+            StoreError: Its earlier answers cannot be read.
         """
         self._require(viewer, "watch", servers)
         snapshot = self._context.snapshot
@@ -407,17 +403,17 @@ class GatewayMediation:
         viewer: Viewer,
         progress: Callable[[int, int], None] = lambda _, __: None,
     ) -> ModelSpending:
-        """Ask the language model now about all it has not been asked; what it cost.
+        """Ask the language model all open questions now; returns the cost.
 
-        `progress` is told how many of how many servers are done. What was answered is remembered, also when a
-        later question fails.
+        `progress` gets the number of servers that are done, and of all. Answers are stored, even if a later
+        question fails.
 
         Raises:
             NotAllowedError: The viewer may not operate them.
             ConfigError: No model is configured.
             PathNotFoundError: There is no such server.
-            LlmError: It does not answer, or not as it should.
-            StoreError: What it answered cannot be shown.
+            LlmError: The model does not answer, or its answer is unusable.
+            StoreError: The mended tools cannot be stored.
         """
         self._require(viewer, "operate", servers)
         mender, snapshot = self._mender, self._context.snapshot
@@ -433,7 +429,7 @@ class GatewayMediation:
         return mender.model.spent
 
     def spent(self, viewer: Viewer) -> ModelSpending | None:
-        """What the language model did cost since the settings were taken over; `None` without one.
+        """The cost of the language model since the settings were applied; `None` without a model.
 
         Raises:
             NotAllowedError: The viewer may not watch.
@@ -442,7 +438,7 @@ class GatewayMediation:
         return self._mender.model.spent if self._mender.model else None
 
     def _require(self, viewer: Viewer, ability: Ability, servers: Sequence[str]) -> None:
-        """Refuse what a viewer may not do to some servers; to all of them if none is named."""
+        """Refuse a viewer without an ability on some servers, or on all servers if none is named."""
         for server in servers or (None,):
             self._auditing.require(viewer, ability, server=server)
 

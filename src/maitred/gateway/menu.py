@@ -1,6 +1,6 @@
-"""The menu as this gateway has it now: hot list, categories, pages of tools and servers, details of tools.
+"""The present menu of a gateway: hot list, categories, pages of tools and servers, details of tools.
 
-Everything is worked out once for a generation of the catalog and a set of visible servers, and then kept.
+It is computed once for each generation of the catalog and set of visible servers, and then cached.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -48,7 +48,7 @@ class Menu:
         return context.snapshot.generation, context.visible, context.revision
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made under a key for the present version of the menu, or is made now."""
+        """The cached value of a key for the present version of the menu; makes it if it is missing."""
         if (version := self.version) != self._of or len(self._kept) > _KEPT_PAGES:
             self._of, self._kept = version, {}
         if key not in self._kept:
@@ -58,7 +58,7 @@ class Menu:
     # --- T0 and T1 ----------------------------------------------------------------------------------------
 
     def hot(self, hidden: ToolKeys = _NONE) -> HotList:
-        """T0: what is used most; pinned tools first, and a spread over the catalog while there is no use.
+        """T0: the most used tools, pinned ones first; a selection over the catalog while no tool was used.
 
         Tools that are `hidden` now are left out.
         """
@@ -150,14 +150,14 @@ class Menu:
         return sorted(tools, key=lambda tool: (-scores.get(tool.key, 0.0), tool.name))
 
     def index(self) -> str:
-        """The capability index: what there is, whichever servers are well now, so that it is stable."""
+        """The capability index. It ignores the present state of servers, and so stays stable."""
         return self.kept("index", self._index)
 
     def _index(self) -> str:
         return pages.index(self._lines(self._context.listable()), self._context.budget(pages.INDEX_TOKENS))
 
     def introduction(self, mode: ListContent) -> str:
-        """How to use what there is, and its names; the same whichever servers are well now."""
+        """The names of what there is, and how to use it. It ignores the present state of servers."""
         return self.kept(("introduction", mode), lambda: self._introduction(mode))
 
     def _introduction(self, mode: ListContent) -> str:
@@ -166,7 +166,7 @@ class Menu:
         return introduction(mode, [name for name in specs if specs[name].usable], [top.name for top in tops])
 
     def overview(self) -> str:
-        """What maitred is, what stands behind it, and how to go on."""
+        """What maitred is, which tools it has, and how to use them."""
         return self.kept("overview", self._overview)
 
     def _overview(self) -> str:
@@ -185,7 +185,7 @@ class Menu:
 
         Raises:
             PathNotFoundError: There is no such category or server.
-            CursorError: The cursor is none of ours.
+            CursorError: The gateway did not make this cursor.
         """
         kind, _, name = path.strip("/").partition("/")
         if kind == "category":
@@ -244,7 +244,7 @@ class Menu:
         return [f"category/{near}" for near in near_names(name, names)]
 
     def tasks(self) -> Sequence[str]:
-        """What the tools are for: titles of categories, then use cases."""
+        """The tasks of the tools: titles of categories, then use cases."""
 
         def made() -> Sequence[str]:
             cases = {case for tool in self._context.visible_tools() for case in tool.use_cases}
@@ -260,7 +260,7 @@ class Menu:
 
         Raises:
             PathNotFoundError: There is no such page.
-            CursorError: The cursor is none of ours.
+            CursorError: The gateway did not make this cursor.
         """
         path = path.strip("/")
         if not path:
@@ -288,7 +288,7 @@ class Menu:
     # --- T3 -----------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Tool:
-        """A tool by its published name, or by another form of it that fits only one which is not withheld.
+        """A tool by its published name, or by another form that fits only one tool that is not withheld.
 
         Raises:
             ToolNotFoundError: The name fits no tool, or more than one.
@@ -313,7 +313,7 @@ class Menu:
 
         Raises:
             ToolNotFoundError: None of the names is known.
-            ToolWithheldError: Nor can be, since their server is not known yet.
+            ToolWithheldError: No name can be known, since the server is not known yet.
         """
         tools: list[Tool] = []
         problems: list[MaitredError] = []
@@ -327,7 +327,7 @@ class Menu:
             raise problems[0]
         budget = self._context.budget(pages.FULL_TOKENS) - 100
         texts: list[str] = []
-        for tool in tools:  # one after the other: what does not fit need not be rendered
+        for tool in tools:  # one after the other: details that do not fit are not rendered
             texts.append(self.detail(tool, detail, budget, why_not(tool)))
             if pack(texts, budget).left:
                 break
@@ -343,7 +343,7 @@ class Menu:
     def detail(
         self, tool: Tool, detail: Detail, budget_tokens: int = pages.FULL_TOKENS, why_not: str = ""
     ) -> str:
-        """One tool, in a few lines or whole, with what stands in the way of calling it."""
+        """One tool, in a few lines or whole, with the reason why it cannot be called now."""
         snapshot, tool = self._context.snapshot, without_texts(tool)
         withheld = self._context.reason(tool.server) or why_not
         if detail == "full":

@@ -62,11 +62,11 @@ class Operations:
     # --- configuration and servers ------------------------------------------------------------------------
 
     async def configure(self, settings: Settings, *, viewer: Viewer) -> None:
-        """Take over new settings: servers are added, removed and restarted as they differ.
+        """Apply new settings: add, remove and restart servers that differ.
 
         Raises:
             NotAllowedError: The viewer may not configure.
-            ConfigError: What they refer to has faults; nothing was taken over.
+            ConfigError: A file that they refer to has faults. Nothing is applied.
         """
         self._access.check(viewer, "configure")
         await self._configuring.take(settings)
@@ -103,7 +103,7 @@ class Operations:
         return () if spec and spec.withheld and not spec.suspended else self._pool.last_output(server)
 
     def unmatched_rules(self, viewer: Viewer) -> Mapping[str, Sequence[str]]:
-        """What visibility rules name that their server does not offer, by server.
+        """Names in visibility rules that their server does not offer, by server.
 
         Raises:
             NotAllowedError: The viewer may not watch.
@@ -121,7 +121,7 @@ class Operations:
         return await self._storage.status()
 
     def authorize_stop(self, viewer: Viewer) -> None:
-        """Refuse a viewer who may not have the gateway stopped.
+        """Refuse a viewer who may not stop the gateway.
 
         Raises:
             NotAllowedError: The viewer may not configure.
@@ -129,7 +129,7 @@ class Operations:
         self._access.check(viewer, "configure")
 
     async def sync(self, names: Sequence[str] = (), *, viewer: Viewer) -> list[Report]:
-        """List the tools of servers (all enabled ones by default) and bring the catalog in step.
+        """List the tools of servers (all enabled ones by default) and update the catalog.
 
         Raises:
             NotAllowedError: The viewer may not watch them.
@@ -268,11 +268,11 @@ class Operations:
     def withheld_answer(
         self, answer_id: str, cursor: str = "", *, viewer: Viewer, request_id: str = ""
     ) -> ResultPage:
-        """A page of an answer that screening kept from a model; that it was read is written down.
+        """A page of an answer that screening withheld from a model. The audit trail records the reading.
 
         Raises:
             NotAllowedError: The viewer may not audit.
-            ResultNotFoundError: It is not kept (any more).
+            ResultNotFoundError: It is not stored, or not any more.
         """
         self._access.check(viewer, "audit")
         said = {"arguments": {"answer": answer_id}, "request_id": request_id, "outcome": "ok"}
@@ -337,7 +337,7 @@ class Operations:
     async def write_use_cases(
         self, server: str = "", *, viewer: Viewer, progress: Callable[[int, int], None]
     ) -> int:
-        """Have the language model write use cases for tools (of one server) that have none; for how many.
+        """Ask the language model for use cases of tools (of one server) without any; returns for how many.
 
         Raises:
             NotAllowedError: The viewer may not operate.
@@ -350,7 +350,7 @@ class Operations:
     # --- figures ------------------------------------------------------------------------------------------
 
     async def stats(self, days: int = 30, *, viewer: Viewer) -> Stats:
-        """How tools were used, and what finding them cost.
+        """Figures of the use of tools, and the tokens spent on finding them.
 
         Raises:
             NotAllowedError: The viewer may not watch.
@@ -360,7 +360,7 @@ class Operations:
         return await self._figures.stats(days, raw_tokens=self._ledger.raw_tokens)
 
     async def usage_by_server(self, days: int, viewer: Viewer) -> Mapping[str, Usage]:
-        """How the servers that a viewer may watch were used.
+        """Figures of the use of the servers that a viewer may watch.
 
         Raises:
             NotAllowedError: The viewer may watch none.
@@ -369,7 +369,7 @@ class Operations:
         return await self._figures.by_server(days, {one.name for one in self._access.servers(viewer)})
 
     def whole_catalog(self, viewer: Viewer) -> Snapshot:
-        """The whole catalog as it is served now, with the standing of every tool.
+        """The present catalog as a whole, with the standing of every tool.
 
         Raises:
             NotAllowedError: The viewer may not watch.
@@ -382,7 +382,7 @@ class Operations:
 
         Raises:
             NotAllowedError: The viewer may not operate.
-            StoreError: Usage cannot be read, or standings not be written.
+            StoreError: Usage cannot be read, or standings cannot be written.
         """
         self._access.check(viewer, "operate")
         return await self._figures.update_tiers()

@@ -1,4 +1,4 @@
-"""What a gateway is made of; `maitred.wiring` makes all of it."""
+"""The parts of a gateway; `maitred.wiring` makes them."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -28,7 +28,7 @@ from maitred.visibility.visibility import VisibilityTable
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayParts:
-    """All that a gateway is given."""
+    """All parts that a gateway gets."""
 
     catalog: LiveCatalog
     pool: ServerPool

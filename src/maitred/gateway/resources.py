@@ -1,8 +1,8 @@
-"""Resources, resource templates and prompts of the servers, under names and URIs that tell the server.
+"""Resources, resource templates and prompts of the servers, under names and URIs that contain the server.
 
-What a server answers is passed on as it came; only the URIs of what was read are turned into ours, so that a
-client can ask for them again. A URI that a server wrote somewhere else (in a result, in a prompt) is found
-too, as long as only one server can be meant.
+Answers of servers are passed on unchanged. Only the URIs of read contents become URIs of the gateway, so that
+a client can read them again. A URI that a server wrote elsewhere (in a result, in a prompt) is found, too, if
+only one server can have it.
 """
 
 import re
@@ -61,7 +61,7 @@ class ResourceService:
         """The server of a resource and the URI it has there.
 
         Raises:
-            ResourceNotFoundError: No server, or more than one, can be meant.
+            ResourceNotFoundError: No server can have it, or more than one.
             ToolWithheldError: It may not be used now; the text says why.
         """
         if found := split_resource_uri(uri):
@@ -80,22 +80,22 @@ class ResourceService:
         return servers.pop(), uri
 
     def _fitting(self, uri: str, server: str = "") -> Sequence[Offer]:
-        """The resources of a URI, or else the templates that it fits, also withheld ones."""
+        """The resources of a URI, or else the templates that match it, also withheld ones."""
         offers = [o for o in self._context.snapshot.offers if o.server == server or not server]
         exact = [o for o in offers if o.key.kind == "resource" and o.key.key == uri]
         return exact or [o for o in offers if o.key.kind == "template" and _matches(o.key.key, uri)]
 
     def _check(self, fitting: Sequence[Offer], uri: str) -> None:
-        """Whether a URI may be used: one that is not listed may, what is only withheld may not."""
+        """Refuse a URI that only withheld resources have. An unlisted URI may be used."""
         if fitting and all(o.withheld for o in fitting):
             raise ToolWithheldError(uri, f"it {fitting[0].withheld}", what="Resource")
 
     async def read(
         self, uri: str, also: Mapping[str, Any] | None = None, *, viewer: Viewer
     ) -> dict[str, Any]:
-        """The result of `resources/read`, with the URIs that a client of ours can use.
+        """The result of `resources/read`, with URIs that a client of the gateway can use.
 
-        `also` are further parameters of the request, such as the answers to what a server asked for.
+        `also` are further parameters of the request, such as answers to questions of the server.
 
         Raises:
             NotAllowedError: The viewer may not call.
@@ -116,12 +116,12 @@ class ResourceService:
         return result
 
     async def hold(self, uri: str, *, viewer: Viewer) -> Callable[[], None]:
-        """Have the server tell of changes of a resource, until what is returned is called, once.
+        """Subscribe to changes of a resource at its server, until the returned function is called, once.
 
         Raises:
             NotAllowedError: The viewer may not call.
             ResourceNotFoundError: No server has it.
-            ServerError: Its server cannot be reached, or does not tell of changes.
+            ServerError: Its server cannot be reached, or does not report changes.
         """
         self._auditing.require(viewer, "call")
         server, inner = self.locate(uri)
@@ -197,7 +197,7 @@ class ResourceService:
                 params["context"] = dict(context)
             result: dict[str, Any] = {"completion": {"values": []}}
             async with self._context.keeper.connections.connection(server) as connection:
-                self._reference(kind, name)  # the server may have been started, and publish something else
+                self._reference(kind, name)  # the server may have been started, and its prompts may differ
                 if connection.completes:
                     result = await self._ask(connection, server, "completion/complete", params)
             await entry.ended(result)
@@ -218,7 +218,7 @@ class ResourceService:
     async def _request(
         self, server: str, method: str, params: Mapping[str, Any], recheck: Callable[[], object]
     ) -> dict[str, Any]:
-        """Ask a server; `recheck` raises if what is asked for was withheld when the server was started."""
+        """Send a request to a server. `recheck` raises if a start of the server withheld its subject."""
         if why := self._context.reasons().get(server, "it is not configured any more"):
             raise ServerUnavailableError(server, why)
         async with self._context.keeper.connections.connection(server) as connection:
@@ -245,7 +245,7 @@ def _published(server: str, content: Any) -> Any:
 
 
 def _matches(template: str, uri: str) -> bool:
-    """Whether a URI may be one that a template stands for: its fixed parts are there, in their order."""
+    """Whether a URI may be one of a template: it has the fixed parts of the template, in their order."""
     first, *rest = _EXPRESSION.split(template)
     if not rest:
         return uri == template

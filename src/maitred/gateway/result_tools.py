@@ -1,4 +1,4 @@
-"""Tools that results bring in: allowed for a server by the operator, and made known to the catalog."""
+"""Makes tools from results known to the catalog, if the operator allows that for the server."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from maitred.model.tools import ToolKey
 
 
 class ResultTools:
-    """What `TakeResultTools` asks; `outside` are the tools that are not there for a viewer."""
+    """The source for `TakeResultTools`; `outside` returns the tools outside the scope of a viewer."""
 
     def __init__(
         self, context: GatewayState, expansion: MenuLists, outside: Callable[[Viewer], frozenset[ToolKey]]
@@ -24,7 +24,7 @@ class ResultTools:
         return self._context.spec(server).result_tools
 
     async def bring(self, server: str, viewer: Viewer, brought: list[Any]) -> Sequence[dict[str, Any]]:
-        """Make tools known, and give the definitions of those that are there for the viewer."""
+        """Make tools known, and return the definitions of those that the viewer may see."""
         brought_in = await self._context.keeper.bring(server, brought)
         keys = [key for key in brought_in if key not in self._outside(viewer)]
         self._expansion.disclose(viewer, keys)

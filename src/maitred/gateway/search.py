@@ -1,4 +1,4 @@
-"""Search as the gateway offers it: phrases and filters in, an answer with what is withheld and why out."""
+"""Search for viewers: phrases and filters in; an answer out, with the withheld tools and why."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ from maitred.search.engine import SearchEngine
 from maitred.search.results import Filter, SearchHits
 
 ELSEWHERE: Final = "other servers"
-"""In place of a server's name, where matching tools are that somebody may not know more of."""
+"""In place of the names of servers whose matching tools are outside the viewer's scope."""
 MAX_LIMIT = 20
 MAX_PHRASES = 20
 _PHRASE_CHARACTERS = 2_000
 _FULL_TOKENS = 2_000
-_MOST_FULL, _MOST_LINES = 20, 100  # more do not fit the budget of an answer, and need not be rendered
+_MOST_FULL, _MOST_LINES = 20, 100  # more do not fit the budget of an answer
 
 
 class SearchService:
@@ -80,7 +80,7 @@ class SearchService:
 
 
 def _filter(there: ScopedCatalog, server: str, category: str, tags: Sequence[str]) -> Filter:
-    """What a search of somebody is limited to, as far as names say it.
+    """The filter of a search, from the names of a server, a category and tags.
 
     Raises:
         PathNotFoundError: There is no such server or category.
@@ -100,7 +100,7 @@ def _filter(there: ScopedCatalog, server: str, category: str, tags: Sequence[str
 def _withheld(
     found: SearchHits, reasons: Mapping[str, str], outside: frozenset[ToolKey], principal: str
 ) -> dict[str, tuple[int, str]]:
-    """By server, how many tools match but may not be shown, and why; one entry for all that are outside."""
+    """By server, how many matching tools may not be shown, and why; one entry for all outside the scope."""
     inside = [tool for tool in found.withheld if tool.key not in outside and tool.server in reasons]
     counts = Counter(tool.server for tool in inside)
     own = {tool.server: why_hidden(tool).removeprefix("is ") for tool in inside}
@@ -111,7 +111,7 @@ def _withheld(
 
 
 def _results(found: SearchHits, detail: Detail, why_not: Callable[[Tool], str]) -> list[FoundTool]:
-    """The hits as they are shown, by the snapshot that they are of, with why they make no sense now."""
+    """The hits as results, from their snapshot, with the reason if they make no sense now."""
 
     def line(tool: Tool) -> str:
         if detail == "full":
@@ -131,5 +131,5 @@ def _results(found: SearchHits, detail: Detail, why_not: Callable[[Tool], str]) 
 
 
 def _readable(phrase: str) -> str:
-    """A phrase as search reads it: of bounded length, without halves of characters."""
+    """A phrase for the search engine: of bounded length, without lone surrogates."""
     return phrase[:_PHRASE_CHARACTERS].encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What all parts of the gateway share: the settings and the catalog as they are now, and who may be seen."""
+"""The state that all parts of the gateway share: settings, catalog, and the visible servers and tools."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from maitred.model.transports import is_composed
 from maitred.wording import count_of, near_names
 
 HIDDEN: Final = "is hidden by an override of the operator"
-"""Why a tool that an override hides cannot be called, in words that go on from "it"."""
+"""Why a tool that an override hides cannot be called, in words that continue after "it"."""
 
 _REASON = 200
 
@@ -38,18 +38,18 @@ class GatewayState:
         self.pool = pool
         self.keeper = keeper
         self._visible: tuple[object, frozenset[str]] = (None, frozenset())
-        self.revision = 0  # counts settings: the identity of those that are gone may be given to others
+        self.revision = 0  # counts settings: a later object may have the identity of a former one
         self.use(settings)
 
     def use(self, settings: Settings) -> None:
-        """Take over new settings."""
+        """Apply new settings."""
         self.settings = settings
         self.revision += 1
         self.categories: Sequence[Category] = merge_categories(settings.categories)
 
     @property
     def snapshot(self) -> Snapshot:
-        """The catalog as it is served now."""
+        """The present snapshot of the catalog."""
         return self.catalog.snapshot
 
     def budget(self, tokens: int) -> int:
@@ -87,7 +87,7 @@ class GatewayState:
         record = snapshot.servers.get(spec.name) or ServerRecord(name=spec.name, fingerprint="")
         tools = [tool for tool in snapshot.by_server.get(spec.name, ()) if not is_hidden(tool)]
         if spec.withheld and not spec.suspended:
-            health = Health()  # what is known may be of another one that had its name
+            health = Health()  # the catalog may know another server that had this name
         return ServerStatus(
             spec=spec,
             health=replace(health, state=State.SUSPENDED) if spec.suspended else health,
@@ -125,7 +125,7 @@ class GatewayState:
         texts = [*spec.env.values(), *spec.headers.values(), *spec.args, spec.url]
         return list(dict.fromkeys(name for text in texts for name in references(text)))
 
-    # --- who may be seen ----------------------------------------------------------------------------------
+    # --- visible servers and tools ------------------------------------------------------------------------
 
     def is_enabled(self, server: str) -> bool:
         """Whether a server is configured, not switched off and not withheld."""
@@ -161,7 +161,7 @@ class GatewayState:
         return self._visible[1]
 
     def listable(self) -> list[Tool]:
-        """All tools that a list may have, whichever servers are well now, by published name."""
+        """All tools that a list may have, by published name, whatever the present state of their servers."""
         return [tool for tool in self.snapshot.tools if self.is_enabled(tool.server) and not is_hidden(tool)]
 
     def visible_tools(self) -> list[Tool]:
@@ -170,7 +170,7 @@ class GatewayState:
         return [tool for tool in self.snapshot.tools if tool.server in visible and not is_hidden(tool)]
 
     def why_not_known(self, server: str) -> str:
-        """Why nothing of a server can be found yet; empty when its tools are known."""
+        """Why no tool of a server can be found yet; empty if its tools are known."""
         if server in self.snapshot.known:
             return ""
         record = self.snapshot.servers.get(server)
@@ -181,7 +181,7 @@ class GatewayState:
         return f"not known yet: {why}"[:_REASON]
 
     def why_unknown(self, name: str) -> str:
-        """Why the server that a name seems to be of has no known tools; empty if it has, or there is none."""
+        """Why the server in a name has no known tools; empty if it has tools, or there is no such server."""
         named = servers_named(name, self.settings.servers)
         for server in named:
             if why := self.why_not_callable(server, name.removeprefix(prefix(server))):
@@ -193,12 +193,12 @@ class GatewayState:
 
 
 def why_hidden(tool: Tool) -> str:
-    """Why nobody may find or call a tool, in words that go on from "it"; empty if it is offered."""
+    """Why no caller may find or call a tool, in words that continue after "it"; empty if it is offered."""
     return tool.withheld or (HIDDEN if tool.mending is not None and tool.mending.hidden else "")
 
 
 def without_texts(tool: Tool) -> Tool:
-    """A tool that admission withholds without all that its server says of it; any other as it is."""
+    """A tool without its server's texts if admission withholds it; any other tool unchanged."""
     if not tool.withheld:
         return tool
     nothing: dict[str, Any] = {"annotations": {}, "extra": {}, "use_cases": (), "mending": None}
@@ -206,7 +206,7 @@ def without_texts(tool: Tool) -> Tool:
 
 
 def is_hidden(tool: Tool) -> bool:
-    """Whether nobody may find or call a tool: an override hides it, or admission withholds it."""
+    """Whether no caller may find or call a tool: an override hides it, or admission withholds it."""
     return bool(tool.withheld) or (tool.mending is not None and tool.mending.hidden)
 
 

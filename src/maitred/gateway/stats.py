@@ -1,11 +1,9 @@
-"""How tools are used: figures by tool, server and principal, and the tiers that are computed from them.
+"""How tools are used: figures by tool, server and principal, the tiers from them, and the token ledger.
 
-Tiers are computed once a day, and never while somebody may be reading the menu: when the gateway is opened,
-and after it has been quiet for a while. `maitred tiers update` does it at once.
-
-The token ledger: what finding tools cost a principal today, beside what the raw list would have cost.
-
-Tokens are estimated (an upper bound, see `maitred.disclosure.budget`) and written off the path of a request.
+The gateway computes tiers once a day, when it opens or after it was idle for a while, so that the menu does
+not change under a reader. `maitred tiers update` computes them at once. The ledger has what finding tools
+cost a principal today, and what the raw list would have cost. It estimates tokens (an upper bound, see
+`maitred.disclosure.budget`), and no request waits for its writes.
 """
 
 import time
@@ -38,7 +36,7 @@ _CHECK_S: Final = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Stats:
-    """What happened in a window of days: tools and servers by calls, tokens by day and principal."""
+    """The usage in a window of days: tools and servers by calls, tokens by day and principal."""
 
     days: int
     servers: int
@@ -70,7 +68,7 @@ class UsageStatistics:
         self._usage = usage
 
     async def stats(self, days: int, *, raw_tokens: int) -> Stats:
-        """What happened in the last so many days.
+        """The usage in the last `days` days.
 
         Raises:
             StoreError: The figures cannot be read.
@@ -95,7 +93,7 @@ class UsageStatistics:
         )
 
     async def by_server(self, days: int, names: Collection[str]) -> Mapping[str, Usage]:
-        """How some servers were used in the last so many days; those with calls, the most used first.
+        """Figures of some servers in the last `days` days: those with calls, the most used first.
 
         Raises:
             StoreError: The figures cannot be read.
@@ -109,7 +107,7 @@ class UsageStatistics:
         """Compute the standing of every tool from its use in the last 30 days, and serve by it.
 
         Raises:
-            StoreError: Usage cannot be read, or standings not be written.
+            StoreError: Usage cannot be read, or standings cannot be written.
         """
         found = standings(await self._usage.usage(WINDOW_DAYS))
 
@@ -132,7 +130,7 @@ class UsageStatistics:
             return True
 
     async def update_if_due(self) -> None:
-        """Compute the tiers if they are old and there is something to compute them from."""
+        """Compute the tiers if they are old and there are calls to compute them from."""
         try:
             if self.due and (self._context.snapshot.standings or await self._usage.usage(WINDOW_DAYS)):
                 await self.update_tiers()
@@ -141,7 +139,7 @@ class UsageStatistics:
             log.warning("the tiers cannot be computed", reason=error.reason)
 
     async def keep_up(self) -> None:
-        """Compute the tiers daily, when nobody has used the gateway for ten minutes; never returns."""
+        """Compute the tiers daily, after ten minutes without a request; never returns."""
         while True:
             await anyio.sleep(_CHECK_S)
             if self.due and time.monotonic() - self._usage.active_at > _QUIET_S:
@@ -163,56 +161,56 @@ def _figures(usage: Usage) -> dict[str, Any]:
 
 
 LEDGER_KEY: Final = "maitred/tokens"
-"""Where the ledger stands in the `_meta` of an answer."""
+"""The key of the ledger in `_meta` of an answer."""
 
 _CHARACTERS_PER_TOKEN = 4
 
 
 class SpendingLedger:
-    """Writes down what each principal is given."""
+    """Records the tokens that each principal gets."""
 
     def __init__(self, context: GatewayState, menu: Menu, usage: UsageRecorder) -> None:
         self._context = context
         self._menu = menu
         self._usage = usage
         self.menu_tokens = 0
-        """What the menu cost when it was last given out."""
+        """The tokens of the menu when a client last listed it."""
 
     @property
     def raw_tokens(self) -> int:
-        """What a list of all tools that a list may have would cost."""
+        """The tokens of a list with all tools that a list may have."""
         return self._menu.kept("raw", self._raw)
 
     def _raw(self) -> int:
         return sum(tool.cost_tokens for tool in self._context.listable())
 
     def listed(self, principal: str, definitions: Sequence[Mapping[str, Any]]) -> None:
-        """The menu was given out as a list of definitions."""
+        """Record that a client listed the menu."""
         self.menu_tokens = self._menu.kept("list", lambda: _size(definitions))
         raw = self.raw_tokens
         self._usage.spent(principal, lists=1, list_tokens=self.menu_tokens, raw_tokens=raw)
 
     def listed_raw(self, principal: str, tokens: int) -> None:
-        """A page of raw definitions was given out."""
+        """Record a listed page of raw definitions."""
         self._usage.spent(principal, lists=1, list_tokens=tokens, raw_tokens=tokens)
 
     def listed_categories(
         self, principal: str, own: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
     ) -> None:
-        """A page of a list of categories was given out: definitions of `own` on the first page, and tools."""
+        """Record a page of a list of categories: definitions of `own` on the first page, and tools."""
         tokens = sum(tool.cost_tokens for tool in tools) + (_size(own) if own else 0)
         raw = self.raw_tokens if own else 0
         self._usage.spent(principal, lists=1, list_tokens=tokens, raw_tokens=raw)
 
     def answered(self, principal: str, text: str) -> dict[str, Any]:
-        """A meta-tool answered of its own; the entry for the answer's `_meta`."""
+        """Record an answer of a meta-tool itself; returns the entry for its `_meta`."""
         tokens = estimate(text)
         self._usage.spent(principal, answers=1, answer_tokens=tokens)
         return self._entry(principal, tokens)
 
     def relayed(self, principal: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """A tool's own answer was passed on; counted by its length alone, since it may be long."""
-        content = result.get("content")  # as its server sent it, and so perhaps of another shape
+        """Record a relayed answer of a tool, counted by its length alone, since it may be long."""
+        content = result.get("content")  # as its server sent it, perhaps in a wrong shape
         blocks = content if isinstance(content, list) else ()
         texts = (block.get("text") for block in blocks if isinstance(block, Mapping))
         tokens = sum(len(text) for text in texts if isinstance(text, str)) // _CHARACTERS_PER_TOKEN

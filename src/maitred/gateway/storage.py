@@ -1,7 +1,7 @@
 """Whether the catalog can be written, for the operator of the gateway; and what waited for that.
 
-What is known is served without writing. Usage and the audit trail wait in memory by themselves. What cannot
-be found out again by itself, as the tools of a server that could not be kept, is taken up here.
+The gateway serves what it knows without writing. Usage and the audit trail wait in memory. This module
+repeats work that no other code would repeat, such as storing the tools of a server that could not be stored.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ class Storage:
         return {"path": self._catalog.name, "fault": await self._catalog.check()}
 
     async def keep_up(self) -> None:
-        """Once something could not be written, try again and again; never returns."""
+        """After a failed write, try again and again; never returns."""
         seen = 0
         while True:
             await anyio.sleep(_LOOK_S)

@@ -1,8 +1,8 @@
-"""What follows from supervision beyond the servers themselves: lines of audit, and suspensions that last.
+"""Records acts of supervision: lines in the audit trail, and lasting suspensions.
 
-The pool gives a server up by itself, at once; here that becomes an event in the registry's log, as if a
-person had suspended it. So every process that serves the catalog leaves it alone, a restart of the gateway
-does not forget it, it is explained where all decisions are, and `maitred resume` ends it.
+The pool gives a server up at once. This module writes that as an event into the registry's log, as if a
+person had suspended the server. So no process on the catalog starts it, also after a restart. `maitred
+explain` shows the suspension, and `maitred resume` ends it.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ _AGAIN_S: Final = 2.0
 
 
 class SuspensionRecorder:
-    """Hears what supervision did. `keep_up` has to run for suspensions to be written down."""
+    """Records acts of supervision. `keep_up` must run, or suspensions are not written."""
 
     def __init__(self, context: GatewayState, admission: AdmissionService, auditing: AuditService) -> None:
         self._context = context
@@ -34,7 +34,7 @@ class SuspensionRecorder:
         self._came = anyio.Event()
 
     def heard(self, server: str, event: SupervisionEvent) -> None:
-        """Take note of what was done about a server; called from owner tasks."""
+        """Record an act of supervision on a server; called from owner tasks."""
         if event.kind == "suspend":
             self._given_up.append((server, event.why))
             self._came.set()
@@ -44,7 +44,7 @@ class SuspensionRecorder:
             )
 
     async def keep_up(self) -> None:
-        """Write suspensions down; never returns."""
+        """Write suspensions into the log; never returns."""
         while True:
             await self._came.wait()
             self._came = anyio.Event()
@@ -52,8 +52,8 @@ class SuspensionRecorder:
                 await self._suspend(*self._given_up.popleft())
 
     async def _suspend(self, server: str, why: str) -> None:
-        """Until it is written, the server stays given up in this process; others do not know of it yet."""
-        while self._context.pool.is_given_up(server):  # not made anew since, by an edit or a decision
+        """Write a suspension. Until then, only this process has given the server up."""
+        while self._context.pool.is_given_up(server):  # not replaced since, by an edit or a decision
             try:
                 await self._admission.suspend(server, why)
             except AdmissionError as error:

@@ -1,7 +1,7 @@
-"""Have a language model write use cases of tools, where one is configured: phrases in which users would ask.
+"""Asks the configured language model for use cases of tools: phrases in which users would ask for them.
 
-Only when an operator asks for it, never by itself: it costs money, and names and descriptions of tools leave
-the machine. What it writes stays with the tool; what a person wrote is not touched.
+It does so only at an operator's request, since it costs money, and names and descriptions of tools leave the
+machine. The use cases stay with the tool. Use cases by a person are not changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ class Writer(Protocol):
     """Writes phrases for tools; see `maitred.search.use_cases`."""
 
     async def write(self, tools: Sequence[ToolDocument]) -> list[tuple[str, ...]]:
-        """For each tool some phrases, or none."""
+        """Phrases for each tool, or none."""
         ...
 
 
@@ -31,16 +31,16 @@ OpenWriter = Callable[[Settings], AbstractAsyncContextManager[Writer | None]]
 
 
 class UseCaseWriting:
-    """Writes use cases for a gateway. `open_writer` gives the model that is configured, or `None`."""
+    """Writes use cases for a gateway. `open_writer` returns the configured model, or `None`."""
 
     def __init__(self, context: GatewayState, open_writer: OpenWriter) -> None:
         self._context = context
         self._open_writer = open_writer
 
     async def write(self, server: str = "", *, progress: Callable[[int, int], None]) -> int:
-        """Write use cases for the tools (of one server) that have none; how many tools got some.
+        """Write use cases for the tools (of one server) that have none; returns for how many tools.
 
-        `progress` is told how many of how many tools are done. What was written is kept, also when a later
+        `progress` gets the number of tools that are done, and of all. Use cases are stored, even if a later
         request fails.
 
         Raises:

@@ -1,8 +1,8 @@
-"""Which tools make sense now, for whom: keeps the declared facts of servers and asks their rules.
+"""Which tools make sense now for which viewer: stores declared facts of servers, and evaluates their rules.
 
-Facts are kept for each viewer's scope: for a principal, and in the handshake era for each connection. They
-begin anew when a server does, since what it knew is gone then. The rules themselves are pure
-(`maitred.visibility.visibility`); a gateway whose servers declare none pays for nothing here.
+Each principal has its own facts, in the handshake era each connection. When a server restarts, its facts
+start again, since the server has lost its state. The rules themselves are pure
+(`maitred.visibility.visibility`). A gateway whose servers declare no rules has no cost from this module.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,9 +35,9 @@ Scope = tuple[str, str]
 
 
 class VisibilityService:
-    """Answers for viewers; `changed` is called when what somebody may see might have become another set.
+    """Answers for viewers. `changed` is called when the set of tools that a viewer sees may have changed.
 
-    `outside` are the tools that are not there for a viewer at all.
+    `outside` returns the tools outside the scope of a viewer.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class VisibilityService:
         self._sets: LRUCache[object, frozenset[ToolKey]] = LRUCache(_MOST_SETS)
         self._of: object = None
 
-    # --- what there is ------------------------------------------------------------------------------------
+    # --- declarations -------------------------------------------------------------------------------------
 
     @property
     def tables(self) -> Mapping[str, VisibilityTable]:
-        """What is declared, by server."""
+        """The declarations, by server."""
         return self._tables
 
     def use(self, tables: Mapping[str, VisibilityTable]) -> None:
-        """Take over new declarations; where other facts are declared, they begin anew, and else stay."""
+        """Apply new declarations. A server's facts start again if it declares other facts, else they stay."""
         for server, table in self._tables.items():
             if server not in tables or tables[server].declared.facts != table.declared.facts:
                 self.restarted(server)
@@ -78,13 +78,13 @@ class VisibilityService:
         self._changed()
 
     def restarted(self, server: str) -> None:
-        """A server has begun anew, and so do its facts."""
+        """A server has restarted, and so its facts start again."""
         gone = [facts.pop(server, None) for facts in self._facts.values()]
         if any(gone):
             self._changed()
 
     def health_changed(self, server: str) -> None:
-        """A server that has stopped or failed knows nothing any more."""
+        """If a server has stopped or failed, its facts start again."""
         if server in self._tables:
             health = self._context.pool.health().get(server) or Health()
             if health.state not in _RUNNING:
@@ -95,11 +95,11 @@ class VisibilityService:
         self._facts.pop(scope, None)
 
     def unmatched(self, snapshot: Snapshot) -> Mapping[str, Sequence[str]]:
-        """By server, what is declared of tools that it does not have."""
+        """By server, the tools in its declarations that it does not have."""
         known = {server: [t.key.name for t in snapshot.by_server.get(server, ())] for server in self._tables}
         return {server: self._tables[server].unmatched(tools) for server, tools in known.items() if tools}
 
-    # --- who may see what ---------------------------------------------------------------------------------
+    # --- hidden tools -------------------------------------------------------------------------------------
 
     def hidden(self, viewer: Viewer) -> frozenset[ToolKey]:
         """The tools that make no sense for a viewer now."""
@@ -108,8 +108,8 @@ class VisibilityService:
     def unlisted(self, viewer: Viewer) -> frozenset[ToolKey]:
         """The tools that a viewer's lists leave out.
 
-        A connection of the handshake era is told when its lists change. In the stateless era lists must not
-        change with calls, so they go by what stays: rules hide a tool there by era and roles alone.
+        A connection of the handshake era gets a notice when its lists change. In the stateless era, calls
+        must not change lists. There rules hide a tool by era and roles alone.
         """
         outside = self._outside(viewer)
         if not self._tables or self._context.settings.visibility.mode == "all":
@@ -145,7 +145,7 @@ class VisibilityService:
     def called(
         self, tool: Tool, viewer: Viewer, arguments: Mapping[str, Any], result: Mapping[str, Any]
     ) -> Sequence[str]:
-        """Take note of an answered call; the published names of the tools that became visible by it."""
+        """Record an answered call; returns the published names of the tools that it made visible."""
         if not self.changes(tool) or result.get("resultType") == "input_required":
             return ()
         server, table = tool.server, self._tables[tool.server]
@@ -158,13 +158,13 @@ class VisibilityService:
         before = table.visible_set(names, self._moment(viewer, server))
         self._keep(viewer, server, after)
         now = table.visible_set(names, self._moment(viewer, server))
-        self._changed()  # even if as many are visible: reasons tell the facts
+        self._changed()  # even if the same tools are visible: the reasons contain facts
         opened = [snapshot.by_key[ToolKey(server=server, name=name)] for name in became_visible(before, now)]
         outside = self._outside(viewer)
         return sorted(tool.name for tool in opened if not is_hidden(tool) and tool.key not in outside)
 
     async def keep_time(self) -> None:
-        """Look anew at every full hour, where rules read the time; never returns."""
+        """Evaluate the rules again at every full hour, if they read the time; never returns."""
         while True:
             now = self._now()
             full = (now + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0)
@@ -172,7 +172,7 @@ class VisibilityService:
             if any("time.hour" in reads or "time.weekday" in reads for reads in self._reads.values()):
                 self._changed()
 
-    # --- how it is worked out -----------------------------------------------------------------------------
+    # --- evaluation ---------------------------------------------------------------------------------------
 
     def _own(self, viewer: Viewer, server: str) -> Facts:
         """The declared facts of a server, as they are for a viewer."""
@@ -198,14 +198,14 @@ class VisibilityService:
         return self._own(viewer, server).given({name: always[name] for name in reads})
 
     def _health(self, servers: Iterable[str]) -> Mapping[str, Health]:
-        """How servers do, if the rules of one of these read it."""
+        """The health of servers, if the rules of one of these read it."""
         read = any(not _HEALTH.isdisjoint(self._reads[server]) for server in servers)
         return self._context.pool.health() if read else {}
 
     def _without(
         self, viewer: Viewer, shown: Callable[[VisibilityTable, Facts, Sequence[str]], frozenset[str]]
     ) -> frozenset[ToolKey]:
-        """The tools of all servers that are not shown; kept for the same facts of the same catalog."""
+        """The hidden tools of all servers; cached for the same facts and catalog."""
         snapshot = self._context.snapshot
         if (of := (snapshot.generation, self._context.revision)) != self._of:
             self._of = of
@@ -227,7 +227,7 @@ class VisibilityService:
 def _left(
     snapshot: Snapshot, server: str, shown: Callable[[Sequence[str]], frozenset[str]]
 ) -> Sequence[ToolKey]:
-    """The tools of a server that are not among those shown."""
+    """The tools of a server without the shown ones."""
     keys = [tool.key for tool in snapshot.by_server.get(server, ())]
     visible = shown([key.name for key in keys])
     return [key for key in keys if key.name not in visible]
@@ -242,7 +242,7 @@ def _listed(table: VisibilityTable, facts: Facts, tools: Sequence[str]) -> froze
 
 
 def _built_in_reads(table: VisibilityTable) -> frozenset[str]:
-    """The facts that are always there, as far as rules may read them; a rule in Python may read any."""
+    """The built-in facts that rules may read. A rule in Python may read any."""
     return frozenset(BUILT_IN if table.asks_python else BUILT_IN.keys() & table.compiler.reads)
 
 

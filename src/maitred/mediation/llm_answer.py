@@ -258,14 +258,14 @@ def _fault(entry: _Entry, names: _TakenNames) -> str:
         return "it is about another tool"
     if entry.name and entry.name != tool.name:
         if not _NAME.fullmatch(entry.name):
-            return "its name is none that a tool may have"
+            return "no tool may have its name"
         if entry.name.casefold() in names.taken:
             return "its name is that of another tool"
     properties = properties_of(tool.input_schema)
     if properties and not entry.parameters.keys() <= properties.keys():
         return "it names a parameter that the tool does not have"
     if not properties and not all(_PARAMETER.fullmatch(name) for name in entry.parameters):
-        return "it suggests a parameter with a name that none has"
+        return "it suggests a parameter with a name that no parameter may have"
     original = shown_text(tool)
     texts = [*entry.texts(), *(entry.parameters if not properties else ())]
     return next(filter(None, (why_not(plain_text(text), original, names.unspoken) for text in texts)), "")

@@ -154,7 +154,7 @@ class Memo:
         except Exception as error:
             if not any(recalled_answers):
                 raise
-            self._tell("asking failed; what is remembered serves", context, error)
+            self._tell("asking failed; stored answers are used", context, error)
         if self._start is not None and len(stale) > len(at_once):
             self._start(lambda: self._refresh(tools, context))
         return answers
@@ -269,7 +269,7 @@ def _check_answers(
     names = [answer.original_name or answer.name if answer else "" for answer in answers]
     belong = [name in ("", tool.name) for name, tool in zip(names, tools, strict=False)]
     if len(names) != len(tools) or not all(belong):
-        raise ValueError(f"{by} did not answer with one tool for each in their order; it is not remembered")
+        raise ValueError(f"{by} did not answer with one tool for each, in order; the answer is not stored")
     return answers
 
 

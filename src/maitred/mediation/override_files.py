@@ -1,8 +1,10 @@
 """Read files of overrides and check them; reports all faults of a file at once, each with its line.
 
-overrides: example.com:                 # a server's name, or a domain gt_usr:                    # a
-    tool's name there, or a pattern with * rename: get_user description: Look a user up by ID or email
-    address. parameters: {usr_id: {type: integer, description: The user's number.}}
+overrides:
+  example.com:         # a server's name, or a domain
+    gt_usr:            # a tool's name there, or a pattern with *
+      rename: get_user
+      parameters: {usr_id: {type: integer, description: The user's number.}}
 """
 
 import hashlib
@@ -219,7 +221,7 @@ class _OverridesReader:
         for keyword in part.keys() - _KEYWORDS:
             message = _unknown(keyword, sorted(_KEYWORDS))
             if keyword == "required":
-                message = "cannot be changed: which parameters are required, only the server knows"
+                message = "cannot be changed: only the server knows which parameters are required"
             self._add([*keys, keyword], message)
 
     def _part(self, keys: Keys, part: Any) -> None:
@@ -233,7 +235,7 @@ class _OverridesReader:
         keywords = {keyword: value for keyword, value in part.items() if keyword in _KEYWORDS}
         unknown = [name for name in types_of(keywords) if name not in _TYPES]
         for name in unknown:
-            self._add([*keys, "type"], f"{name!r} is no type; there are {', '.join(_TYPES)}")
+            self._add([*keys, "type"], f"{name!r} is not a type; the types are {', '.join(_TYPES)}")
         errors = [] if unknown else list(self._schemas.iter_errors(keywords))
         for error in errors:
             self._add([*keys, *error.instance_path], f"is no JSON Schema: {error.message}")

@@ -53,7 +53,7 @@ async def fetch_overrides(url: str, sha256: str, *, cache: Path, client: httpx2.
     if content is None:
         await _write_copy(anyio.Path(copy), data)
     else:
-        log.info("a kept copy of overrides is used", url=url)
+        log.info("the stored copy of overrides is used", url=url)
     return overrides
 
 

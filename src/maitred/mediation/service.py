@@ -31,8 +31,10 @@ from maitred.model.tools import RawTool as ServerTool
 log = structlog.get_logger(__name__)
 
 State = Literal["same", "used", "accepted", "rejected", "harmful", "unproven"]
-"""State of a proposal: there is none; it is used. An operator accepted or rejected it. Search would get worse
-with it; there is no proof yet.
+"""The state of a proposal.
+
+`same`: there is none. `used`: it is used. `accepted`, `rejected`: an operator decided so. `harmful`: search
+would get worse with it. `unproven`: there is no proof yet.
 """
 
 _NONE: Final = "none"
@@ -235,7 +237,7 @@ class MediationService:
         try:
             return await proofs.verdicts_of(server, *_world(drafts))
         except StoreError as error:
-            log.warning("what was proven cannot be read", server=server, reason=error.reason)
+            log.warning("stored proofs cannot be read", server=server, reason=error.reason)
             return None
 
     def _neighbours(

@@ -1,19 +1,9 @@
-"""How servers are reached: a backend for each transport, with logins and the guard of addresses.
+"""Makes a backend for each transport, with logins and the guard of addresses.
 
-What the containers of a gateway share: the engine, their images, and who is asked whether these may run.
-
-Nothing of it is loaded before a container is first wanted, and the SDK of the engine last of all.
-
-What gateways of the same catalog left that were killed together with their wardens, and how it is ended.
-
-Only a gateway that is there to stay looks for it: in the background, but before its first server is started,
-so that no server runs twice.
-
-What the programs of a gateway share: the jail for those that came by a manifest.
-
-Nothing of it is loaded, and nothing is looked for, before a program is first started.
-
-What there is to cage registered servers with, looked for as a gateway does.
+`Containers` and `Programs` have what the backends of one gateway share: the engine with its images, and the
+jail. They load it when the first server needs it, the SDK of the engine last. A gateway that serves also ends
+what killed gateways of the same catalog left. It does so before its first server starts, so that no server
+runs twice. `look_at_cages` reports to `maitred doctor` how this machine can isolate servers.
 """
 
 import importlib
@@ -74,23 +64,23 @@ class Containers:
         return self.beside(made)
 
     def beside(self, backend: "Backend") -> "Backend":
-        """A backend, for as long as it is there, among those that run besides containers."""
+        """Count a backend, as long as it exists, among those that run besides containers."""
         self._all.add(backend)
         return backend
 
     def others(self) -> "list[ServerSpec]":
-        """The servers that were made or put beside containers, and are there still."""
+        """The servers of all backends that still exist."""
         return [one.spec for one in self._all]
 
     def close(self) -> None:
-        """Let go of the engine, and end what looks at images, if there are any."""
+        """Close the connections to the engine, and end the scanner of images."""
         if self._shared is not None:
             self._shared[0].close()
         if self._scanner is not None:
             self._scanner.close()
 
     async def remove_orphans(self) -> None:
-        """Remove what gateways of this catalog left that are gone.
+        """Remove the containers that killed gateways of this catalog left.
 
         Raises:
             ConnectError: No engine answers.
@@ -114,7 +104,7 @@ class Containers:
 
 
 def make_engines(isolation: Isolation, mark: str, *, path: Path | None = None) -> "Engines":
-    """What finds the engine, by the mark of this gateway; with the catalog's path it removes orphans."""
+    """The finder of the engine, for this gateway. With the catalog's `path` it removes orphans."""
     from maitred.backends.isolation.engine_api import Engines
     from maitred.backends.orphans import ClaimRegistry
 
@@ -126,7 +116,7 @@ async def open_engine(isolation: Isolation) -> "Engine":
     """The engine that the settings name, or the first that answers.
 
     Raises:
-        ConnectError: None does, or the SDK is not installed; the text says what to do.
+        ConnectError: No engine answers, or the SDK is not installed. The text says what to do.
     """
     from maitred.backends.base import ConnectError
     from maitred.backends.isolation.engine_api import candidates
@@ -176,9 +166,9 @@ def ending_processes(catalog: Path) -> Callable[[], Awaitable[None]]:
 
 
 async def remove_containers(gateway: "Gateway", containers: Containers) -> None:
-    """Remove their containers, if a server in a container is configured; else no engine is asked.
+    """Remove the containers of killed gateways, if a server in a container is configured.
 
-    The first start of such a server does the same before; this is for when none is started soon.
+    Otherwise no engine is asked. The first start of such a server does the same, but may come much later.
     """
     from maitred.backends.base import ConnectError
 
@@ -209,7 +199,7 @@ class Programs:
         self._jail: ProgramJail | None = None
 
     def backend(self, spec: "ServerSpec") -> "Backend":
-        """The backend of a server that is a program: one that came by a manifest runs in a jail."""
+        """The backend of a server that is a program. A registered program runs in a jail."""
         from maitred.backends.stdio import StdioBackend
         from maitred.config.interpolate import resolver
 
@@ -250,9 +240,9 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 def make_pool(
     settings: Settings, in_process: "Mapping[str, Server]", *, listener: "Listener", serves: bool
 ) -> "tuple[BackendPool, Containers]":
-    """All backends of a gateway; what they start is ended even if the gateway is killed.
+    """All backends of a gateway. The warden ends their processes even if the gateway is killed.
 
-    One that `serves` keeps servers running that are to run always, and ends what others left before it.
+    If it `serves`, it keeps servers with `start: always` running, and first ends what killed gateways left.
     """
     from maitred.backends.orphans import catalog_of
     from maitred.backends.pool import BackendPool
@@ -283,7 +273,7 @@ def make_pool(
 
 @dataclass(frozen=True, kw_only=True)
 class BackendParts:
-    """What the backends of one gateway are made of; `in_process` are SDK servers of this process, by name."""
+    """The parts of the backends of one gateway; `in_process` are SDK servers of this process, by name."""
 
     settings: Settings
     in_process: "Mapping[str, Server]"
@@ -295,7 +285,7 @@ def make_backend(spec: "ServerSpec", parts: BackendParts) -> "Backend":
     """The backend of a specification, by its transport.
 
     Raises:
-        ConnectError: The transport is not in the table, or nothing here makes its backends.
+        ConnectError: The transport is not in the table, or `MAKERS` has no entry for it.
     """
     from maitred.backends.base import ConnectError
 
@@ -329,7 +319,7 @@ def _make_saved(spec: "ServerSpec", _: BackendParts) -> "Backend":
 
 
 def _make_http(spec: "ServerSpec", parts: BackendParts) -> "Backend":
-    """The backend of a server on HTTP: one that came by a manifest reaches no forbidden address."""
+    """The backend of a server on HTTP. A registered server cannot lead to a forbidden address."""
     from maitred.backends.http import HttpBackend
     from maitred.config.interpolate import resolver
 
@@ -355,7 +345,7 @@ MAKERS: "Final[dict[str, Callable[[ServerSpec, BackendParts], Backend]]]" = {
     "memory": _make_memory,
     "chain": _make_saved,
 }
-"""How the backends of each transport of `maitred.model.transports` are made.
+"""The function that makes the backends of each transport of `maitred.model.transports`.
 
 A backend of the reach `network` has to refuse the addresses that `make_guarded` refuses.
 """
@@ -370,7 +360,7 @@ def make_guarded(spec: "ServerSpec") -> "GuardedTransport":
 
 
 def make_access(spec: "ServerSpec", settings: Settings) -> "LoginTarget":
-    """What logging in to a server, and out of it, needs."""
+    """What a login to a server, or a logout, needs."""
     from maitred.backends.oauth.client import LoginTarget
     from maitred.backends.oauth.vault import Vault
     from maitred.config.interpolate import resolver
@@ -388,7 +378,7 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
 
 async def look_at_cages(settings: Settings) -> "Sequence[MachineAspect]":
-    """What works and what does not, tried out; takes a moment."""
+    """Try what isolates servers on this machine, and report what works. Takes a moment."""
     from anyio import to_thread
 
     from maitred.backends.base import ConnectError

@@ -1,4 +1,4 @@
-"""Errors leave as themselves, whatever task groups stand in their way."""
+"""Takes a single error out of the exception groups that task groups wrap around it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def single_error() -> AsyncIterator[None]:
-    """Let a single error leave as itself: the task groups inside wrap what passes through them in groups."""
+    """Raise a single error by itself, without the groups that task groups in the context wrap around it."""
     try:
         yield
     except BaseExceptionGroup as group:

@@ -1,7 +1,4 @@
-"""What decides who gets in, what they may do, and what is written down of it.
-
-What makes tools easier to find and to read, and what runs chains.
-"""
+"""Makes the features of a gateway: admission, access, audit, search, mediation, visibility and chains."""
 
 import os
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -61,7 +58,7 @@ def bundled_embedder() -> "Embedder":
 
 
 def make_placer(settings: Settings) -> "Placer":
-    """What puts tools in categories: by words, by the bundled model, and by what persons chose."""
+    """The classifier that puts tools in categories: by words, by the bundled model, by choices of persons."""
     from maitred.config.taxonomy import merge_categories
     from maitred.disclosure.categories import Classifier
     from maitred.search.base import documents
@@ -79,7 +76,7 @@ def make_placer(settings: Settings) -> "Placer":
 def make_tables(
     settings: Settings, *, rules: "Mapping[str, RuleFunction]"
 ) -> "Mapping[str, VisibilityTable]":
-    """What servers declare about visibility, with rules in Python from a program and from plug-ins.
+    """The declarations of servers about visibility, with Python rules of the program and of plug-ins.
 
     Raises:
         ConfigError: A declaration has faults; all are listed.
@@ -93,7 +90,7 @@ def make_tables(
 
 
 def plugged_rules() -> "Mapping[str, RuleFunction]":
-    """The rules of installed packages, which name them as entry points; one that cannot be loaded is told."""
+    """The rules that installed packages name as entry points; logs those that cannot be loaded."""
     from importlib.metadata import entry_points
 
     found = {}
@@ -106,7 +103,7 @@ def plugged_rules() -> "Mapping[str, RuleFunction]":
 
 
 def make_menders(settings: Settings, middleware: "Middleware | None") -> "MediatorFactory":
-    """What makes mediation services, with the memory of what models answered and of what was proven."""
+    """The factory of mediation services, with stored answers of models and stored proofs."""
     from maitred.mediation.factory import MediatorFactory
     from maitred.mediation.memo_store import SqlMemos
 
@@ -120,7 +117,7 @@ def make_menders(settings: Settings, middleware: "Middleware | None") -> "Mediat
 
 @asynccontextmanager
 async def open_search(settings: Settings) -> "AsyncIterator[SearchEngine]":
-    """The search engine with the embedder and the reranker that were chosen; connections end with it."""
+    """The search engine with the embedder and the reranker of the settings; closes their connections."""
     from maitred.config.interpolate import resolver
     from maitred.search.engine import SearchEngine
     from maitred.search.vector_store import SqlVectors
@@ -165,21 +162,21 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
 
 def make_judge(names: "Mapping[str, Collection[str]]") -> "ServerJudge":
-    """What judges definitions; its rules are loaded with the first server that is listed."""
+    """The judge of definitions. It loads its rules when the first server is listed."""
     from maitred.admission.judge import Judge
 
     return Judge(names)
 
 
 def make_namesakes(names: "Mapping[str, Collection[str]]") -> "LookalikeFinder":
-    """What finds names that could be taken for others."""
+    """The finder of names that look like other names."""
     from maitred.admission.judge import Namesakes
 
     return Namesakes(names)
 
 
 def make_front(settings: Settings, *, rules: "Mapping[str, RuleFunction]") -> "ManifestReviewer":
-    """What looks at manifests, by the policy of the settings, with the visibility rules that there are.
+    """The reviewer of manifests, with the policy of the settings and the known visibility rules.
 
     Raises:
         ConfigError: The policy has faults; all are listed.
@@ -195,7 +192,7 @@ def make_front(settings: Settings, *, rules: "Mapping[str, RuleFunction]") -> "M
 
 
 def check_policy(settings: Settings) -> None:
-    """Tell what is wrong with the policy before it is needed; there is none unless the operator wrote one.
+    """Check the policy before it is needed, if the operator wrote one.
 
     Raises:
         ConfigError: It has faults; all are listed.
@@ -205,7 +202,7 @@ def check_policy(settings: Settings) -> None:
 
 
 def make_policy(settings: Settings) -> "Policy":
-    """Who gets in unasked, as the operator decided.
+    """The operator's policy: which servers need no decision of a person.
 
     Raises:
         ConfigError: It has faults; all are listed.
@@ -230,7 +227,7 @@ async def open_tokens(settings: Settings) -> "AsyncIterator[TokenService]":
     """The access tokens of a configuration, for a command that needs no gateway.
 
     Raises:
-        ConfigError: The catalog, whose file they stand in, cannot be opened.
+        ConfigError: The catalog, whose file has the tokens, cannot be opened.
     """
     from maitred.access.tokens import TokenService
     from maitred.admission.registry import Registry
@@ -245,7 +242,7 @@ async def open_tokens(settings: Settings) -> "AsyncIterator[TokenService]":
 
 
 def make_credentials(settings: Settings) -> "Credentials":
-    """What tells whose a token is: the tokens that maitred made, and those of an issuer if one is set."""
+    """The check of tokens: those that maitred made, and those of an issuer if one is set."""
     from maitred.access.credentials import Credentials
 
     def make_check() -> "TokenCheck | None":
@@ -259,7 +256,7 @@ def make_credentials(settings: Settings) -> "Credentials":
 
 
 def make_screen(settings: Results) -> "AnswerScreen":
-    """What looks through answers; what finds orders in them is loaded with the first."""
+    """The screen for answers. It loads its rules with the first answer."""
     from maitred.audit.masking import mask_text
     from maitred.calls.results import ResultStore
     from maitred.calls.screening import AnswerScreen
@@ -289,7 +286,7 @@ async def open_auditing(settings: Settings) -> "AsyncIterator[AuditService]":
     """The audit trail of a configuration, for a command that needs no gateway.
 
     Raises:
-        ConfigError: The catalog, whose file it stands in, cannot be opened.
+        ConfigError: The catalog, whose file has the trail, cannot be opened.
     """
     async with single_error(), open_store(settings), open_trail(settings) as auditing:
         yield auditing
@@ -297,7 +294,7 @@ async def open_auditing(settings: Settings) -> "AsyncIterator[AuditService]":
 
 @asynccontextmanager
 async def open_trail(settings: Settings) -> "AsyncIterator[AuditService]":
-    """The audit trail; its file is opened with the first thing that is written down."""
+    """The audit trail. It opens its file with the first entry."""
     from maitred.audit.log import AuditLog
     from maitred.audit.service import AuditService
 

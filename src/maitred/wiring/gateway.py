@@ -1,4 +1,4 @@
-"""Open a gateway: all of its parts are made here, in the order in which they are not to be closed."""
+"""Open a gateway: make all of its parts, in the reverse order of their closing."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -58,19 +58,19 @@ async def open_gateway(
     discovers: bool = True,
     serves: bool = False,
 ) -> "AsyncIterator[Gateway]":
-    """Open a gateway: its catalog is loaded, its servers are started when they are needed.
+    """Open a gateway. It loads its catalog, and starts servers when they are needed.
 
     Args:
-        settings: What `maitred.config.load` made of a file, or built by hand.
+        settings: The settings, from `maitred.config.load` or made by the program.
         in_process: SDK server objects by name, for specifications with transport `memory`.
         rules: Visibility rules in Python, by the name that configurations use.
         tool_middleware: Has the last word on the tools of each server when they are read: an async function,
             tools -> tools, that changes names, titles, descriptions or schemas and drops or moves nothing.
         call_steps: Makes the steps of every call, in place of `maitred.wiring.call_steps.make_call_steps`.
-        asks_models: Whether a language model that mediation is to ask is asked in the background.
-        discovers: Whether servers that are not known yet are started in the background.
-        serves: Whether it is there to stay: servers with `start: always` are then kept running, and what a
-            gateway of the same catalog left that was killed is ended first.
+        asks_models: Whether mediation may ask its language model in the background.
+        discovers: Whether the gateway starts unknown servers in the background to list their tools.
+        serves: Whether the gateway serves clients. Then it keeps servers with `start: always` running, and
+            first ends what killed gateways of the same catalog left.
 
     Raises:
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
@@ -110,7 +110,7 @@ async def _make_parts(
     rules: "Mapping[str, RuleFunction]",
     tool_middleware: "Middleware | None",
 ) -> "GatewayParts":
-    """Make and open all that a gateway is made of, in the order in which it is not to be closed."""
+    """Make and open all parts of a gateway, in the reverse order of their closing."""
     from maitred.admission.gatekeeper import Gatekeeper
     from maitred.admission.registry import Registry
     from maitred.calls.cache import ResultCache

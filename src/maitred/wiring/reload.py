@@ -1,9 +1,7 @@
 """Take over a configuration that changes while a gateway runs.
 
-Ends a watch of files at once when it is no longer wanted.
-
-`watchfiles` waits in a thread, which a cancelled task has to wait for in turn: five seconds at worst. The
-thread looks at an event every few milliseconds, and so it is that which has to be set first.
+`watchfiles` waits in a thread, and a cancelled task would wait up to five seconds for that thread. The thread
+checks a stop event every few milliseconds, so `until_cancelled` sets that event at once.
 """
 
 from collections.abc import AsyncIterator
@@ -54,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 
 async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
-    """Reload the configuration whenever its file, or that of overrides, changes; faulty ones are not used.
+    """Reload the configuration when its file, or that of overrides, changes. A faulty one is not used.
 
     The `http` section keeps what the gateway was started with: the address cannot change while it listens.
     """
@@ -63,10 +61,10 @@ async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
     from maitred.mediation.factory import overrides_path
 
     source = settings.source.absolute()
-    applied, real = settings, source.resolve()  # a link may lead to where somebody writes, and then elsewhere
+    applied, real = settings, source.resolve()  # the target of a link may be written, or the link changed
     async with until_cancelled() as stop:
         while not stop.is_set():
-            while (now := source.resolve()) != real:  # since it was last read, and nothing was watched
+            while (now := source.resolve()) != real:  # the link changed since the last read
                 real = now
                 applied = await _reloaded(gateway, applied, again=False)
             overrides = overrides_path(applied)
@@ -85,7 +83,7 @@ async def follow_settings(gateway: "Gateway", settings: Settings) -> None:
 
 
 async def _reloaded(gateway: "Gateway", applied: Settings, *, again: bool) -> Settings:
-    """The settings in force after a change; `again` takes over what they refer to even if they are equal."""
+    """The settings in force after a change. With `again`, equal settings are applied, too."""
     try:
         fresh = replace(load(applied.source), http=applied.http)
         if fresh == applied and not again:

@@ -55,7 +55,7 @@ def test_a_server_that_the_policy_trusts_waits_for_nobody(maitred: Run, tmp_path
 
     assert "clock: registered; approved by policy" in said
     assert "within two seconds" in said
-    assert "clock: registered anew; waits for your approval" in anew
+    assert "clock: registered again; waits for your approval" in anew
 
 
 def test_an_image_whose_tag_the_policy_trusts_is_used_like_a_program(maitred: Run, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_standard_input_is_read_as_a_manifest(maitred: Run, monkeypatch: pytest.
     [
         (("absent.yml",), "absent.yml: the file cannot be read: No such file or directory"),
         (("latin.yml",), "latin.yml: is not UTF-8 text"),
-        (("clock.yml", "twin.yml"), "twin.yml: the server 'clock' stands in clock.yml, too"),
+        (("clock.yml", "twin.yml"), "twin.yml: the server 'clock' is also defined in clock.yml"),
     ],
 )
 def test_files_that_cannot_be_used_are_named(
@@ -216,7 +216,7 @@ def test_the_explanation_has_every_layer_and_the_log(maitred: Run) -> None:
         ("schema", "allowlist", "network", "resources", "secrets", "approval"), start=1
     )]  # fmt: skip
     assert places == sorted(places)
-    assert "  6 approval: a person has to decide, and nobody did yet" in waiting
+    assert "  6 approval: waits for a person, who has not decided yet" in waiting
     assert "  6 approval: approved by local: read its source" in said
     assert "registered by local" in said
 

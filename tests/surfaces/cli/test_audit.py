@@ -70,7 +70,7 @@ def test_the_list_can_be_narrowed(maitred: Run) -> None:
     assert found("--principal", "ann") == found("--tool", "desk__write") == found("--tool", "desk") == [2]
     assert found("--limit", "1") == [5]
     assert found("--since", "1h") == found("--since", "2020-01-01") == [5, 3, 2, 1]
-    assert maitred("audit", "--since", "2999-01-01").fine.strip() == "Nothing is written down of that."
+    assert maitred("audit", "--since", "2999-01-01").fine.strip() == "The trail has no such line."
     assert "'soon' is no time; write 2026-03-01" in maitred("audit", "--since", "soon").refused
 
 

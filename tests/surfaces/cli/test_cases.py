@@ -96,7 +96,7 @@ def test_changes_stand_with_the_part_they_are_of_and_say_whether_it_is_in_use() 
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        (Event(kind="auto_approved", who="local"), "nobody was asked, as the policy says so"),
+        (Event(kind="auto_approved", who="local"), "the policy approved it, without asking a person"),
         (Event(kind="approved", who="ada", why="read it"), "approved by ada: read it"),
     ],
 )

@@ -2,11 +2,11 @@
 
     image       by tag            by digest
     listed      asked             approved
-    trusted     approved, told    approved
+    trusted     approved, warned  approved
     otherwise   asked             approved if the digest itself is trusted, else asked
 
-A listed image still goes through the layers behind this one. Programs that run other programs are refused,
-since the list would then be about the wrong one.
+The layers after this one check a listed image, too. A program that runs another program is refused, since the
+list would be about the wrong program.
 """
 
 import re
@@ -43,7 +43,7 @@ _BY_HAND = "a person with the admin role may approve it"
 
 
 class AllowlistCheck:
-    """Asks for what the policy does not list, and refuses what hides behind something else."""
+    """Asks a person about what the policy does not list, and refuses programs that run another program."""
 
     layer = "allowlist"
 
@@ -74,7 +74,7 @@ class AllowlistCheck:
         listed = any(parse_image_pattern(one).matches(image) for one in policy.images)
         address = parse_host(image.registry.partition(":")[0]).address
         if address is not None and not (trusted or listed) and (what := why_forbidden(address)):
-            yield self._find("refuse", "image", f"comes from {what}", "use a registry by its name")
+            yield self._find("refuse", "image", f"comes from {what}", "write the name of a registry")
         yield from self._standing(image, policy, listed=listed, trusted=trusted)
 
     def _standing(self, image: Image, policy: Policy, *, listed: bool, trusted: bool) -> Iterator[Finding]:
@@ -118,16 +118,16 @@ class AllowlistCheck:
             yield self._find("ask", "command", "this command line is not on the list of commands", _BY_HAND)
 
     def _inline(self, at: int | None) -> Iterator[Finding]:
-        """What is said of code in an argument; a policy that lists the program does not know the code."""
+        """Findings about code in an argument; a policy that lists the program does not know the code."""
         if at is not None:
             fix = f"name a program that is installed; {_BY_HAND}"
-            yield self._find("ask", f"args[{at}]", "runs code that stands in its arguments", fix)
+            yield self._find("ask", f"args[{at}]", "runs code that its arguments contain", fix)
 
     def _environment(self, manifest: Manifest) -> Iterator[Finding]:
         for name in manifest.env:
             if _STEERING.fullmatch(name):
                 yield self._find(
-                    "ask", f"env.{name}", "decides what else is loaded, or where it comes from", _BY_HAND
+                    "ask", f"env.{name}", "controls which other code is loaded, or from where", _BY_HAND
                 )
 
     def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
@@ -135,7 +135,7 @@ class AllowlistCheck:
 
 
 def fits_host(pattern: str, host: str) -> bool:
-    """Whether a host is the one of a pattern; a leading `*.` stands for exactly one label more."""
+    """Whether a host matches a pattern; a leading `*.` stands for exactly one more label."""
     pattern = pattern.lower()
     if pattern.startswith("*."):
         first, _, rest = host.partition(".")
@@ -148,14 +148,14 @@ def _refused(command: str) -> tuple[str, str] | None:
     folders = command.replace("\\", "/").split("/")
     is_drive = len(folders[0]) == 2 and folders[0][1] == ":"  # noqa: PLR2004 - as in C:
     if len(folders) > 1 and ((folders[0] and not is_drive) or ".." in folders or "." in folders):
-        return "is a path that leads elsewhere from each folder", "write it from the root, or the name alone"
+        return "is a relative path, or contains `.` or `..`", "write the absolute path, or the name alone"
     if len(folders) == 1 and re.search(r"\s", command):
-        return "holds a blank", "give the program alone; its arguments stand in `args`"
+        return "contains white space", "give the program alone; its arguments belong into `args`"
     name = program(command)
     if name in SHELLS or name in _WRAPPERS or name.startswith("ld-linux"):
-        return f"{name!r} runs another program, which would not be looked at", "name that program itself"
+        return f"{name!r} runs another program, which no layer would check", "name that program itself"
     if name in _RAISERS:
-        return f"{name!r} runs a program with the rights of somebody else", "name the program itself"
+        return f"{name!r} runs a program with the rights of another user", "name the program itself"
     if name in _ENGINES:
-        return f"{name!r} starts containers past every limit", "use `image` instead of `command`"
+        return f"{name!r} starts containers without any limit", "use `image` instead of `command`"
     return None

@@ -1,8 +1,8 @@
-"""What a layer of admission is, what it finds, by which policy, and the record of what all layers found.
+"""The protocol of a layer of admission, the operator's policy, and the decision from all findings.
 
-A layer sees values only: the manifest and the operator's policy. It does not know lines and files; `decide`
-puts them to what it found. Every layer runs, whatever the ones before it found, so that an author is told
-all faults at once. The sixth layer is a person: the outcome says whether one has to look.
+A layer sees values only: the manifest and the policy. It knows no files and lines; `decide` adds them to its
+findings. Every layer runs, whatever the layers before it found, so that the author of a manifest sees all
+faults at once. The sixth layer is a person: the outcome says whether one has to look.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ from maitred.admission.manifest import MIB, Manifest
 
 @dataclass(frozen=True, kw_only=True)
 class Exemption:
-    """What a server may reach by name of this exemption.
+    """What a server may reach that names this exemption.
 
-    `hosts` are host names, `*.example.com` for one label more; none means any public host. `addresses` are
+    `hosts` are host names, `*.example.com` for one more label; none means any public host. `addresses` are
     networks that are forbidden otherwise, such as `10.1.0.0/16`.
     """
 
@@ -30,7 +30,7 @@ class Exemption:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """The most that a server may ask for. `cpu_shares` is a weight and `nano_cpus` a limit: both have one."""
+    """The most that a server may ask for. `cpu_shares` is a weight, and `nano_cpus` a limit."""
 
     memory_bytes: int = 2048 * MIB
     nano_cpus: int = 4_000_000_000
@@ -41,14 +41,14 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What the operator decided beforehand; without any of it everything needs a person's approval.
+    """What the operator decided beforehand. What it does not cover needs a person's approval.
 
     Attributes:
-        images: Patterns such as `ghcr.io/acme/*`; approved by themselves where a digest pins them.
-        trusted_images: Patterns whose images are approved by themselves by tag, too.
-        trusted_digests: Digests that are approved wherever the image comes from.
+        images: Patterns such as `ghcr.io/acme/*`. The policy approves such an image if a digest pins it.
+        trusted_images: Patterns whose images the policy approves by tag, too.
+        trusted_digests: Digests that the policy approves, wherever the image comes from.
         trusted_commands: Patterns of command lines such as `uvx mcp-server-time@* **`.
-        trusted_hosts: Hosts of http servers, `*.example.com` for one label more.
+        trusted_hosts: Hosts of http servers, `*.example.com` for one more label.
         exemptions: What `network: NAME` may ask for.
         references: Variables that a manifest may refer to unasked; a last `*` stands for any ending.
         secret_folders: Folders whose files a manifest may refer to unasked.
@@ -57,7 +57,7 @@ class Policy:
         bounds: The most that a server may ask for.
 
     Raises:
-        ValueError: A pattern or a network is none; all are named.
+        ValueError: Patterns or networks are not valid. The text lists all of them.
     """
 
     images: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Policy:
     bounds: Bounds = field(default_factory=Bounds)
 
     def __post_init__(self) -> None:
-        """Refuse patterns that mean nothing: they would let nobody in, and nobody would know why."""
+        """Refuse patterns that mean nothing: they would match no server, without a sign for the operator."""
         faults = []
         for read, texts in (
             (parse_image_pattern, (*self.images, *self.trusted_images)),
@@ -92,10 +92,10 @@ class Policy:
 
 
 SCHEMA: Final = "schema"
-"""The layer to which the faults of the reader and of declarations count."""
+"""The layer that the faults of the reader and of declarations belong to."""
 
 Declared = Callable[[Manifest], Iterable[Finding]]
-"""What is to be said of declarations that other parts will use."""
+"""Checks the declarations that other packages will use, such as rules of visibility."""
 
 
 def _nothing(_: Manifest) -> Iterable[Finding]:
@@ -103,18 +103,18 @@ def _nothing(_: Manifest) -> Iterable[Finding]:
 
 
 class Check(Protocol):
-    """One layer. It never raises on a manifest, however odd, and finds the same each time."""
+    """One layer. It never raises on a manifest, however odd, and always finds the same."""
 
     layer: str
 
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
-        """What is to be said against the manifest, in the order of its keys."""
+        """The findings against the manifest, in the order of its keys."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestReading:
-    """A file as read: the manifest as far as it could be read, what was wrong, and where its keys stand."""
+    """A file after reading: the manifest as far as it is readable, the faults, and the lines of its keys."""
 
     file: str
     manifest: Manifest | None = None
@@ -122,7 +122,7 @@ class ManifestReading:
     lines: Mapping[str, int] = field(default_factory=dict)
 
     def line(self, key: str) -> int:
-        """The line of a key, or of the nearest one around it; 0 for a manifest that comes from no file."""
+        """The line of a key, or of the nearest key around it; 0 for a manifest that comes from no file."""
         while key and key not in self.lines:
             key = key[: max(key.rfind("."), key.rfind("["), 0)]
         return self.lines.get(key, min(self.lines.values(), default=0))
@@ -133,8 +133,8 @@ def decide(
 ) -> Decision:
     """Let every layer look at a manifest, in their order.
 
-    What the reader and `declared` found counts to the layer `schema`. A key that could not be read is not
-    reported again by a layer that misses it.
+    The findings of the reader and of `declared` belong to the layer `schema`. A layer does not report a key
+    again that could not be read.
     """
     manifest = reading.manifest
     known = {finding.key for finding in reading.findings}

@@ -1,7 +1,7 @@
 """Layer 3: no network unless a named exemption of the operator's policy grants it and a person approves.
 
-For a server on HTTP the network is how it is reached: here its URL is judged as it stands. What its name
-resolves to is judged at each connection by `guarded_transport`, since the address may change at any time.
+For a server at an address, this layer checks the URL as it is written. `guarded_transport` checks at each
+connection which address the name resolves to, since that may change at any time.
 """
 
 import re
@@ -32,7 +32,7 @@ _NAMES = ("host", "bridge", "default", "open", "all", "any", "filtered", "true")
 
 
 class NetworkCheck:
-    """Judges what a server asks to reach, and the URL by which it is reached."""
+    """Checks what a server asks to reach, and the URL at which the gateway reaches it."""
 
     layer = "network"
 
@@ -57,7 +57,7 @@ class NetworkCheck:
             known = ", ".join(sorted(policy.exemptions)) or "none"
             there = f"the operator's policy has {known}"
             fix = did_you_mean(name, policy.exemptions, quoted=as_code, otherwise=there)
-            what = "is a kind of network, not an exemption" if name in _NAMES else "is no exemption"
+            what = "is a kind of network, not an exemption" if name in _NAMES else "is not an exemption"
             yield self._find("refuse", "network", what, fix)
             return
         reason = f"asks for the network exemption {name!r}"
@@ -69,10 +69,10 @@ class NetworkCheck:
         kind = transport_kind(manifest.transport)
         target = parse_url(manifest.url, kind.url_schemes)
         if target.userinfo:
-            told = "names something before an `@`, which is not the host it leads to"
+            told = "has a part before an `@`, which is not its host"
             yield self._find("refuse", "url", told, "put credentials into `headers`, by reference")
         if target.fault:
-            fix = "a reference cannot stand there" if "${" in manifest.url else "write it in its usual form"
+            fix = "write it without a reference" if "${" in manifest.url else "write it in its usual form"
             yield self._find("refuse", "url", target.fault, fix)
             return
         exemption = policy.exemptions.get(manifest.network, _NO_EXEMPTION)
@@ -81,10 +81,12 @@ class NetworkCheck:
     def _headers(self, manifest: Manifest) -> Iterator[Finding]:
         for name in manifest.headers:
             if _STEERING.fullmatch(name):
-                told = "may lead the request to another server than the one of `url`"
-                yield self._find("refuse", f"headers.{name}", told, "leave it out; `url` says where it goes")
+                told = "may send the request to another server than `url` names"
+                yield self._find(
+                    "refuse", f"headers.{name}", told, "leave it out; `url` says where the request goes"
+                )
             elif _FRAMING.fullmatch(name):
-                told = "says how the request is written, which the gateway does itself"
+                told = "belongs to the form of the request, which the gateway sets"
                 yield self._find("refuse", f"headers.{name}", told, "leave it out")
 
     def _target(
@@ -100,10 +102,10 @@ class NetworkCheck:
         if host.is_local and not is_exempt:
             why = "a name of this machine or its own network"
         if why:
-            fix = "ask the operator for an exemption that names it, and write that as `network`"
+            fix = "ask the operator for an exemption that names it, and name the exemption in `network`"
             yield self._find("refuse", "url", f"its host is {why}", fix)
         if target.scheme not in encrypted and not (why or is_exempt or exemption.addresses):
-            reason = "is not encrypted, so anybody on the way can read and change it"
+            reason = "is not encrypted, so others on the network can read and change it"
             yield self._find(
                 "ask", "url", reason, f"use {join_with_or(sorted(encrypted))}" if encrypted else _BY_HAND
             )

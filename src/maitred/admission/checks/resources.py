@@ -1,8 +1,8 @@
 """Layer 4: how much of this machine a server may use: memory, processor, processes, output and files.
 
-Docker has two notions of processor: `nano_cpus` is a limit, `cpu_shares` a weight among containers that does
-not limit anything. They are bounded apart, and a weight that was written as a number of cores is recognised.
-Whether a granted folder holds links that lead out of it, only the launcher can see.
+Docker has two settings for the processor: `nano_cpus` is a limit, `cpu_shares` a weight among containers,
+which limits nothing. Each has its own bound, and the layer notices a weight that was written as a number of
+cores. Only the launcher can see whether a granted folder has links that lead out of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from maitred.admission.manifest import MIB, FilesystemGrant, Manifest
 from maitred.model.approvals import Severity
 from maitred.model.transports import manifest_kind, manifest_reach
 
-_LEAST_MEMORY = 6 * MIB  # what Docker takes at least
+_LEAST_MEMORY = 6 * MIB  # the least that Docker accepts
 _LEAST_NANO_CPUS = 10_000_000
 _LEAST_SHARES = 2
 _LIKE_SHARES = 128
@@ -44,7 +44,7 @@ _KEPT = frozenset({
 
 
 class ResourcesCheck:
-    """Refuses what is beyond the bounds and what no server may see of a machine."""
+    """Refuses what is beyond the bounds, and files of the machine that no server may see."""
 
     layer = "resources"
 
@@ -71,7 +71,7 @@ class ResourcesCheck:
     def _cores(self, manifest: Manifest, bounds: Bounds) -> Iterator[Finding]:
         if manifest.cpu >= _LIKE_SHARES:
             reason = f"asks for {manifest.cpu:g} cores"
-            fix = "if the weight of Docker is meant, that is `cpu_shares`; `cpu` counts cores, such as 0.5"
+            fix = "if you mean the weight of Docker, write `cpu_shares`; `cpu` counts cores, such as 0.5"
             yield self._find("refuse", "cpu", reason, fix)
             return
         most = f"at most {bounds.nano_cpus / 1e9:g} cores"
@@ -90,13 +90,13 @@ class ResourcesCheck:
                 yield self._find("refuse", key, why, "grant the one folder that is needed")
             elif _is_covering(grant, manifest):
                 fix = "choose a place of its own, such as one below /srv, or leave `at` out"
-                yield self._find("refuse", f"{key}.at", "would cover what the server itself runs in", fix)
+                yield self._find("refuse", f"{key}.at", "would cover files that the server itself needs", fix)
             elif not _is_granted(grant, policy):
                 act = "change" if grant.mode == "write" else "read"
                 fix = "a person with the admin role may approve it"
                 yield self._find("ask", key, f"asks to {act} files of this machine", fix)
             elif _place(grant) != grant.path.rstrip("/"):
-                told = "has them seen at another place, where the server may take them for something else"
+                told = "shows the files at another path, where the server may take them for other files"
                 yield self._find("ask", f"{key}.at", told, "a person with the admin role may approve it")
 
     def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
@@ -104,16 +104,16 @@ class ResourcesCheck:
 
 
 def _refused(grant: FilesystemGrant) -> str:
-    """What makes a grant one that nobody can approve."""
+    """Why no person can approve a grant; empty if one can."""
     path = grant.path.rstrip("/")
     if any(_is_below(path, system) for system in _SYSTEM):
         return "is a part of the system itself"
     if path in _TOPS or (path.count("/") == 2 and path.startswith(("/home/", "/Users/"))):  # noqa: PLR2004
-        return "is too much at once: it holds what belongs to others"
+        return "is too much at once: it also has files of others"
     if path.lower().endswith(_ABOVE_KEPT):
         return "is too much at once: programs keep their credentials in it"
     if path.lower().endswith(".sock"):
-        return "is a socket, by which something else is controlled"
+        return "is a socket, which gives control over another program"
     if kept := sorted(_KEPT.intersection(path.lower().split("/"))):
         return f"holds credentials or controls this machine ({kept[0]})"
     return ""
@@ -124,9 +124,9 @@ def _place(grant: FilesystemGrant) -> str:
 
 
 def _is_covering(grant: FilesystemGrant, manifest: Manifest) -> bool:
-    """Whether it puts something else where the server finds its own system.
+    """Whether a grant would cover a path of the system that the server needs.
 
-    The launcher refuses what would cover the program itself, which it alone can see.
+    The launcher refuses what would cover the program itself, since only the launcher can see that.
     """
     at = _place(grant)
     if at == grant.path.rstrip("/"):

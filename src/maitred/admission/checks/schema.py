@@ -1,7 +1,6 @@
-"""Layer 1: whether the keys of a manifest have a meaning together.
+"""Layer 1: whether the keys of a manifest fit together.
 
-Whether each key has one by itself, the reader has told already. What a name may not be is said here, too,
-since it depends on what is built in.
+The reader has already checked each key by itself. This layer also refuses names that maitred uses itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,8 +23,8 @@ class SchemaCheck:
     layer = SCHEMA
 
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
-        """Findings about the name, how the server is reached, and keys that do not fit that."""
-        del policy  # what a manifest means is the same everywhere
+        """Findings about the name, the transport, and keys that do not fit the transport."""
+        del policy  # the meaning of a manifest depends on no policy
         return [*self._name(manifest), *self._reach(manifest), *self._places(manifest)]
 
     def _name(self, manifest: Manifest) -> Iterator[Finding]:
@@ -39,9 +38,7 @@ class SchemaCheck:
             yield unknown_transport(self.layer, name)
             return
         if not getattr(manifest, kind.key):
-            yield self._refuse(
-                kind.key, f"is missing, by which a server of transport {name} is reached", "add it"
-            )
+            yield self._refuse(kind.key, f"is missing, which a server of transport {name} needs", "add it")
         elif kind.key == "url" and not kind.takes(manifest.url):
             schemes = join_with_or([f"{scheme}://" for scheme in kind.url_schemes])
             yield self._refuse("url", f"does not fit the transport {name}", f"begin with {schemes}")

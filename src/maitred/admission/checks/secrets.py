@@ -1,8 +1,8 @@
-"""Layer 5: no credential stands in a manifest, and a manifest refers only to what it may read.
+"""Layer 5: a manifest contains no credential, and refers only to what it may read.
 
-A manifest is copied, mailed and kept under version control, so what is secret stands in it as a reference.
-References are looked at as well: one to a variable of the gateway would hand that to the server. Values are
-never repeated in what is found.
+People copy and mail manifests and keep them under version control. So a manifest names a secret by a
+reference. The layer checks references, too: one to a variable of the gateway would give its value to the
+server. No finding repeats a value.
 """
 
 import re
@@ -48,7 +48,9 @@ class SecretsCheck:
 
     def _literal(self, key: str, name: str, parts: LiteralParts) -> Iterator[Finding]:
         if name and is_literal_secret(name, parts.literal):
-            yield self._find("refuse", key, "its name says that it is secret, and it is written out", _FIX)
+            yield self._find(
+                "refuse", key, "its name says that it is secret, but its value is written out", _FIX
+            )
         elif kind := kind_of(parts.literal, name):
             yield self._find("refuse", key, f"holds what looks like a credential ({kind})", _FIX)
         else:
@@ -57,7 +59,7 @@ class SecretsCheck:
 
     def _arguments(self, args: Sequence[str]) -> Iterator[Finding]:
         """Credentials as `--token abc`, `--token=abc`, `TOKEN=abc` or `X-Api-Key: abc`."""
-        reason = "is a credential by the name in front of it, and it is written out"
+        reason = "is a credential, by the name before it, and its value is written out"
         for at, _ in secret_arguments(args):
             yield self._find("refuse", f"args[{at}]", reason, _FIX)
 
@@ -72,7 +74,7 @@ class SecretsCheck:
                 yield self._find("refuse", key, "holds a reference of an unknown kind", fix)
             elif name.upper().startswith("MAITRED_"):
                 yield self._find(
-                    "refuse", key, "refers to what belongs to maitred itself", "use another variable"
+                    "refuse", key, "refers to a variable of maitred itself", "use another variable"
                 )
             elif not any(_covers(pattern, name) for pattern in policy.references):
                 yield self._find(
@@ -92,7 +94,7 @@ class SecretsCheck:
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
-    """Every text that may hold a credential, with its key and the name that it stands under."""
+    """Every text that may hold a credential, with its key, and the name of its variable or header."""
     for key, value in manifest.normal.items():
         if key not in _NOT_SECRETS:
             yield from _below(key, "", value)

@@ -380,7 +380,7 @@ def _open(address: str) -> DockerEngine:
     finally:
         client.close()
     if not (api := told.get("Api-Version", "")):
-        raise ValueError("what answers there is no engine of containers")
+        raise ValueError("the program that answers there is no container engine")
     podman = told.get("Libpod-Api-Version", "")
     info = EngineInfo(
         address=address,

@@ -100,7 +100,9 @@ class Images:
         try:
             why = await self._admit(server, identity)
         except StoreError as error:
-            raise ConnectError(f"whether its image was approved cannot be told: {error.reason}") from error
+            raise ConnectError(
+                f"the gateway cannot read whether its image was approved: {error.reason}"
+            ) from error
         if why:
             raise ConnectError(why)
 
@@ -133,7 +135,7 @@ class Images:
         return found
 
     def _look(self, engine: Engine, identity: str) -> None:
-        """Have an image scanned, once for each identity. Blocks."""
+        """Scan an image, once for each identity. Blocks."""
         if identity not in self._faults:
             self._faults[identity] = self._scanner.faults(engine, identity)
 
@@ -148,7 +150,7 @@ class Images:
             )
 
     def _warn(self, engine: Engine, server: str, identity: str) -> None:
-        """Have an image scanned in the background, and log its faults."""
+        """Scan an image in the background, and log its faults."""
 
         def look() -> None:
             try:

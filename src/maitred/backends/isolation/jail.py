@@ -248,7 +248,7 @@ class _Cell:
             here = installation_of(program, self._search, writable)
         except OSError as error:
             told = f"{error.strerror}: {error.filename}"
-            raise ConnectError(f"what its program is installed in cannot be read: {told}") from error
+            raise ConnectError(f"the installation of its program cannot be read: {told}") from error
         self._check_covered(here)
         self._check_told(here)
         texts = {"/etc/passwd": _PASSWD, "/etc/group": _GROUP}
@@ -342,7 +342,7 @@ class _Cell:
             if word.startswith("/") and not self._is_seen(word, here) and os.path.exists(word):  # noqa: PTH110
                 folder = word if os.path.isdir(word) else Path(word).parent  # noqa: PTH112  # raises nothing
                 raise ConnectError(
-                    f"it is told of {word}, which is not to be seen in its jail; grant it in its manifest,"
+                    f"its configuration names {word}, which its jail does not show; grant it in its manifest,"
                     f" such as `filesystem: [{{path: {folder}}}]` (docs/isolation.md)"
                 )
 

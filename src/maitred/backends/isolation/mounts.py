@@ -26,7 +26,7 @@ def why_refused(path: str, sockets: Iterable[str] = ()) -> str:
     if real != os.path.normpath(path):
         return f"is a link, or below one, and leads to {real}: grant that itself"
     if is_socket(real):
-        return "is a socket, by which something else is controlled"
+        return "is a socket, which gives control over another program"
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     usual = (*usual_sockets(runtime, Path.home()), socket_of(os.environ.get("DOCKER_HOST", "")))
     held = [os.path.realpath(one) for one in (*usual, *sockets) if one]

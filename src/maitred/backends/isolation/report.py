@@ -41,7 +41,11 @@ def of_engine(found: EngineInfo | ConnectError) -> MachineAspect:
 def of_scan(choice: Literal["off", "warn", "block"], program: str | None) -> MachineAspect:
     """The scanner of images: where the program is, and whether the operator wants it."""
     if program is None:
-        what = "registered images are not started" if choice == "block" else "known faults are not looked for"
+        what = "registered images are not started" if choice == "block" else "no scan looks for known faults"
         return MachineAspect(name="scan", works=False, told=f"Trivy is not installed; {what}")
-    wanted = {"off": "switched off", "warn": "faults are told", "block": "faults keep an image from starting"}
+    wanted = {
+        "off": "switched off",
+        "warn": "the gateway reports faults",
+        "block": "faults keep an image from starting",
+    }
     return MachineAspect(name="scan", works=choice != "off", told=f"Trivy at {program}; {wanted[choice]}")

@@ -64,7 +64,9 @@ class Trivy:
         try:
             return _read(json.loads(told))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConnectError(f"what Trivy says of its image cannot be read: {error!r}") from error
+            raise ConnectError(
+                f"the gateway cannot read what Trivy reports of its image: {error!r}"
+            ) from error
 
     def close(self) -> None:
         """End the processes that run, and start no more."""
@@ -77,7 +79,7 @@ class Trivy:
         own = {key: value for key, value in os.environ.items() if key.upper().startswith(_SETTINGS)}
         with self._lock:
             if self._closed:
-                raise ConnectError("its image is not looked at any more, since the gateway ends")
+                raise ConnectError("Trivy does not scan its image any more, since the gateway ends")
             try:
                 running = subprocess.Popen(
                     command,
@@ -88,7 +90,7 @@ class Trivy:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise ConnectError(f"Trivy cannot look at its image: {error}") from error
+                raise ConnectError(f"Trivy cannot scan its image: {error}") from error
             self._running.add(running)
         with running:
             try:
@@ -100,7 +102,7 @@ class Trivy:
         if running.returncode != 0:
             words = " ".join(said.decode("utf-8", "replace").split())[-_MOST_SAID:]
             raise ConnectError(
-                f"Trivy cannot look at its image: {words or f'it exits with {running.returncode}'}"
+                f"Trivy cannot scan its image: {words or f'it exits with {running.returncode}'}"
             )
         return told
 
@@ -125,9 +127,9 @@ def _heard(running: subprocess.Popen[bytes], longest_bytes: int) -> tuple[bytes,
                     pipes.unregister(key.fileobj)
             del said[:-_CHUNK]
             if len(told) > longest_bytes:
-                raise ConnectError(f"Trivy says more than {longest_bytes} bytes of its image")
+                raise ConnectError(f"Trivy reports more than {longest_bytes} bytes about its image")
             if time.monotonic() > until:
-                raise ConnectError(f"Trivy took more than {_LONGEST_S:g} s to look at its image")
+                raise ConnectError(f"Trivy took more than {_LONGEST_S:g} s to scan its image")
     with suppress(subprocess.TimeoutExpired):  # its output is complete, and the caller ends it
         running.wait(max(0.0, until - time.monotonic()))
     return bytes(told), bytes(said)

@@ -79,7 +79,7 @@ class LoginTarget:
             async def send(request: httpx2.Request, *, whole: bool = True) -> httpx2.Response:
                 is_near = request.url.host in near
                 if not is_near and request.url.scheme != "https":
-                    told = f"{request.url.host} is not the server itself, and has no https"
+                    told = f"{request.url.host} is not the server itself, and its address has no https"
                     raise httpx2.ConnectError(told, request=request)
                 if is_near not in clients:  # creating a client reads all certificates of the system
                     made = httpx2.AsyncClient(transport=None if is_near else self.make_transport())
@@ -153,7 +153,7 @@ class Client(OAuthClientProvider):
             if one.rstrip("/") == self._auth.issuer.rstrip("/"):
                 return one
         told = ", ".join(one.rstrip("/") for one in advertised)
-        raise OAuthFlowError(f"it sends to {told}, and `auth.issuer` names another server")
+        raise OAuthFlowError(f"it names {told} for logins, and `auth.issuer` names another server")
 
     async def _perform_authorization(self) -> httpx2.Request:
         """Ask the operator to log in; by now the SDK has read all metadata of the server."""

@@ -41,7 +41,7 @@ _FORBIDDEN = 403
 
 
 async def log_in(access: LoginTarget, browse: Browse, *, timeout_s: float) -> LoginGrant:
-    """Have the operator log in, and store the grant.
+    """Let the operator log in, and store the grant.
 
     Args:
         access: The server, and where its login is stored.
@@ -63,7 +63,7 @@ async def log_in(access: LoginTarget, browse: Browse, *, timeout_s: float) -> Lo
 
 
 async def log_out(access: LoginTarget) -> str | None:
-    """Forget the login to a server, and end it at its authorization server.
+    """Delete the login to a server, and end it at its authorization server.
 
     Returns:
         Why the tokens may stay valid for a while, empty if they are revoked; None if there was no login.
@@ -85,7 +85,7 @@ async def _revoked(access: LoginTarget, grant: LoginGrant) -> str:
         client.resume(grant)
         request = client.revocation()
         if request is None:
-            return "its authorization server takes nothing back"
+            return "its authorization server cannot revoke tokens"
         async with access.sending() as send:
             response = await send(request)
     except (ConnectError, OAuthFlowError, httpx2.HTTPError, ValidationError) as error:
@@ -172,7 +172,7 @@ class _Place:
             await self._came.wait()
         answer = self._answer
         if not answer:
-            raise OAuthFlowError(f"nobody came back from the browser within {self._timeout_s:g} s")
+            raise OAuthFlowError(f"the browser did not return within {self._timeout_s:g} s")
         if "code" not in answer:
             told = ": ".join(answer[key] for key in ("error", "error_description") if key in answer)
             raise OAuthFlowError(f"the authorization server answered {told or 'without a code'}")
@@ -205,8 +205,8 @@ class _Place:
             return "400 Bad Request", "This login has been answered before."
         self._answer = values
         if "code" not in values:
-            return "200 OK", "The login was refused. The terminal says more; this tab can be closed."
-        return "200 OK", "maitred goes on in the terminal; this tab can be closed."
+            return "200 OK", "The login was refused. The terminal shows why. You can close this tab."
+        return "200 OK", "maitred continues in the terminal. You can close this tab."
 
 
 async def _head(stream: anyio.abc.SocketStream) -> str:
@@ -230,7 +230,7 @@ async def _coming_back(redirect_uri: str, timeout_s: float) -> AsyncIterator[_Pl
     try:
         listener = await anyio.create_tcp_listener(local_host=local, local_port=parts.port or 0)
     except OSError as error:
-        told = f"nothing can listen at {redirect_uri} ({error.strerror or error}); see `auth.redirect_uri`"
+        told = f"maitred cannot listen at {redirect_uri} ({error.strerror or error}); see `auth.redirect_uri`"
         raise ConnectError(told) from error
     failure: Exception | None = None
     async with listener, Background() as background:
@@ -250,7 +250,7 @@ def _plain(error: Exception) -> str:
     """The error's text without what may contain tokens, and without its last full stop."""
     head, _, rest = str(error).partition(": ")
     if isinstance(error, ValidationError) or head.startswith("Invalid "):
-        return "what it says of itself or of its tokens is not valid"
+        return "its metadata or its answer about tokens is not valid"
     try:
         told = from_json(rest)
     except ValueError:

@@ -64,7 +64,7 @@ class OAuthTokens:
                         with anyio.CancelScope(shield=True):  # the old token may be used up by now
                             return await self._renew(kept, grant)
                     await anyio.sleep(_LOOK_AGAIN_S)  # another process is renewing it
-        raise ConnectError("its login is being renewed by another process, which does not get through")
+        raise ConnectError("another process is renewing its login, so far without success")
 
     def _is_over(self, grant: LoginGrant) -> bool:
         return grant.expires_at is not None and grant.expires_at - _MARGIN_S < self._clock()
@@ -77,9 +77,9 @@ class OAuthTokens:
             raise self._needed("it needs a login")
         grant = LoginGrant.from_bytes(kept.body)
         if grant.url != url:
-            raise self._needed("its address is another one since the login")
+            raise self._needed("its address has changed since the login")
         if auth.client_id and grant.client.get("client_id") != auth.client_id:
-            raise self._needed("its `auth.client_id` is another one since the login")
+            raise self._needed("its `auth.client_id` has changed since the login")
         self._know(grant)
         return kept, grant
 

@@ -1,4 +1,4 @@
-"""Give a call an entry in the audit trail, which also hears of the error that ends the call."""
+"""Give a call an entry in the audit trail, which also records the error that ends the call."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ MakeEntry = Callable[[ToolCall, Viewer, str], Entry]
 
 
 class AuditCall:
-    """Opens the entry. What a model gets names in `_meta` its request, and the server whose data it is."""
+    """Opens the entry. For a model, `_meta` of the answer names the request, and the server of the data."""
 
     def __init__(self, make_entry: MakeEntry) -> None:
         self._make_entry = make_entry

@@ -1,4 +1,4 @@
-"""Write down that a call begins which may change something, before its server hears of it."""
+"""Record the begin of a call that may change something, before the gateway sends it to its server."""
 
 from collections.abc import Awaitable
 
@@ -7,13 +7,13 @@ from maitred.calls.pipeline import Call, Proceed
 
 
 class AuditChange:
-    """A tool that its server does not call read-only may change something."""
+    """A tool may change something unless its server marks it read-only."""
 
     def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
         """Pass the call on.
 
         Raises:
-            AuditError: It cannot be written down, so it is not made.
+            AuditError: The trail cannot be written, so the call is not made.
         """
         return proceed(call) if call.tool.read_only else self._after_writing(call, proceed)
 

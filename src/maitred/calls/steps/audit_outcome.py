@@ -1,14 +1,14 @@
-"""Write down what came of a call, before anything is done to its answer."""
+"""Record the outcome of a call, before another step changes its answer."""
 
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
 
 
 class AuditOutcome:
-    """Ends the entry of a call that was answered; `AuditCall` ends that of a call with an error."""
+    """Ends the entry of an answered call. `AuditCall` ends that of a call with an error."""
 
     async def __call__(self, call: Call, proceed: Proceed) -> Answer:
-        """Pass the call on, then write its outcome down."""
+        """Pass the call on, then record its outcome."""
         answer = await proceed(call)
         await call.entry.ended(answer.wire, cached=answer.cached)
         return answer

@@ -1,4 +1,4 @@
-"""Take out of a server's answer what the server may not say: marks that are ours, links it may not give."""
+"""Remove from an answer what its server may not send: marks of the gateway, and forbidden links."""
 
 from collections.abc import Callable, Collection
 
@@ -9,7 +9,7 @@ from maitred.calls.screening import only_links_to
 
 
 class CleanAnswer:
-    """`allowed_origins` gives the origins that the links of a server may lead to; none is no limit."""
+    """`allowed_origins` returns the origins to which links of a server may lead; none is no limit."""
 
     def __init__(self, allowed_origins: Callable[[str], Collection[str]]) -> None:
         self._allowed_origins = allowed_origins

@@ -14,11 +14,11 @@ from maitred.usage.recorder import UsageRecorder
 log = structlog.get_logger(__name__)
 
 CallWatcher = Callable[[str, bool, float], None]
-"""Hears of a call by `(server, whether it succeeded, seconds)`; must not block."""
+"""Called with `(server, whether the call succeeded, seconds)`; must not block."""
 
 
 class CountUsage:
-    """`succeeded` hears of every tool that answered without error. What was refused is not counted."""
+    """`succeeded` is called with each tool that answered without error. Refused calls are not counted."""
 
     def __init__(
         self, usage: UsageRecorder, watchers: Sequence[CallWatcher], succeeded: Callable[[ToolKey], None]

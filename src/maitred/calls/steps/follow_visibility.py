@@ -11,7 +11,7 @@ from maitred.model.tools import Tool
 
 
 class CallVisibility(Protocol):
-    """What knows which tools make sense for whom."""
+    """Knows which tools make sense for a viewer now."""
 
     def check(self, tool: Tool, viewer: Viewer) -> None:
         """Raise if a call of the tool makes no sense now."""
@@ -24,7 +24,7 @@ class CallVisibility(Protocol):
     def called(
         self, tool: Tool, viewer: Viewer, arguments: Mapping[str, Any], result: Mapping[str, Any]
     ) -> Sequence[str]:
-        """Take note of an answered call; the published names of the tools that became visible by it."""
+        """Record an answered call; returns the published names of the tools that it made visible."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Limit how often a principal may call, and how many calls of it run at once.
 
-It refuses and never waits, so a busy caller holds no connection. A kept answer counts as a call.
+It refuses and never waits, so a busy caller holds no connection. An answer from the cache counts as a call.
 """
 
 from collections.abc import Awaitable, Callable

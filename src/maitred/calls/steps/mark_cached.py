@@ -1,4 +1,4 @@
-"""Tell clients and models of an answer that it was kept from an earlier call."""
+"""Mark an answer from the cache, for clients and for models."""
 
 from maitred.calls.answer import Answer
 from maitred.calls.cache import mark_cached
@@ -6,7 +6,7 @@ from maitred.calls.pipeline import Call, Proceed
 
 
 class MarkCached:
-    """Marks what `UseCache` took from the cache. The mark comes after every other text of an answer."""
+    """Marks answers that `UseCache` took from the cache. The mark is the last text of an answer."""
 
     async def __call__(self, call: Call, proceed: Proceed) -> Answer:
         """Pass the call on, and mark its answer."""

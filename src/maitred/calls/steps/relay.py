@@ -1,4 +1,4 @@
-"""Send a call to its server, and give what the server answers: the only step that leaves the process."""
+"""Send a call to its server, and return the answer: the only step that leaves the process."""
 
 from collections.abc import Callable
 
@@ -12,9 +12,8 @@ from maitred.model.servers import ServerSpec
 class Relay:
     """The last step.
 
-    `spec_of` gives the present specification of a server. `recheck` raises if a call may not be made any
-    more; it is asked last of all: when the server was started for the call, the catalog may by now know
-    something else of the tool.
+    `spec_of` returns the present specification of a server. `recheck` raises if a call may not be made any
+    more. It runs last, since a start of the server for this call may have changed the tool in the catalog.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Answer a call of a saved chain by running it; no server has to do with it."""
+"""Answer a call of a saved chain: run the chain, without a server."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,7 +7,7 @@ from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
 
 RunSaved = Callable[[Call], Awaitable[dict[str, Any]]]
-"""Runs the saved chain that a call is of, and gives its result."""
+"""Runs the saved chain of a call, and returns its result."""
 
 
 class RunSavedChain:

@@ -1,4 +1,4 @@
-"""Look through answers and errors of servers for orders to the model, and for credentials."""
+"""Screen answers and errors of servers for orders to the model, and for credentials."""
 
 from collections.abc import Awaitable
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from maitred.errors import ProtocolError
 
 
 class Screen(Protocol):
-    """What looks through answers; see `maitred.calls.screening`."""
+    """Screens answers; see `maitred.calls.screening`."""
 
     @property
     def is_off(self) -> bool:
@@ -28,14 +28,14 @@ class Screen(Protocol):
 
 
 class ScreenAnswer:
-    """A chain gets answers and errors as they are: what it does with them is seen in its own answer."""
+    """A chain gets answers and errors unchanged, since its own answer is screened."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._is_off = screen.is_off
 
     def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
-        """Pass the call on, and look through what comes of it.
+        """Pass the call on, and screen its answer or error.
 
         Raises:
             ProtocolError: As a model may see it.

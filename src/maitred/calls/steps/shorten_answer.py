@@ -8,7 +8,7 @@ from maitred.calls.pipeline import Call, Proceed
 
 
 class ShortenAnswer:
-    """`shorten` cuts a result, and keeps the whole of it for the principal."""
+    """`shorten` cuts a result, and stores the whole result for the principal."""
 
     def __init__(self, shorten: Callable[[str, dict[str, Any]], dict[str, Any]]) -> None:
         self._shorten = shorten

@@ -1,4 +1,4 @@
-"""The field `tools` of a server's answer: its tools become known where the operator allows it.
+"""Read the field `tools` of a server's answer: its tools become known if the operator allows it.
 
 A result could otherwise bring in tools that were in no list, so the field is taken out of answers
 unless `servers.<name>.result_tools` is set.
@@ -16,25 +16,25 @@ _FIELD: Final = "tools"
 
 
 class ResultToolSource(Protocol):
-    """What makes the tools in results known."""
+    """Makes the tools in results known."""
 
     def allows(self, server: str) -> bool:
         """Whether the results of a server may bring in tools."""
         ...
 
     async def bring(self, server: str, viewer: Viewer, brought: list[Any]) -> Sequence[dict[str, Any]]:
-        """Make tools known, and give the definitions of those that are there for the viewer."""
+        """Make tools known, and return the definitions of those that the viewer may see."""
         ...
 
 
 class TakeResultTools:
-    """Takes tools out of answers, and puts them in again as they are published."""
+    """Takes tools out of answers, and puts in their published definitions."""
 
     def __init__(self, source: ResultToolSource) -> None:
         self._source = source
 
     async def __call__(self, call: Call, proceed: Proceed) -> Answer:
-        """Pass the call on, and look at what its answer brings."""
+        """Pass the call on, and take the tools in its answer."""
         answer = await proceed(call)
         wire, meta = answer.wire, answer.meta
         if _FIELD not in wire and TOOLS_KEY not in meta:

@@ -1,4 +1,4 @@
-"""Answer a call from the cache where the operator allows it; what may have changed something empties it."""
+"""Answer a call from the cache if the operator allows it. A call that may change something empties it."""
 
 import time
 from collections.abc import Awaitable
@@ -12,23 +12,23 @@ from maitred.usage.recorder import UsageRecorder
 
 
 class CacheRules(Protocol):
-    """Says what may be kept, and what makes kept answers old."""
+    """Decides which answers the cache stores, and which calls make them stale."""
 
     def lifetime_s(self, call: Call) -> float:
-        """For how many seconds the answer may be given again; 0 for not at all."""
+        """For how many seconds the cache may give the answer again; 0 for not at all."""
         ...
 
     def key(self, call: Call) -> CacheKey:
-        """What makes two calls equal."""
+        """The key of a call: equal calls have the same key."""
         ...
 
     def changes(self, tool: Tool) -> bool:
-        """Whether other answers of the server are old after a call of the tool."""
+        """Whether a call of the tool makes other answers of the server stale."""
         ...
 
 
 class UseCache:
-    """A kept answer counts as a use of its tool, though its server had nothing to do with it."""
+    """An answer from the cache counts as a use of its tool, though its server got no request."""
 
     def __init__(self, cache: ResultCache, rules: CacheRules, usage: UsageRecorder) -> None:
         self._cache = cache
@@ -36,7 +36,7 @@ class UseCache:
         self._usage = usage
 
     def __call__(self, call: Call, proceed: Proceed) -> Awaitable[Answer]:
-        """Give the kept answer, or pass the call on."""
+        """Return the stored answer, or pass the call on."""
         lifetime_s = self._rules.lifetime_s(call)
         if lifetime_s > 0:
             return self._from_cache(call, proceed, lifetime_s)

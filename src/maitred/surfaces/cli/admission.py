@@ -64,10 +64,10 @@ def admitting(settings: Settings) -> "AbstractAsyncContextManager[Gateway]":
 def register_servers(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Manifests; - reads standard input.")],
     config: ConfigOption = None,
-    check: Annotated[bool, typer.Option("--check", help="Only say what the layers find.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only print what the layers find.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Register servers by their manifests; none of them if one is refused."""
+    """Register servers by their manifests. If one manifest is refused, no server is registered."""
     settings, viewer = prepare(config)
     decisions, registered = run(lambda: _register(settings, _read(files), viewer, check=check))
     if as_json:
@@ -89,7 +89,7 @@ def _read(files: Sequence[str]) -> Mapping[str, str]:
     """The texts of manifests, by the names of files as the user wrote them.
 
     Raises:
-        ConfigError: Files cannot be read; it lists them all.
+        ConfigError: Files cannot be read. The error lists all of them.
     """
     texts, faults = {}, []
     for name in files:
@@ -115,7 +115,7 @@ def _source(file: str) -> str:
 async def _register(
     settings: Settings, texts: Mapping[str, str], viewer: Viewer, *, check: bool
 ) -> "tuple[Mapping[str, Decision], Sequence[RegistrationResult]]":
-    """The decision on each manifest, and the results of all registrations; none happens if one is refused."""
+    """The decision on each manifest, and the results. If one manifest is refused, no server is registered."""
     async with admitting(settings) as gateway:
         decisions = {
             file: await gateway.check_manifest(text, source=_source(file), viewer=viewer)
@@ -137,7 +137,9 @@ def _twice(decisions: "Mapping[str, Decision]") -> Sequence[str]:
     faults = []
     for file, decision in decisions.items():
         if decision.server and decision.server in seen:
-            faults.append(f"{file}: the server {decision.server!r} stands in {seen[decision.server]}, too")
+            faults.append(
+                f"{file}: the server {decision.server!r} is also defined in {seen[decision.server]}"
+            )
         seen.setdefault(decision.server, file)
     return faults
 
@@ -161,7 +163,7 @@ def _show_registered(file: str, registered: "RegistrationResult") -> None:
     if case is None:  # the policy changed after the check
         _show_checked(file, registered.decision)
         return
-    happened = {"changed": "registered anew", "unchanged": "registered before, and unchanged"}
+    happened = {"changed": "registered again", "unchanged": "registered before, and unchanged"}
     told = happened.get(registered.happened, "registered")
     state = standing(case)
     if _is_auto(registered):
@@ -194,7 +196,7 @@ def unregister(
     config: ConfigOption = None,
     why: WhyOption = "",
 ) -> None:
-    """Withdraw a server that came by a manifest. A running gateway stops it."""
+    """Withdraw a server that a manifest registered. A running gateway stops it."""
     settings, viewer = prepare(config)
 
     async def go() -> None:
@@ -220,17 +222,17 @@ if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need n
 
 ServerArgument = Annotated[str, typer.Argument(help="Name of the server.")]
 SeenOption = Annotated[
-    str, typer.Option(metavar="DIGEST", help="Decide only if it still is what had this digest.")
+    str, typer.Option(metavar="DIGEST", help="Decide only if the digest is still this one.")
 ]
 _DONE = {"approve": "Approved", "reject": "Rejected", "suspend": "Suspended", "resume": "Resumed"}
 
 
 def approvals(
     config: ConfigOption = None,
-    every: Annotated[bool, typer.Option("--all", help="Also what waits for nobody.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show servers that need no decision, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what waits for a decision of yours: servers, and changes of what they publish."""
+    """Show what waits for your decision: servers, and changes in what they publish."""
     settings, viewer = prepare(config)
     found = [case for case in run(lambda: _cases(settings, viewer)) if every or case.awaits]
     if as_json:
@@ -257,9 +259,9 @@ def approve(
     config: ConfigOption = None,
     seen: SeenOption = "",
     why: WhyOption = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve what is there now, unasked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve the present state, unasked.")] = False,
 ) -> None:
-    """Approve a server, or what changed of what it publishes; at a terminal you are shown it and asked."""
+    """Approve a server, or the changes in what it publishes. At a terminal, it shows them and asks."""
     settings, viewer = prepare(config)
     asks = not (seen or yes)
     if asks and not sys.stdin.isatty():
@@ -278,7 +280,7 @@ def approve(
 
 
 async def _asked(gateway: "Gateway", server: str, viewer: Viewer) -> str | None:
-    """The digest of what somebody at the terminal saw and approved; `None` if they did not."""
+    """The digest of what the operator saw at the terminal and approved; `None` without approval."""
     case = await gateway.case(server, viewer=viewer, to_decide=True)
     _print(summary(case))
     if not case.awaits and case.state == "approved":
@@ -290,7 +292,7 @@ async def _asked(gateway: "Gateway", server: str, viewer: Viewer) -> str | None:
 def reject(
     server: ServerArgument, config: ConfigOption = None, seen: SeenOption = "", why: WhyOption = ""
 ) -> None:
-    """Reject a server, or what changed of what it publishes; parts approved before stay in use."""
+    """Reject a server, or the changes in what it publishes. Parts that were approved before stay in use."""
     _decide(settings_of(config), server, "reject", why=why, seen=seen)
 
 
@@ -316,7 +318,7 @@ def _decide(settings: Settings, server: str, verdict: "Verdict", *, why: str, se
 
 
 def explain(server: ServerArgument, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show why a server stands as it does: what each layer found, its definition, and all that happened."""
+    """Show why a server is in its state: the findings of each layer, its definition, and its history."""
     settings, viewer = prepare(config)
 
     async def go() -> "Case":

@@ -109,7 +109,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; an expected error ends it with a message and exit code 2."""
+    """Run the command line. An expected error ends the process with a message and exit code 2."""
     gc.disable()  # until the command runs: collections would take a tenth of the start and free nothing
     try:
         app(standalone_mode=True)

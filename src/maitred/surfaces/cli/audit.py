@@ -43,18 +43,18 @@ Action = Annotated[
     Literal["list", "verify", "export", "prune"],
     typer.Argument(metavar="[list|verify|export|prune]", help="What to do."),
 ]
-Target = Annotated[str, typer.Argument(metavar="[FILE]", help="For export: where to; `-` prints.")]
+Target = Annotated[str, typer.Argument(metavar="[FILE]", help="export: the file to write; `-` prints.")]
 Since = Annotated[
     str, typer.Option("--since", help="list: from a time on (2026-03-01, 2026-03-01T09:00, 90m, 24h, 7d).")
 ]
-Principal = Annotated[str, typer.Option("--principal", help="list: only what this one did.")]
+Principal = Annotated[str, typer.Option("--principal", help="list: only what this principal did.")]
 ToolName = Annotated[str, typer.Option("--tool", help="list: only this tool (by either name) or server.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="list: how many lines, the newest.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="list: how many lines; the newest are shown.")]
 Head = Annotated[
-    str, typer.Option("--head", metavar="NUMBER:DIGEST", help="verify: a head noted elsewhere before.")
+    str, typer.Option("--head", metavar="NUMBER:DIGEST", help="verify: a head that you noted before.")
 ]
 File = Annotated[
-    str, typer.Option("--file", metavar="FILE", help="verify: an export, by itself; `-` reads it.")
+    str, typer.Option("--file", metavar="FILE", help="verify: this exported file; `-` reads standard input.")
 ]
 
 
@@ -77,7 +77,7 @@ def audit(
 ) -> None:
     """Show the audit trail; `verify` ends with 1 if a line was changed, removed, moved or cut off."""
     if bool(target) != (action == "export"):
-        raise ConfigError(_ABOUT, ["export needs a FILE, and nothing else takes one; `-` prints"])
+        raise ConfigError(_ABOUT, ["export needs a FILE, or `-` to print; the other actions take none"])
     if action == "verify" and file:
         _verified(_of_file(file, _mark(head)), as_json=as_json)
         return
@@ -130,7 +130,7 @@ def _list(settings: Settings, wanted: Mapping[str, Any], limit: int, *, as_json:
         print_json(lines)
         return
     if not lines:
-        out.print("Nothing is written down" + (" of that." if any(wanted.values()) else "."))
+        out.print("The trail has no such line." if any(wanted.values()) else "The trail is empty.")
         return
     rows = [_row(line) for line in reversed(lines)]
     print_table(make_table("", ("line", "time", "who", "what", "of", "outcome", "request"), rows))

@@ -52,7 +52,7 @@ def standing(case: "Case") -> str:
 
 
 def summary(case: "Case") -> Iterator[Text]:
-    """Everything an operator needs to decide: the server, why it needs a decision, and its changes."""
+    """All that an operator needs for a decision: the server, why it needs one, and its changes."""
     yield headline(case)
     yield Text(f"  from {visible(case.source)}")
     yield from _manifest(case.manifest)
@@ -82,7 +82,7 @@ def definition(case: "Case") -> Iterator[Text]:
 
 
 def explanation(case: "Case") -> Iterator[Text]:
-    """The whole record: each layer with its findings, the sixth with the decider; definition; log."""
+    """The whole record: the findings of each layer, who decided, the definition and the log."""
     yield headline(case)
     yield Text(f"  from {visible(case.source)}")
     yield from _manifest(case.manifest)
@@ -159,7 +159,7 @@ def _layer(number: int, layer: Mapping[str, Any]) -> Iterator[Text]:
 def _sixth(case: "Case") -> str:
     """The person or policy that decided, which is the sixth layer."""
     if case.state == "pending":
-        return "a person has to decide, and nobody did yet"
+        return "waits for a person, who has not decided yet"
     kinds = {
         "approved": ("approved", "auto_approved"),
         "rejected": ("rejected",),
@@ -170,7 +170,7 @@ def _sixth(case: "Case") -> str:
     if last is None:
         return case.state
     if last.kind == "auto_approved":
-        return "nobody was asked, as the policy says so"
+        return "the policy approved it, without asking a person"
     return f"{last.kind} by {visible(last.who)}" + (f": {visible(last.why)}" if last.why else "")
 
 

@@ -58,7 +58,7 @@ def chain(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is wrong; call nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a program that calls tools and print its answer; exits with 1 when it failed."""
+    """Run a program that calls tools and print its answer. Exits with 1 when the program failed."""
     code = _decoded("-", sys.stdin.buffer.read()) if file == "-" else _text(Path(file))
 
     settings, viewer = prepare(config)
@@ -92,10 +92,10 @@ def chains(
         Path | None, typer.Argument(help="YAML or JSON: description, code, parameters, read_only.")
     ] = None,
     config: ConfigOption = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Save the reviewed new text of one.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a saved chain.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List saved chains; `add` saves a reviewed one as a tool, `remove` takes it out again."""
+    """List saved chains. `add` saves a reviewed chain as a tool, `remove` takes it out again."""
     if action == "list":
         settings = settings_of(config)
         acting(settings, "watch")
@@ -118,7 +118,7 @@ def _add(path: Path, name: str, file: Path | None, *, replace: bool) -> None:
     kept = save_chain(path, name, file, made.hash, replace=replace)
     reads = ", only reads" if made.read_only else ""
     said = f"Saved {kept} as the tool {SAVED}__{name}{reads}; hash {made.hash[:_SHOWN]}."
-    out.print(Text(f"{said} Once its file changes, it has to be saved again."))
+    out.print(Text(f"{said} After a change of its file, save it again."))
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:

@@ -234,7 +234,7 @@ def remember(change: Callable[[], None]) -> None:
 
 def unwritable(fault: str) -> str:
     """A fault of the catalog, as the end of a sentence that begins with its name."""
-    return f"cannot be written: {fault}; what is known is served"
+    return f"cannot be written: {fault}; the gateway serves what it knows"
 
 
 def print_json(value: Any) -> None:
@@ -244,10 +244,10 @@ def print_json(value: Any) -> None:
 
 @asynccontextmanager
 async def known_gateway(settings: Settings) -> "AsyncIterator[Gateway]":
-    """A gateway whose servers have all been discovered once; prints a status while it waits."""
+    """A gateway that has discovered each server at least once. Prints a status while it waits."""
     async with open_gateway(settings, asks_models=False) as gateway:
         if not await gateway.settled(0):
-            with err.status("getting to know the servers that are new (first time only) …"):
+            with err.status("asking new servers for their tools (first time only) …"):
                 await gateway.settled(_DISCOVERY_S)
         yield gateway
 
@@ -267,7 +267,7 @@ _WIDE = 200
 
 
 def print_table(table: Table) -> None:
-    """Print a table as wide as the terminal; in a file or a pipe it is wide enough for most names."""
+    """Print a table as wide as the terminal, or in a file or a pipe wide enough for most names."""
     (out if out.is_terminal else PlainConsole(width=_WIDE, soft_wrap=False)).print(table)
 
 

@@ -34,7 +34,7 @@ _ADVICE = (
     ("'uvx' is not on PATH", "install uv, which brings uvx"),
     ("'docker' is not on PATH", "install Docker, or run the server without a container"),
     ("may only run in a jail", "install bubblewrap, as by `apt-get install bubblewrap`"),
-    ("not to be seen in its jail", "add that to the manifest, and register it again"),
+    ("which its jail does not show", "add that to the manifest, and register it again"),
     ("was granted no network", "install its package, as by `uv tool install` or `npm install --global`"),
     ("is not on PATH", "install the program, or give its full path in `command`"),
     ("is not set; export", "set the variable where maitred is started, for instance in your client's env"),
@@ -44,9 +44,9 @@ _ADVICE = (
     ("which it was granted, cannot be used", "correct `filesystem` in its manifest, or put it there"),
     ("cannot be fetched", "fetch or make the image by hand, or correct its name in the manifest"),
     ("was suspended", "see `maitred explain NAME`; `maitred resume NAME` ends it"),
-    ("exited with code", "its last words stand above; run its command by hand to see more"),
+    ("exited with code", "its last output is shown above; run its command by hand to see more"),
     ("answered HTTP 401", "set `headers: {Authorization: Bearer ${TOKEN}}`"),
-    ("run `maitred login", "log in as it says; docs/oauth.md tells more"),
+    ("run `maitred login", "run that command; docs/oauth.md explains the login"),
     ("open files", "raise the limit as it says, or have fewer servers run at once"),
 )
 
@@ -61,7 +61,7 @@ def doctor(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the configuration, start every enabled server, and advise; exits with 1 if anything is wrong."""
+    """Check the configuration, start every enabled server, and advise. Exits with 1 if anything is wrong."""
     settings, viewer = prepare(config)
     found = run(lambda: _examine(settings, servers or [], viewer))
     findings, catalog, cage = found.servers, found.catalog, found.cage
@@ -142,7 +142,9 @@ def _about(semantics: Semantics) -> str:
         return f"by words alone; the embedder does not work: {semantics.why}"
     about = f"by words and by meaning, model {semantics.model}" if semantics.model else "by words alone"
     if semantics.not_kept:
-        about += f"; vectors are made anew at each start, since they cannot be kept: {semantics.not_kept}"
+        about += (
+            f"; the gateway computes vectors at each start, since it cannot store them: {semantics.not_kept}"
+        )
     return about
 
 

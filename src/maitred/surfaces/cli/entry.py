@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def entry(config: ConfigOption = None) -> None:
-    """Print the entry for a client's MCP configuration, with full paths; it takes the place of all others."""
+    """Print the entry for a client's MCP configuration, with full paths. It replaces all others there."""
     typer.echo(entry_line(config))
 
 

@@ -90,7 +90,7 @@ def _parts(halves: "tuple[HalfResult, HalfResult]") -> "list[tuple[str, list[Hel
         ("honest, looking suspicious", [half.honest for half in halves]),
         ("honest, twenty tools of each recorded server", [half.sampled for half in halves]),
         ("honest, all that was recorded", [half.recorded for half in halves]),
-        ("honest or sampled, told of at all", [half.told for half in halves]),
+        ("honest or sampled, with any finding", [half.told for half in halves]),
     ]
 
 
@@ -110,7 +110,9 @@ def _verdict(half: "HalfResult") -> Text:
     recall, mistakes = half.recall or 0.0, half.false_positives
     told = f"unseen half: recall {100 * recall:.1f} % (wanted {100 * RECALL:.0f} %)"
     if mistakes is None:
-        return Text(f"{told}; false positives are counted of recorded tools: name them with --recorded")
+        return Text(
+            f"{told}; false positives are counted over recorded tools only: give them with --recorded"
+        )
     fits = recall >= RECALL and mistakes <= FALSE_POSITIVES
     wanted = f"wanted {100 * FALSE_POSITIVES:.0f} % at most"
     return Text(

@@ -49,7 +49,7 @@ def import_servers(
         typer.Option(
             "--yes",
             "-y",
-            help="Import all that is new, without asking, but what stands in project files or was removed.",
+            help="Import without asking all that is new, except servers of project files and removed ones.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -120,7 +120,7 @@ class _Looked:
         """The servers of these names, declined ones too.
 
         Raises:
-            ConfigError: No client has one of them, or it is configured; lists all such names.
+            ConfigError: No client has one of them, or it is configured. The error lists all such names.
         """
         by_name = {one.name: one for one in self.found.found}
         faults = [
@@ -183,7 +183,7 @@ class _Looked:
 
 
 def _choose(looked: _Looked, path: Path) -> list[ClientServer]:
-    """Ask which servers to import, and store which are declined; without a terminal it asks nothing."""
+    """Ask which servers to import, and store which are declined. Without a terminal, ask nothing."""
     if not sys.stdin.isatty():
         if looked.new:
             out.print("Not a terminal, so nothing was asked: `maitred import --yes` imports all that is new.")

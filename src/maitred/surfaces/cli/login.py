@@ -36,31 +36,33 @@ def login(
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address instead of opening it.")
     ] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that you may take in the browser.")] = 300,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that you have in the browser.")] = 300,
 ) -> None:
-    """Log in to a server in your browser; a running gateway uses the login with its next call."""
+    """Log in to a server in your browser. A running gateway uses the login with its next call."""
     settings, viewer = prepare(config, "configure")
     spec = _spec(run(lambda: _with_registered(settings)), server)
     report = run(lambda: _log_in(settings, spec, viewer, opens=not no_browser, timeout_s=timeout))
     if report.error:
-        raise LoginError(server, f"it was kept, but {report.error.rstrip('.')}")
+        raise LoginError(server, f"the login was stored, but {report.error.rstrip('.')}")
     tools = count_of(report.tools, "tool")
     out.print(Text(f"Logged in to {server}: {tools}."))
 
 
 def logout(server: Server, config: ConfigOption = None) -> None:
-    """Forget the login to a server, and end it there."""
+    """Delete the login to a server here, and end it at the server."""
     settings, _ = prepare(config, "configure")
     known = run(lambda: _with_registered(settings))
     spec = known.servers.get(server) or ServerSpec(name=server)  # the configuration may not have it any more
     told = run(lambda: _log_out(settings, spec))
     if told is None:
         check_servers(known, [server])
-        out.print(Text(f"Nobody was logged in to {server}."))
+        out.print(Text(f"There is no login to {server}."))
         return
     out.print(Text(f"Logged out of {server}."))
     if told:
-        err.print(Text(f"Its tokens are forgotten here, but may be good until their time is over: {told}."))
+        err.print(
+            Text(f"Its tokens are deleted here, but the server may accept them until they expire: {told}.")
+        )
 
 
 def _spec(settings: Settings, server: str) -> ServerSpec:

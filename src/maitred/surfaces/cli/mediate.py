@@ -66,28 +66,30 @@ def mediate(
     servers: Annotated[list[str] | None, typer.Argument(help="Servers; none: all.")] = None,
     config: ConfigOption = None,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Every tool: before, after, by whom, why not.")
+        bool, typer.Option("--diff", help="Show each tool: before, after, by whom, why not.")
     ] = False,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Have the configured language model asked now; tells the cost.")
+        bool, typer.Option("--ask", help="Ask the configured language model now; prints the cost.")
     ] = False,
     accept: Annotated[
-        Tools, typer.Option(metavar="TOOL", help="Use what is proposed, proof or not; repeatable.")
+        Tools, typer.Option(metavar="TOOL", help="Use the proposal, with or without proof; repeatable.")
     ] = None,
     reject: Annotated[
-        Tools, typer.Option(metavar="TOOL", help="Show it as its server has it; repeatable.")
+        Tools, typer.Option(metavar="TOOL", help="Leave a tool as its server has it; repeatable.")
     ] = None,
     unset: Annotated[
         Tools, typer.Option(metavar="TOOL", help="Undo --accept or --reject; repeatable.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what mediation makes of tools; --accept and --reject write your choice into the configuration."""
+    """Show how mediation changes tools. --accept and --reject write your choice into the configuration."""
     settings, viewer = prepare(config)
     if accept or reject or unset:
         acting(settings, "operate")
         if servers or diff or ask or as_json:
-            raise ConfigError("maitred mediate", ["--accept, --reject and --unset stand alone"])
+            raise ConfigError(
+                "maitred mediate", ["--accept, --reject and --unset take no server and no other option"]
+            )
         chosen = {"accept": accept or [], "reject": reject or []}
         _choose(settings, config_path(config), viewer, chosen, unset or [])
         return
@@ -127,7 +129,7 @@ async def _look(
 
 
 async def _ask(gateway: "Gateway", servers: Sequence[str], viewer: Viewer) -> Any:
-    """Ask the model, with what it may cost before and a bar that shows how far it is."""
+    """Ask the model; print the highest cost before, and a progress bar."""
     if estimate := await gateway.estimate_mediation(servers, viewer=viewer):
         err.print(Text(f"Asking the language model: {_cost(asdict(estimate), most=True)}."))
     with Progress(*COLUMNS, console=err, transient=True) as bars:

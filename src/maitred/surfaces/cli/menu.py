@@ -41,7 +41,7 @@ from maitred.wording import count_of, did_you_mean
 if TYPE_CHECKING:  # the gateway takes a second to import, which `--help` need not wait for
     from maitred.gateway import Gateway
 
-_BY = {"": "nobody yet", "rules": "rules", "mediation": "mediation", "person": "you"}
+_BY = {"": "not placed yet", "rules": "rules", "mediation": "mediation", "person": "you"}
 _MOST_TAGS = 40
 
 
@@ -56,7 +56,7 @@ def menu(
         str, typer.Argument(help="category/NAME, server/NAME, servers or categories; none: the first page.")
     ] = "",
     config: ConfigOption = None,
-    cursor: Annotated[str, typer.Option(help="Where to go on, as the page before it says.")] = "",
+    cursor: Annotated[str, typer.Option(help="Where to continue, as the page before says.")] = "",
     page_size: Annotated[int, typer.Option(min=1, max=100, help="Tools on a page at most.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,10 +93,10 @@ def _page_json(gateway: "Gateway", path: str, cursor: str, size: int, viewer: Vi
 
 def categories(
     config: ConfigOption = None,
-    tags: Annotated[bool, typer.Option("--tags", help="Also the tags that tools have, by number.")] = False,
-    of: Annotated[list[str] | None, typer.Option(help="Where this tool stands; repeatable.")] = None,
+    tags: Annotated[bool, typer.Option("--tags", help="Show the tags of tools, too, by number.")] = False,
+    of: Annotated[list[str] | None, typer.Option(help="Show the category of this tool; repeatable.")] = None,
     choose: Annotated[
-        list[str] | None, typer.Option("--set", metavar="TOOL=CATEGORY", help="Put it there; repeatable.")
+        list[str] | None, typer.Option("--set", metavar="TOOL=CATEGORY", help="Move a tool; repeatable.")
     ] = None,
     unset: Annotated[
         list[str] | None, typer.Option(metavar="TOOL", help="Undo --set for this tool; repeatable.")
@@ -107,7 +107,7 @@ def categories(
     server: Annotated[str, typer.Option(help="With --write-use-cases: for the tools of this server.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the categories and what stands in them, or where tools stand; --set and --unset move tools."""
+    """Show the categories with their tools, or the category of a tool. --set and --unset move tools."""
     settings, viewer = prepare(config)
     if write_use_cases:
         written = run(lambda: _write_use_cases(settings, server, viewer))

@@ -42,13 +42,13 @@ def register(app: typer.Typer) -> None:
 
 
 def add(
-    name: Annotated[str, typer.Argument(help="What to call the server.")],
+    name: Annotated[str, typer.Argument(help="Name of the server.")],
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The program to start.")
     ] = None,
     config: ConfigOption = None,
     url: Annotated[str, typer.Option(help="Address of a server to reach over HTTP instead.")] = "",
-    transport: Annotated[str, typer.Option(help=f"{_KINDS}; usually found out.")] = "",
+    transport: Annotated[str, typer.Option(help=f"{_KINDS}; usually detected.")] = "",
     env: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for its environment; repeatable.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="KEY=VALUE as HTTP header; repeatable.")] = None,
     cwd: Annotated[str, typer.Option(help="Its working directory.")] = "",

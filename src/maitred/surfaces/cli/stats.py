@@ -45,10 +45,10 @@ def register(app: typer.Typer) -> None:
 
 def stats(
     config: ConfigOption = None,
-    days: Annotated[int, typer.Option(min=1, max=90, help="How many days, today being one of them.")] = 30,
+    days: Annotated[int, typer.Option(min=1, max=90, help="How many days, with today as the last.")] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how tools were used and what finding them cost, from what all gateways on the catalog counted."""
+    """Show how tools were used and what it cost to find them, by all gateways on the catalog."""
     settings, viewer = prepare(config)
 
     async def go() -> Any:
@@ -107,7 +107,7 @@ def tiers(
     every: Annotated[bool, typer.Option("--all", help="All tools, also those never called.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the tools by tier, with the score and the figures it comes from; `update` computes them now."""
+    """Show the tools by tier, with the score and the figures behind it. `update` computes tiers now."""
     settings, viewer = prepare(config)
 
     async def go() -> tuple[Any, int]:
@@ -142,7 +142,7 @@ def tiers(
 
 
 def _moved(before: Mapping[ToolKey, ToolStanding], after: Mapping[ToolKey, ToolStanding]) -> int:
-    """How many tools have another level; a tool without standing is cold."""
+    """How many tools have another level. A tool without a stored tier is cold."""
     cold = ToolStanding()
     return sum(before.get(key, cold).level != after.get(key, cold).level for key in {**before, **after})
 
@@ -167,7 +167,7 @@ if TYPE_CHECKING:  # it takes a second to import, which `--help` need not wait f
 
 
 def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Measure every answer of the menu in tokens (o200k); exits with 1 when one is over its limit."""
+    """Measure every answer of the menu in tokens (o200k). Exits with 1 when one is over its limit."""
     settings, viewer = prepare(config)
     found = run(lambda: _measured(settings, viewer))
     over = [one for one in found if not one.ok]

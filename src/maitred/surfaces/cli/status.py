@@ -70,7 +70,7 @@ def stop(
         bool, typer.Option("--all", help="Those of all configurations and versions, too.")
     ] = False,
 ) -> None:
-    """End the gateway in the background that clients share; their next request starts another."""
+    """End the gateway in the background that clients share. Their next request starts another."""
     path = config_path(config)
     ended = stop_gateways(path, token_of_environment(), all_of_them=all_of_them)
     if not ended:

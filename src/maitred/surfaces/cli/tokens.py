@@ -29,7 +29,7 @@ _LIFETIME = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 tokens_app = typer.Typer(
-    help="Make access tokens, list them, take them back.", no_args_is_help=True, rich_markup_mode=None
+    help="Make access tokens, list them, revoke them.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 @tokens_app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Whom it is for; what they do is written down under it.")],
+    name: Annotated[str, typer.Argument(help="Who gets it; the audit trail has what they do under it.")],
     role: Annotated[Role, typer.Option(help="What its bearer may do.")],
     config: ConfigOption = None,
     server: Annotated[
@@ -110,10 +110,10 @@ def list_tokens(config: ConfigOption = None, as_json: JsonOption = False) -> Non
 
 @tokens_app.command()
 def revoke(
-    which: Annotated[str, typer.Argument(metavar="ID|NAME", help="A token, or all that are for somebody.")],
+    which: Annotated[str, typer.Argument(metavar="ID|NAME", help="A token, or all tokens of a name.")],
     config: ConfigOption = None,
 ) -> None:
-    """Revoke a token; a running gateway takes it no longer after a second."""
+    """Revoke a token. A running gateway refuses it within a second."""
     settings, viewer = prepare(config)
 
     async def go() -> list[str]:

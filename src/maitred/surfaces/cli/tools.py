@@ -41,7 +41,7 @@ def search(
     full: Annotated[bool, typer.Option("--full", help="With schemas.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find tools by what they do; prints what an agent would be answered."""
+    """Find tools by what they do. Prints the answer that an agent gets."""
     tags = tag or []
     if faults := check_tags(tags):
         raise ConfigError("--tag", faults)
@@ -126,7 +126,7 @@ def call(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Call a tool and print its answer; exits with 1 when the tool says that it failed."""
+    """Call a tool and print its answer. Exits with 1 when the tool says that it failed."""
     settings, viewer = prepare(config)
 
     async def go() -> dict[str, Any]:

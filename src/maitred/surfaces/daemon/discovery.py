@@ -206,7 +206,7 @@ def _start(wanted: EndpointQuery, lock: IO[bytes]) -> GatewayConnection:
         raise VanishedError(f"the background gateway ended at once; {log} may say why") from error
     if _greeted(talk, wanted, seat) != "welcome":
         talk.close()
-        raise DaemonError(f"the background gateway does not take who started it; {log} may say why")
+        raise DaemonError(f"the background gateway refuses the client that started it; {log} may say why")
     return talk
 
 

@@ -105,7 +105,7 @@ class SocketServer:
                 said = decode_line(await wire.line(MOST_BYTES))
             await self._answer(wire, said)
         except (EOFError, TimeoutError, ConnectionError) as error:
-            log.debug("somebody left without a word", reason=repr(error))
+            log.debug("a process left without a request", reason=repr(error))
         except Exception:  # a fault of one connection must not end the others
             log.exception("a connection could not be served")
         finally:

@@ -34,7 +34,7 @@ _MANIFEST: Final[dict[str, Any]] = {
     }
 }
 Everything = Annotated[
-    bool, Query(alias="all", description="Also the servers that wait for nobody.", examples=[False])
+    bool, Query(alias="all", description="Also the servers that need no decision.", examples=[False])
 ]
 
 
@@ -42,7 +42,7 @@ def _registrations(*errors: int) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a registration."""
     said = {
         200: (
-            "It is registered so already.",
+            "It is registered already, and unchanged.",
             schemas.REGISTERED | {"happened": "unchanged"},
             schemas.RegistrationResponse,
         ),
@@ -80,7 +80,7 @@ def _add_registration(app: FastAPI, gateway: Gateway) -> None:
         openapi_extra=_MANIFEST,
     )
     async def register(request: Request) -> Response:
-        """Register a server by its manifest, or a new manifest of one; a refused one changes nothing."""
+        """Register a server by its manifest, or its new manifest. A refused manifest changes nothing."""
         registered = await gateway.register_server(
             await _text(request), source=_source(request), viewer=viewer_of(request)
         )
@@ -98,7 +98,7 @@ def _add_registration(app: FastAPI, gateway: Gateway) -> None:
         openapi_extra=_MANIFEST,
     )
     async def check(request: Request) -> Response:
-        """What each layer finds in a manifest, and what would become of it; nothing is registered."""
+        """What each layer finds in a manifest, and what a registration would do. Nothing is registered."""
         decision = await gateway.check_manifest(
             await _text(request), source=_source(request), viewer=viewer_of(request)
         )
@@ -114,7 +114,7 @@ def _add_withdrawal(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(schemas.CASE | {"state": "withdrawn"}, 403, 404, 409, 422, 503),
     )
     async def withdraw(request: Request, name: ServerName) -> Response:
-        """Take back the registration of a server that came by a manifest; its log stays."""
+        """Withdraw a server that a manifest registered. Its log stays."""
         case = await gateway.decide(unquote(name), "withdraw", viewer=viewer_of(request))
         return _answer(_decided(case, "withdraw"))
 
@@ -128,19 +128,19 @@ def _add_cases(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(schemas.CASES, 403, 422, 503),
     )
     async def approvals(request: Request, every: Everything = False) -> Response:  # noqa: FBT002  # a query
-        """Servers that wait for a person's approval, and changes of what approved ones publish."""
+        """Servers that wait for a person's approval, and changes in what approved servers publish."""
         cases = await gateway.cases(viewer_of(request))
         return _answer({"cases": [case_json(case, whole=False) for case in cases if every or case.awaits]})
 
     @app.get(
         f"{API}/servers/{{name}}/approval",
-        summary="How a server stands, and why",
+        summary="The state of a server, and why",
         tags=["admission"],
         response_model=schemas.CaseResponse,
         responses=answers(schemas.CASE, 403, 404, 422, 503),
     )
     async def approval(request: Request, name: ServerName) -> Response:
-        """Its manifest, what each layer found, what of its definition is withheld or changed, and its log."""
+        """Its manifest, the findings of each layer, its withheld and changed parts, and its log."""
         return _answer(case_json(await gateway.case(unquote(name), viewer=viewer_of(request))))
 
 
@@ -153,9 +153,9 @@ def _add_decision(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(schemas.CASE | {"state": "approved"}, 400, 403, 404, 409, 413, 422, 503),
     )
     async def decide(request: Request, name: ServerName, body: schemas.VerdictBody) -> Response:
-        """Approve or reject what was seen, suspend, resume, or withdraw; `seen` is the digest of the case."""
+        """Approve or reject what you saw, suspend, resume, or withdraw. `seen` is the digest of the case."""
         if body.verdict == "approve" and not body.seen:
-            fault = "seen: is needed to approve; give the `digest` of the case that you looked at"
+            fault = "seen: an approval needs it; give the `digest` of the case that you looked at"
             return Refusal(422, "request_invalid", fault, faults=[fault])
         case = await gateway.decide(
             unquote(name), body.verdict, viewer=viewer_of(request), why=body.why, seen=body.seen
@@ -176,7 +176,7 @@ def _refusal(decision: Decision) -> Refusal:
 
 
 def _decided(case: Case, verdict: Verdict) -> dict[str, Any]:
-    """The case after a decision; a withdrawn server is shown in its last state."""
+    """The case after a decision. A withdrawn server is shown in its last state."""
     return case_json(replace(case, state="withdrawn", awaits=False) if verdict == "withdraw" else case)
 
 

@@ -12,7 +12,7 @@ class FindingResponse(BaseModel):
 
     layer: str
     severity: Literal["refuse", "ask", "warn"] = Field(
-        description="`refuse`: it cannot be so; `ask`: a person has to approve it; `warn`: it is only told."
+        description="`refuse`: not possible; `ask`: a person has to approve it; `warn`: a remark only."
     )
     key: str = Field(description="The place in the manifest, or the part of the definition.")
     reason: str
@@ -26,11 +26,11 @@ class Layer(BaseModel):
 
     layer: str
     findings: list[FindingResponse]
-    ran: bool = Field(description="False where there was nothing to look at.")
+    ran: bool = Field(description="False if there was nothing to check.")
 
 
 class DecisionResponse(BaseModel):
-    """What all layers found of a manifest, in order, and what follows from it."""
+    """What all layers found in a manifest, in order, and the decision that follows."""
 
     server: str = Field(description="The name in the manifest; empty if it could not be read.")
     manifest_hash: str
@@ -42,7 +42,7 @@ class PartResponse(BaseModel):
     """A part of what a server publishes that is withheld."""
 
     kind: Literal["tool", "prompt", "template", "instructions"]
-    name: str = Field(description="The server's own name of it; empty for the instructions.")
+    name: str = Field(description="The name that the server gave it; empty for the instructions.")
     why: str
 
 
@@ -53,9 +53,9 @@ class ChangeResponse(BaseModel):
     name: str
     change: str = Field(description="A stable word for its kind.")
     weight: Literal["power", "wording", "less"] = Field(
-        description="Whether it gives the server more power over its caller, neither, or less."
+        description="Whether the change gives the server more power over its caller, less, or the same."
     )
-    text: str = Field(description="It as a sentence.")
+    text: str = Field(description="The change as a sentence.")
 
 
 class EventResponse(BaseModel):
@@ -75,16 +75,18 @@ class BriefCase(BaseModel):
     state: Literal["pending", "approved", "rejected", "suspended", "withdrawn"]
     awaits: bool = Field(description="Whether a person is to decide.")
     withheld: str = Field(description="Why the whole server may not be used; empty if it may.")
-    digest: str = Field(description="What is to be decided on; send it back as `seen`.")
+    digest: str = Field(description="The digest of the case to decide on; send it back as `seen`.")
     parts: list[PartResponse]
     changes: list[ChangeResponse]
     findings: list[FindingResponse]
 
 
 class CaseResponse(BriefCase):
-    """All that there is to know and to decide about a server."""
+    """All that is known about a server, for a decision."""
 
-    manifest: dict[str, Any] = Field(description="In its normal form; empty for one in the configuration.")
+    manifest: dict[str, Any] = Field(
+        description="In its normal form; empty for a server of the configuration."
+    )
     record: dict[str, Any] = Field(description="What each layer found when it was registered.")
     log: list[EventResponse]
 
@@ -96,7 +98,7 @@ class Cases(BaseModel):
 
 
 class RegistrationResponse(BaseModel):
-    """What became of a registration."""
+    """The result of a registration."""
 
     happened: Literal["registered", "changed", "unchanged"]
     decision: DecisionResponse
@@ -108,7 +110,7 @@ class RefusalResponse(BaseModel):
 
     error: Literal["manifest_refused"]
     message: str
-    faults: list[str] = Field(description="What is wrong, one fault each, with its line.")
+    faults: list[str] = Field(description="What is wrong: a text for each fault, with its line.")
     findings: list[FindingResponse] = Field(default=[], description="All that the layers found.")
 
 
@@ -122,7 +124,7 @@ class VerdictBody(BaseModel):
 
     verdict: Literal["approve", "reject", "suspend", "resume", "withdraw"]
     seen: str = Field(
-        default="", max_length=64, description="The digest of what was looked at; needed to approve."
+        default="", max_length=64, description="The digest of what you looked at; an approval needs it."
     )
     why: str = Field(default="", max_length=2_000, description="A reason, for the log.")
 

@@ -41,7 +41,7 @@ Head = Annotated[
     str,
     Query(
         pattern=r"^([0-9]{1,18}:[0-9a-f]{64})?$",
-        description="A head that was noted elsewhere before, as `NUMBER:DIGEST`.",
+        description="A head that you noted before, as `NUMBER:DIGEST`.",
         examples=[""],
     ),
 ]
@@ -56,11 +56,11 @@ class AuditPage(BaseModel):
 
 
 class VerificationResponse(BaseModel):
-    """What checking the whole trail found."""
+    """The result of a check of the whole trail."""
 
     ok: bool
     lines: int
-    first: int = Field(description="The number of the first line that is kept.")
+    first: int = Field(description="The number of the oldest line that is left.")
     head: str = Field(description="The last line as `NUMBER:DIGEST`; keep it elsewhere to compare with.")
     faults: list[str]
 
@@ -100,7 +100,7 @@ def _add_lines(app: FastAPI, gateway: Gateway) -> None:
         limit: Limit = 50,
         cursor: Cursor = "",
     ) -> Response:
-        """The lines of the audit trail, the newest first; what has begun and ended is one line."""
+        """The lines of the audit trail, the newest first. An action that began and ended is one line."""
         moment = moment_ago(since) or since.removesuffix("Z")
         found = await gateway.audit_lines(
             viewer_of(request),
@@ -117,13 +117,13 @@ def _add_lines(app: FastAPI, gateway: Gateway) -> None:
 def _add_verify(app: FastAPI, gateway: Gateway) -> None:
     @app.get(
         f"{API}/audit/verify",
-        summary="Whether the audit trail is as it was written",
+        summary="Whether the audit trail is unchanged",
         tags=["audit"],
         response_model=VerificationResponse,
         responses=answers(openapi.VERIFIED, 403, 422, 503),
     )
     async def verify(request: Request, head: Head = "") -> Response:
-        """Reads all lines, some 100,000 a second; a trail that was changed is status 200 with `faults`."""
+        """Read all lines, about 100,000 a second. A trail that was changed gives status 200 with `faults`."""
         found = await gateway.verify_audit(viewer_of(request), mark_of(head) if head else None)
         return Response(encode(found.to_json()), media_type=_JSON)
 
@@ -137,7 +137,7 @@ def _add_answers(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(openapi.WITHHELD, 403, 404, 422),
     )
     async def answer(request: Request, answer_id: AnswerId, cursor: Cursor = "") -> Response:
-        """What `results.screening: block` kept from a model, for a person; it is kept `results.keep_s`."""
+        """An answer that `results.screening: block` withheld from a model; kept for `results.keep_s`."""
         page = gateway.withheld_answer(
             unquote(answer_id), cursor, viewer=viewer_of(request), request_id=id_of(request)
         )

@@ -173,11 +173,13 @@ class Guard:
     def _refusal(self, headers: Headers) -> Response | None:
         host, origin = headers.get(b"host", b"").lower(), headers.get(b"origin", b"").lower()
         if not self._anywhere and host not in self._hosts:
-            return Refusal(421, "host_refused", "this Host is not served; see `http.allowed_hosts`")
+            return Refusal(
+                421, "host_refused", "the gateway does not serve this Host; see `http.allowed_hosts`"
+            )
         own = self._anywhere and origin.partition(b"://")[2] == host
         if origin and not own and origin not in self._origins:
             return Refusal(
-                403, "origin_refused", "pages of this Origin may not ask; see `http.allowed_origins`"
+                403, "origin_refused", "pages of this Origin may send no requests; see `http.allowed_origins`"
             )
         return None
 
@@ -200,7 +202,7 @@ def _misled(method: str, headers: Headers) -> Response | None:
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind and kind not in _SENT_BY_PAGES:
         return None
-    told = "say what the body is: Content-Type: application/json, or application/yaml for a manifest"
+    told = "send the type of the body: Content-Type: application/json, or application/yaml for a manifest"
     return Refusal(415, "media_type_refused", told)
 
 

@@ -114,7 +114,7 @@ def answer_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected(_: Request, error: Exception) -> Response:
         log.error("a request failed", reason=repr(error))
-        return Refusal(500, "internal", "something is wrong in maitred; its log has more")
+        return Refusal(500, "internal", "maitred has a fault; its log has the details")
 
 
 def _methods(request: Request) -> str:

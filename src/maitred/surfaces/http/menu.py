@@ -63,7 +63,7 @@ def _add_tiers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
     async def category(
         request: Request, name: CategoryName, page: PageNumber = 1, page_size: PageSize = 30
     ) -> Response:
-        """A page of summaries, the most used tool first; a page behind the last one is empty."""
+        """A page of summaries, the most used tool first. A page after the last one is empty."""
         viewer = viewer_of(request)
         return pages.answer(request, lambda: _category_page(gateway, unquote(name), page, page_size, viewer))
 
@@ -77,7 +77,7 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.SERVERS, 403, unchanged=True),
     )
     async def servers(request: Request) -> Response:
-        """All configured servers with their state; values of their environment and headers are not told."""
+        """All configured servers with their state, without values of their environment and headers."""
         found = gateway.watched_servers(viewer_of(request))
         lasting = all(  # else the text counts seconds, or what was within a window of them
             status.health.retry_in_s is None and not status.health.restarts for status in found
@@ -97,7 +97,7 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         responses=answers(openapi.SERVER, 403, 404, 422, unchanged=True),
     )
     async def server(request: Request, name: ServerName) -> Response:
-        """A server with what it says of itself, and how it is doing now."""
+        """A server with its own description, and its present state."""
         status = gateway.watched_server(unquote(name), viewer_of(request))
         detail = {
             "title": status.facts.title,

@@ -73,7 +73,7 @@ class Metrics:
         child.inc()
 
     async def text(self, viewer: Viewer) -> bytes:
-        """Everything, in the text format, for a viewer who may watch all of it.
+        """All metrics, in the text format of Prometheus, for a viewer who may watch everything.
 
         Raises:
             NotAllowedError: The viewer may not.
@@ -164,13 +164,13 @@ def _add_probes(app: FastAPI, gateway: Gateway) -> None:
 def _add_health(app: FastAPI, gateway: Gateway) -> None:
     @app.get(
         "/healthz/{name}",
-        summary="Whether a server is well",
+        summary="Whether a server can be used",
         tags=["probes"],
         response_model=schemas.ServerHealth,
         responses=answers(openapi.WELL, 403, 404, 422, 503),
     )
     async def health(request: Request, name: ServerName) -> Response:
-        """200 if it runs, or would be started for a call; 503 with the reason if it cannot be used now."""
+        """200 if it runs, or would start for a call. 503 with the reason if it cannot be used now."""
         status = gateway.watched_server(unquote(name), viewer_of(request))
         if why := status.unwell:
             raise ServerUnavailableError(status.name, why)
@@ -194,5 +194,5 @@ def _add_metrics(app: FastAPI, gateway: Gateway, metrics: Metrics) -> None:
         },
     )
     async def text(request: Request) -> Response:
-        """Calls and requests since the start, and what the gateway is now."""
+        """Calls and requests since the start, and the present state of the gateway."""
         return Response(await metrics.text(viewer_of(request)), headers={"Content-Type": CONTENT_TYPE})

@@ -101,7 +101,7 @@ class Pages:
             self._servers += 1
 
     def _on_visibility(self) -> None:
-        """Pages tell which tools make sense now, where rules say so."""
+        """Forget pages that show which tools make sense now, if there are visibility rules."""
         if self._gateway.has_visibility_rules:
             self._forget()
 

@@ -17,12 +17,14 @@ State = Literal["idle", "starting", "ready", "stopping", "failed", "suspended"]
 
 
 class Error(BaseModel):
-    """An error. Beside these there may be facts such as `server`, `reason` or `retry_in_s` (seconds)."""
+    """An error. It may have more facts, such as `server`, `reason` or `retry_in_s` (seconds)."""
 
     error: str = Field(description="A stable code.")
     message: str = Field(description="What is wrong, where, and what to do next.")
     nearest: list[str] = Field(default=[], description="Names that may have been meant.")
-    faults: list[str] = Field(default=[], description="What is wrong with the request, one fault each.")
+    faults: list[str] = Field(
+        default=[], description="What is wrong with the request: a text for each fault."
+    )
 
 
 class CallBody(BaseModel):
@@ -37,7 +39,7 @@ class CallBody(BaseModel):
 
 
 class CallResult(BaseModel):
-    """A tool's result as its server wrote it; a tool that failed says so by `isError`."""
+    """A tool's result as its server wrote it. The result of a failed tool has `isError`."""
 
     content: list[dict[str, Any]] = Field(default=[], description="Text, images and other content blocks.")
     structuredContent: Any = None  # noqa: N815  # the protocol's name
@@ -74,7 +76,7 @@ class CategoryResponse(BaseModel):
     parent: str = Field(description="The category above it; empty at the top.")
     tools: Count
     servers: Count
-    popular: list[str] = Field(description="Two tools of it.")
+    popular: list[str] = Field(description="Two of its tools.")
 
 
 class CategoriesResponse(BaseModel):
@@ -120,7 +122,7 @@ class ToolUsage(BaseModel):
 
 
 class OriginalResponse(BaseModel):
-    """What a server says of a tool that is published otherwise, and who changed it."""
+    """How a server defines a tool that mediation changed, and what changed it."""
 
     name: str
     title: str
@@ -139,7 +141,7 @@ class ToolDetail(BaseModel):
     raw_name: str
     definition: dict[str, Any] = Field(description="As it is published.")
     original: OriginalResponse | None = Field(
-        description="What its server says, where mediation changed that."
+        description="The definition of its server, where mediation changed it."
     )
     category: str
     confidence: Share
@@ -160,10 +162,10 @@ class FoundToolResponse(BaseModel):
     name: str
     server: str
     category: str
-    line: str = Field(description="A line to call from, or the definition with `detail=full`.")
+    line: str = Field(description="The signature, or with `detail=full` the definition.")
     band: Band = Field(description="How well it fits.")
     also: list[str] = Field(description="The same tool on other servers.")
-    why_not: str = Field(description="Why it makes no sense now, and what to do.")
+    why_not: str = Field(description="Why the tool makes no sense in the present state, and what to do.")
 
 
 class WithheldResponse(BaseModel):
@@ -175,14 +177,14 @@ class WithheldResponse(BaseModel):
 
 
 class SearchResult(BaseModel):
-    """Search results, best first; with `band` weak or none, nothing relevant is there."""
+    """Search results, best first. With `band` weak or none, no tool is relevant."""
 
     band: Band
     bands: dict[str, Band] = Field(description="How well the best result serves each phrase.")
     results: list[FoundToolResponse]
     withheld: list[WithheldResponse]
     unread: dict[str, str] = Field(description="Servers whose tools are not known yet, and why.")
-    note: str = Field(description="What search had to do without.")
+    note: str = Field(description="What search could not use.")
 
 
 def _name_transports(schema: dict[str, Any]) -> None:
@@ -201,14 +203,16 @@ class Server(BaseModel):
     protocol_version: str
     version: str
     state: State
-    since: str = Field(description="When it came into this state; empty if it was never used.")
-    desired: Literal["on_demand", "always"] = Field(description="Whether it is to run at all times.")
-    cage: str = Field(description="`jail`, `container`, or empty where it runs as it is.")
-    restarts: Count = Field(description="How often it was started again after a fault of late.")
-    ended: str = Field(
-        description="How it ended last by a fault: `exit`, `memory`, `killed`, `hang` or `lost`."
+    since: str = Field(description="Since when it is in this state; empty if it was never used.")
+    desired: Literal["on_demand", "always"] = Field(
+        description="Whether the gateway keeps it running at all times."
     )
-    last_error: str = Field(description="Why it ended last by a fault.")
+    cage: str = Field(description="`jail`, `container`, or empty without isolation.")
+    restarts: Count = Field(description="How often the gateway restarted it after a fault recently.")
+    ended: str = Field(
+        description="The kind of its last fault: `exit`, `memory`, `killed`, `hang` or `lost`."
+    )
+    last_error: str = Field(description="The reason of its last fault.")
     synced_at: str
     error: str
     notes: list[str]
@@ -217,7 +221,7 @@ class Server(BaseModel):
 
 
 class ServerDetail(Server):
-    """A configured server with what it says of itself, and how it is doing."""
+    """A configured server with its own description, and its present state."""
 
     title: str
     instructions: str

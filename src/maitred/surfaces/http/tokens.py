@@ -40,31 +40,34 @@ _REVOKED: Final = {
 }
 Which = Annotated[
     str,
-    Path(description="The id of a token, or the name of whom all of them are for.", examples=["5f0c8a1be2"]),
+    Path(
+        description="The id of a token, or the name of a principal to revoke all of its tokens.",
+        examples=["5f0c8a1be2"],
+    ),
 ]
 Names = Annotated[list[str], Field(max_length=1_000)] | None
 
 
 class TokenBody(BaseModel):
-    """A token to be made. Without `servers` and `categories` it is for all of them."""
+    """A token to make. Without `servers` and `categories`, it is valid for all of them."""
 
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"name": "ci", "role": "agent", "read_only": True}]},
     )
 
-    name: str = Field(description="Whom it is for.", pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")
+    name: str = Field(description="The principal who gets it.", pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")
     role: Role = Field(description="What its bearer may do.")
     servers: Names = Field(default=None, description="Only these servers and their tools.")
     categories: Names = Field(default=None, description="Only tools of these categories and below.")
     read_only: bool = Field(default=False, strict=True, description="Only tools known to change nothing.")
     expires_s: int | None = Field(
-        default=None, ge=1, le=_MOST_SECONDS, strict=True, description="After how many seconds it ends."
+        default=None, ge=1, le=_MOST_SECONDS, strict=True, description="After how many seconds it expires."
     )
 
 
 class Token(BaseModel):
-    """A token without what has to be sent; times are ISO 8601 in UTC, empty where there is none."""
+    """A token without its secret. Times are ISO 8601 in UTC, or empty."""
 
     id: str
     name: str
@@ -81,7 +84,7 @@ class Token(BaseModel):
 
 
 class MadeTokenResponse(Token):
-    """A new token, with what has to be sent; it cannot be had again."""
+    """A new token with its secret, which the gateway shows only once."""
 
     token: str
 
@@ -112,7 +115,7 @@ def _add_make(app: FastAPI, gateway: Gateway) -> None:
         responses={201: described.pop(200), **described},
     )
     async def make(request: Request, body: TokenBody) -> Response:
-        """Make an access token; what has to be sent is told once, here."""
+        """Make an access token. Only this answer has its secret."""
         scope = Scope(
             servers=None if body.servers is None else frozenset(body.servers),
             categories=None if body.categories is None else frozenset(body.categories),
@@ -150,7 +153,7 @@ def _add_revoke(app: FastAPI, gateway: Gateway) -> None:
         responses=answers({"tokens": [_TOKEN | _REVOKED]}, 403, 404, 422, 503),
     )
     async def revoke(request: Request, which: Which) -> Response:
-        """Revoke the token of an id, or all of a name; answers with those that were valid until now."""
+        """Revoke the token of an id, or all tokens of a name. Answers with those that were still valid."""
         viewer = viewer_of(request)
         revoked = {one.id for one in await gateway.revoke_tokens(unquote(which), viewer)}
         records = [one for one in await gateway.access_tokens(viewer) if one.id in revoked]

@@ -24,7 +24,7 @@ Phrases = Annotated[
     Query(
         min_length=1,
         max_length=20,
-        description="A capability in a few words; repeated for several.",
+        description="A capability in a few words. Repeat the parameter for several.",
         examples=[["add numbers"]],
     ),
 ]
@@ -66,7 +66,7 @@ def _add_search(app: FastAPI, gateway: Gateway) -> None:
         limit: Limit = 5,
         detail: HowMuch = "brief",
     ) -> Response:
-        """Search by words and by meaning; the best result of every phrase comes before any second best."""
+        """Search by words and by meaning. The best result of every phrase comes before any second best."""
         answer = await gateway.search(
             q,
             server=server,
@@ -129,7 +129,7 @@ def _add_call(app: FastAPI, gateway: Gateway) -> None:
         responses=answers(openapi.RESULT, 400, 403, 404, 409, 413, 422, 429, 502, 503, 504),
     )
     async def call(request: Request, server: ServerName, tool: ToolName, body: schemas.CallBody) -> Response:
-        """The tool's result as it came; a tool that fails is status 200 with `isError`."""
+        """The tool's result, unchanged. A tool that fails gives status 200 with `isError`."""
         viewer, request_id = viewer_of(request), id_of(request)
         async with gateway.audit_request("call", unquote(tool), viewer, request_id=request_id):
             found = await gateway.tool_of_server_to_call(unquote(server), unquote(tool), viewer)

@@ -101,7 +101,9 @@ class Viewers:
         if grant is None or grant == viewer.grant:
             return viewer
         if grant.principal != viewer.principal:
-            raise MCPError(INVALID_REQUEST, "this connection belongs to somebody else; open another")
+            raise MCPError(
+                INVALID_REQUEST, "this connection belongs to another principal; open another connection"
+            )
         return replace(viewer, grant=grant)
 
 

@@ -28,20 +28,20 @@ DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     {
         "name": DISCOVER,
         "title": "Discover the tools",
-        "description": "What stands behind this gateway, and how to find and call it.",
+        "description": "Which tools this gateway offers, and how to find and call them.",
     },
     {
         "name": FIND_TOOL,
         "title": "Find a tool for a task",
         "description": "Search for a task, with the whole definition of the best tool.",
         "arguments": [
-            {"name": TASK, "description": "What is to be done, in a few words.", "required": True},
+            {"name": TASK, "description": "The task in a few words.", "required": True},
         ],
     },
     {
         "name": SERVER_STATUS,
-        "title": "How the servers are doing",
-        "description": "One line for each server: its state, its tools, and how its calls went.",
+        "title": "The state of the servers",
+        "description": "One line for each server: its state, its tools, and figures of its calls.",
     },
 )
 
@@ -54,7 +54,7 @@ class OwnPrompts:
         self._resources = resources
 
     def listed(self, viewer: Viewer) -> Sequence[Mapping[str, Any]]:
-        """Definitions of our prompts for somebody."""
+        """Definitions of our prompts for a viewer."""
         watches = self._gateway.watches(viewer)
         return [one for one in DEFINITIONS if watches or one["name"] != SERVER_STATUS]
 

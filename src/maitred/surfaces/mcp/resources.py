@@ -109,7 +109,7 @@ class OwnResources:
             {
                 "uri": OVERVIEW,
                 "name": "overview",
-                "title": "What stands behind maitred",
+                "title": "The tools behind maitred",
                 "description": "How many tools there are, in which categories, and how to find and use them.",
                 "mimeType": _MARKDOWN,
                 "annotations": self._overview(viewer).annotations,
@@ -134,7 +134,7 @@ class OwnResources:
         ]
 
     def templates(self, viewer: Viewer) -> list[dict[str, Any]]:
-        """Definitions of our templates for somebody."""
+        """Definitions of our templates for a viewer."""
         watches = self._gateway.watches(viewer)
         made = (
             ("maitred://tool/{name}", "tool", "A tool with its whole definition, as JSON.", _JSON, 0.7),
