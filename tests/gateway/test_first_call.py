@@ -181,7 +181,7 @@ async def test_a_server_that_does_not_say_what_it_publishes_gets_no_call(tmp_pat
     server.mute = True
 
     async with started(strict(tmp_path), server) as gateway:
-        with pytest.raises(ServerUnavailableError, match=r"compared with what was approved.*not today"):
+        with pytest.raises(ServerUnavailableError, match=r"compared with the approved ones.*not today"):
             await called(gateway, "notes__read_note")
         assert server.calls == 0
         server.mute = False

@@ -84,6 +84,16 @@ async def test_a_chain_that_changed_while_it_was_listed_is_not_run(tmp_path: Pat
             await called(gateway, where="/a")
 
 
+async def test_a_dry_run_says_that_a_chain_was_changed_before_anything_calls_it(tmp_path: Path) -> None:
+    settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS))
+    async with opened(settings, Upstream("files", FILES)) as gateway:
+        (tmp_path / "fetch.yaml").write_text(text_of("1", PARAMETERS))
+        answer = await gateway.run_chain(INDIRECT, viewer=agent("ann"), dry_run=True)
+
+    assert not answer.ok
+    assert "changed since it was reviewed" in answer.text
+
+
 @pytest.mark.parametrize(
     ("text", "why"), [(text_of("1"), "changed since it was reviewed"), ("code: [", "has faults")]
 )

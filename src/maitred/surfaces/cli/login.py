@@ -98,7 +98,7 @@ async def _log_in(
 
     async with open_store(settings) as store:
         if why := await store.check():  # checked first, so that no operator logs in without effect
-            raise StoreError(store.name, f"the login could not be kept: {why}")
+            raise StoreError(store.name, f"the login could not be stored: {why}")
         await log_in(make_access(spec, settings), browse, timeout_s=timeout_s)
     async with open_gateway(settings, asks_models=False) as gateway:
         with err.status(Text(f"connecting to {spec.name} …")):
