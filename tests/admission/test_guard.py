@@ -3,14 +3,23 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
+from maitred.admission.address_guard import ForbiddenAddressError, resolve
 from maitred.admission.addresses import Network, networks
-from maitred.admission.guarded_transport import ForbiddenAddressError, GuardedTransport, resolve
+from maitred.admission.guarded_transport import GuardedTransport
+from maitred.backends.base import ConnectError, ConnectOptions
+from maitred.backends.orphans import catalog_of
+from maitred.backends.process import Warden
+from maitred.config.settings import Settings
+from maitred.model.servers import ServerSpec
+from maitred.model.transports import TRANSPORTS
+from maitred.wiring.backends import BackendParts, Containers, Programs, make_backend
 
 pytestmark = pytest.mark.anyio
 
@@ -214,3 +223,41 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
             await get("http://tools.example/", Names({"tools.example": [["10.0.0.1"]]}))
 
     assert site.hosts == []
+
+
+@pytest.mark.parametrize("registered", [True, False])
+@pytest.mark.parametrize(
+    ("transport", "scheme"),
+    [(kind.name, one) for kind in TRANSPORTS.values() if kind.reach == "network" for one in kind.url_schemes],
+)
+async def test_a_registered_server_of_any_transport_does_not_reach_this_machine(
+    tmp_path: Path, transport: str, scheme: str, *, registered: bool
+) -> None:
+    """What listens here hears nothing of it, but hears the server that the operator wrote."""
+    settings = Settings(source=tmp_path / "maitred.yaml")
+    warden = Warden(catalog_of(tmp_path / "c.db"), path=tmp_path / "c.db")
+    parts = BackendParts(
+        settings=settings,
+        in_process={},
+        containers=Containers(settings, warden),
+        programs=Programs(settings, warden),
+    )
+    heard: list[str] = []
+
+    async def hear(stream: SocketStream) -> None:
+        heard.append(transport)
+        await stream.aclose()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    url = f"{scheme}://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp"
+    backend = make_backend(ServerSpec(name="x", transport=transport, url=url, registered=registered), parts)
+    with anyio.fail_after(120):
+        async with listener, anyio.create_task_group() as group:
+            group.start_soon(listener.serve, hear)
+            with pytest.raises(ConnectError) as caught:
+                async with backend.connect(ConnectOptions(era="handshake", on_notice=lambda _: None)):
+                    pass
+            group.cancel_scope.cancel()
+
+    assert ("a loopback address" in str(caught.value)) is registered
+    assert bool(heard) is not registered

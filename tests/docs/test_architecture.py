@@ -58,3 +58,22 @@ def test_it_says_of_every_dependency_why_it_is_there() -> None:
     rows = "\n".join(re.findall(r"^\| ([^|]+)\|", table, re.MULTILINE))
     packages = {re.split(r"[\[<>=]", line)[0] for line in PROJECT["project"]["dependencies"]}
     assert {package for package in packages if not re.search(rf"(?<![\w-]){package}(?![\w-])", rows)} == set()
+
+
+def test_only_wiring_may_import_a_module_with_a_backend() -> None:
+    """Somebody who adds a transport is told that the contract does not protect its module yet."""
+    [contract] = [
+        one
+        for one in PROJECT["tool"]["importlinter"]["contracts"]
+        if one["name"].startswith("2. Only wiring")
+    ]
+    modules = {
+        ".".join(["maitred", *path.relative_to(SOURCE).with_suffix("").parts])
+        for path in (SOURCE / "backends").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id == "Backend" for base in node.bases)
+    }
+
+    assert "maitred.backends.http" in modules
+    assert modules - set(contract["protected_modules"]) == set()

@@ -63,7 +63,7 @@ def test_the_published_schema_is_the_one_that_is_printed() -> None:
 
 
 def test_the_layers_of_the_table_are_those_that_look(maitred: Run) -> None:
-    """In their order, the sixth being a person."""
+    """In their order, the last being a person."""
     told = re.findall(r"^\| (\d) (\w+) \|", PAGE, re.MULTILINE)
     [found] = json.loads(maitred("register", "--check", "--json", "time.yml").fine)
     names = [*(layer["layer"] for layer in found["layers"]), "approval"]

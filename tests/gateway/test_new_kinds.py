@@ -42,7 +42,8 @@ PIGEON = TransportKind(
     aliases=("homing-pigeon",),
     url_schemes=("pigeon", "pigeons"),
     encrypted_schemes=frozenset(["pigeons"]),
-    manifest_keys=frozenset(["url"]),
+    keys=frozenset(["url"]),
+    in_manifests=True,
 )
 CONFIG = "servers: {coop: {url: 'pigeon://roof.example'}}\ncatalog: {path: c.db}\n"
 MANIFEST = "name: coop\nurl: pigeons://roof.example/nest\n"
@@ -131,6 +132,33 @@ def test_what_does_not_fit_a_new_transport_is_refused(text: str, key: str) -> No
     assert ("schema", "refuse", key) in found(judge(f"name: coop\n{text}"))
 
 
+def test_a_header_that_a_new_transport_writes_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entry names such headers; those of the other transports are refused to its servers, too."""
+    keys = frozenset(["url", "headers"])
+    kind = replace(PIGEON, keys=keys, framing_headers=("pigeon-*",))
+    text = "name: coop\nurl: pigeons://roof.example\nheaders: {Pigeon-Ring: '1', Upgrade: x, X-Roof: y}"
+
+    monkeypatch.setitem(TRANSPORTS, PIGEON.name, kind)
+    assert found(judge(text)) == {
+        ("allowlist", "ask", "url"),
+        ("network", "refuse", "headers.Pigeon-Ring"),
+        ("network", "refuse", "headers.Upgrade"),
+    }
+
+
+def test_only_a_transport_whose_keys_have_it_takes_a_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a server has a URL is not enough."""
+    text = CONFIG.replace("'}}", "', auth: oauth}}")
+    monkeypatch.setitem(TRANSPORTS, PIGEON.name, PIGEON)
+    with pytest.raises(ConfigError, match=r"servers\.coop\.auth: is not for servers of transport pigeon"):
+        parse(tmp_path / "maitred.yaml", text)
+
+    monkeypatch.setitem(TRANSPORTS, PIGEON.name, replace(PIGEON, keys=frozenset(["url", "auth"])))
+    assert parse(tmp_path / "maitred.yaml", text).servers["coop"].auth is not None
+
+
 @pytest.mark.usefixtures("pigeon")
 def test_descriptions_name_a_new_transport() -> None:
     """Of manifests for editors, and of the HTTP API."""
@@ -191,7 +219,8 @@ def test_an_entry_that_no_check_could_judge_is_refused() -> None:
         {"reach": "telepathy"},
         {"key": "mind"},
         {"url_schemes": ()},
-        {"manifest_keys": frozenset(["args"])},
+        {"keys": frozenset(["args"])},
+        {"keys": frozenset()},
     )
     for change in changes:
         with pytest.raises(ValueError, match="pigeon"):
@@ -207,7 +236,7 @@ def test_every_transport_of_the_table_has_a_backend() -> None:
 
 
 class MoonCheck:
-    """A seventh layer."""
+    """One more layer."""
 
     layer = "moon"
 
@@ -236,14 +265,8 @@ async def test_a_new_check_decides_and_is_in_the_record(
         done = await gateway.register_server(text.format("the sun"), source="coop.yml", viewer=LOCAL_USER)
         assert done.case is not None
         assert (done.happened, done.case.state) == ("registered", "approved")
-        assert [one.layer for one in done.decision.layers] == [
-            "schema",
-            "allowlist",
-            "network",
-            "resources",
-            "secrets",
-            "moon",
-        ]
+        assert [one.layer for one in done.decision.layers] == [one.layer for one in review.CHECKS]
+        assert done.decision.layers[-1].layer == "moon"
 
 
 # --- a meta-tool ------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Decide to which addresses the gateway may connect, and parse the hosts of URLs.
 
-Nothing here resolves a name: `guarded_transport` does that and asks here about every address. A host is
+Nothing here resolves a name: `address_guard` does that and asks here about every address. A host is
 parsed as a resolver does it: `0x7f.1`, `017700000001` and `2130706433` are all 127.0.0.1.
 """
 

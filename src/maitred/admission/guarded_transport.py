@@ -1,34 +1,24 @@
 """An HTTP transport that connects only to addresses it has checked.
 
-It resolves a name once a connection, checks every address of the answer, and connects to one of them. So a
-name server that answers differently the next time changes nothing. Each redirect is a new connection and is
-checked too. It is for servers on HTTP and for URLs that an outsider wrote. It uses no proxy from the
-environment, since a proxy would resolve names itself.
+It asks `address_guard` for the addresses of a host once a connection, and connects to one of them. Each
+redirect is a new connection and is checked too. It is for servers on HTTP and for URLs that an outsider
+wrote. It uses no proxy from the environment, since a proxy would resolve names itself.
 """
 
-import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import anyio
 import httpcore2
 import httpx2
 
-from maitred.admission.addresses import Network, why_forbidden
-
-Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns the addresses of a host for a port, in the order to try them."""
+from maitred.admission.address_guard import ForbiddenAddressError, Resolver, allowed_addresses, resolve
+from maitred.admission.addresses import Network
 
 
-async def resolve(host: str, port: int) -> Sequence[str]:
-    """Ask the system's resolver."""
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-class ForbiddenAddressError(httpcore2.ConnectError):
-    """A host leads to an address to which the gateway must not connect."""
+class ForbiddenConnectError(ForbiddenAddressError, httpcore2.ConnectError):
+    """The same refusal, as an error that httpx knows."""
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
@@ -92,17 +82,13 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         """The addresses of a host; raises if even one of them is forbidden."""
         try:
             with anyio.fail_after(seconds):
-                addresses = await self._resolver(host, port)
+                return await allowed_addresses(host, port, exempted=self._exempted, resolver=self._resolver)
         except TimeoutError:
             raise httpcore2.ConnectTimeout(f"{host} was not resolved in time") from None
+        except ForbiddenAddressError as error:
+            raise ForbiddenConnectError(str(error)) from error
         except OSError as error:
             raise httpcore2.ConnectError(f"{host} cannot be resolved: {error.strerror or error}") from error
-        for address in addresses:
-            if why := why_forbidden(address, self._exempted):
-                raise ForbiddenAddressError(
-                    f"{host} leads to {address}, which is {why}; it is not connected to"
-                )
-        return addresses
 
     async def connect_unix_socket(
         self,
@@ -110,7 +96,7 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109 - the signature of the base class
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        raise ForbiddenAddressError("a socket in the file system is not connected to")
+        raise httpcore2.ConnectError("a socket in the file system is not connected to")
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)

@@ -78,8 +78,8 @@ def _bytes(value: Any) -> Any:
 def fits() -> Mapping[str, tuple[str, ...]]:
     """The keys that do not fit every transport, each with the transports that it fits."""
     kinds = manifest_kinds()
-    keys = (one.name for one in fields(Manifest) if any(one.name in kind.manifest_keys for kind in kinds))
-    return {key: tuple(kind.name for kind in kinds if key in kind.manifest_keys) for key in keys}
+    keys = (one.name for one in fields(Manifest) if any(one.name in kind.keys for kind in kinds))
+    return {key: tuple(kind.name for kind in kinds if key in kind.keys) for key in keys}
 
 
 def _transport(value: str) -> str:

@@ -1,6 +1,7 @@
 """The SDK's stream dispatcher, which also reports its end and whether the server read a lost request.
 
-It is for the SDK's own transports (HTTP, memory); child processes use `maitred.jsonrpc`.
+It is for transports that are a pair of the SDK's streams (HTTP, memory, and any new one). Only transports
+that exchange lines of text, as child processes do, use `maitred.jsonrpc`.
 """
 
 from typing import Any

@@ -244,7 +244,7 @@ class _SettingsReader:
             return None
         auth: AuthEntry | None = self.value(AuthEntry, keys, {} if entry.auth == "oauth" else entry.auth)
         if auth is not None:
-            for key, fault in auth_faults(auth, url=entry.url, headers=entry.headers):
+            for key, fault in auth_faults(auth, kind=_kind_of(entry), headers=entry.headers):
                 self._add([*keys, key] if key else keys, fault)
         return auth
 

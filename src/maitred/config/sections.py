@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from maitred.config.settings import SAVED, Catalog, Http, MediationSettings, SavedEntry
 from maitred.errors import ConfigError
 from maitred.model.servers import OAuth, ServerSpec, Timeouts
+from maitred.model.transports import TransportKind
 
 
 def is_loopback(host: str) -> bool:
@@ -95,10 +96,18 @@ def auth_of_client(raw: Any) -> Any:
     return "oauth" if raw == "oauth" else None
 
 
-def auth_faults(auth: AuthEntry, *, url: str, headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the faults of a login, each with its key below `auth`; the key is empty for `auth` itself."""
-    if not url:
-        yield "", "is for servers with `url`; a program gets its credentials by `env`"
+def auth_faults(
+    auth: AuthEntry, *, kind: TransportKind | None, headers: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the faults of a login, each with its key below `auth`; the key is empty for `auth` itself.
+
+    `kind` is the transport of the server; `None` if it is unknown, which is a fault of its own.
+    """
+    if kind is not None and "auth" not in kind.keys:
+        if kind.key == "url":
+            yield "", f"is not for servers of transport {kind.name}"
+        else:
+            yield "", "is for servers with `url`; a program gets its credentials by `env`"
     elif any(name.lower() == "authorization" for name in headers):
         yield "", "sends the header Authorization itself; take it out of `headers`"
     if auth.client_secret and not auth.client_id:

@@ -1,6 +1,7 @@
 """JSON-RPC, one message a line: with servers that are child processes, and with a client on stdio.
 
 `LineChannel` implements the SDK's `Dispatcher` protocol. The package knows no server, tool or caller.
+A backend whose transport has the SDK's streams instead of lines uses `maitred.backends.dispatcher`.
 `channel` sends and receives, `context` is one request on its way, `errors` is what can go wrong.
 To add an error, write it in `errors` and raise it in `channel`.
 """

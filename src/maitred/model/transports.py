@@ -1,6 +1,6 @@
 """The transports: how a server can be reached, one entry a kind.
 
-All parts that depend on the transport of a server read this table, or judge by `reach`. A name that is not in
+The parts that depend on the transport of a server read this table, or judge by `reach`. A name that is not in
 the table is refused by the configuration, by manifests, by each admission check and by the pool.
 
 To add a kind: an entry here, a backend in `maitred.backends`, and a line in `maitred.wiring.backends.MAKERS`.
@@ -8,6 +8,7 @@ To add a kind: an entry here, a backend in `maitred.backends`, and a line in `ma
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final, Literal, get_args
 
 Key = Literal["command", "url", "image", ""]
@@ -16,6 +17,11 @@ Reach = Literal["program", "network", "image", "internal"]
 _PROGRAM_KEYS: Final = frozenset(
     ["args", "env", "memory", "cpu", "cpu_shares", "pids", "output", "filesystem"]
 )
+_HTTP_KEYS: Final = frozenset(["url", "headers", "auth"])
+_HTTP_FRAMING: Final = (
+    "content-*", "transfer-encoding", "te", "trailer", "connection", "keep-alive", "upgrade",
+    "http2-settings", "expect", "accept", "mcp-*", "last-event-id", "origin",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +35,13 @@ class TransportKind:
         aliases: Other values of `transport` and `type` in configuration files that mean the same.
         url_schemes: The schemes that `url` may have.
         encrypted_schemes: Those of them that encrypt; a plain one needs a person's approval.
-        manifest_keys: The keys of a manifest that fit this kind and not every kind. Without any, no manifest
-            may ask for this kind.
-        opened_by: The HTTP method of the first request to `url`; empty if that is not HTTP.
+        keys: The keys of a server, in a configuration file or a manifest, that fit this kind and not every
+            kind. With `auth` among them, a person can log in to its servers.
+        in_manifests: A manifest may ask for this kind.
+        framing_headers: The headers that the gateway writes itself, in lower case; a `*` is any text. No
+            manifest may set a header that is framing for any kind.
+        opened_by: The HTTP method by which a stream of server-sent events opens; empty if the transport has
+            no such stream. A WebSocket opens with GET, too, but has none.
         judged: Admission judges what the server publishes; saved chains are checked by their own hashes.
         composed: The gateway runs the tools itself, and a call of one consists of calls of other tools. Only
             those count for limits.
@@ -47,7 +57,9 @@ class TransportKind:
     aliases: tuple[str, ...] = ()
     url_schemes: tuple[str, ...] = ()
     encrypted_schemes: frozenset[str] = frozenset()
-    manifest_keys: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+    in_manifests: bool = False
+    framing_headers: tuple[str, ...] = ()
     opened_by: Literal["", "GET", "POST"] = ""
     judged: bool = True
     composed: bool = False
@@ -61,8 +73,8 @@ class TransportKind:
             raise ValueError(
                 f"transport {self.name!r}: `url_schemes` are for the key `url`, and it needs them"
             )
-        if self.manifest_keys and self.key not in self.manifest_keys:
-            raise ValueError(f"transport {self.name!r}: a manifest needs its key `{self.key}`")
+        if (self.keys or self.in_manifests) and self.key not in self.keys:
+            raise ValueError(f"transport {self.name!r}: `keys` needs its key `{self.key}`")
 
     def takes(self, url: str) -> bool:
         """Whether a URL has one of the schemes; a URL that begins with a reference may have any."""
@@ -83,7 +95,8 @@ _KINDS: Final = (
         key="command",
         reach="program",
         aliases=("local",),
-        manifest_keys=frozenset(["command", "cwd", *_PROGRAM_KEYS]),
+        keys=frozenset(["command", "cwd", *_PROGRAM_KEYS]),
+        in_manifests=True,
     ),
     TransportKind(
         name="http",
@@ -92,7 +105,9 @@ _KINDS: Final = (
         aliases=("streamable-http", "streamable_http", "streamableHttp", "remote"),
         url_schemes=("http", "https"),
         encrypted_schemes=frozenset(["https"]),
-        manifest_keys=frozenset(["url", "headers", "auth"]),
+        keys=_HTTP_KEYS,
+        in_manifests=True,
+        framing_headers=_HTTP_FRAMING,
         opened_by="POST",
         loses_silently=True,
     ),
@@ -102,13 +117,16 @@ _KINDS: Final = (
         reach="network",
         url_schemes=("http", "https"),
         encrypted_schemes=frozenset(["https"]),
+        keys=_HTTP_KEYS,
+        framing_headers=_HTTP_FRAMING,
         opened_by="GET",
     ),
     TransportKind(
         name="container",
         key="image",
         reach="image",
-        manifest_keys=frozenset(["image", *_PROGRAM_KEYS]),
+        keys=frozenset(["image", *_PROGRAM_KEYS]),
+        in_manifests=True,
     ),
     TransportKind(name="memory", key="", reach="internal"),
     TransportKind(name="chain", key="", reach="internal", judged=False, composed=True),
@@ -148,6 +166,12 @@ def is_composed(name: str) -> bool:
     return kind is not None and kind.composed
 
 
+def is_framing(header: str) -> bool:
+    """Whether the gateway writes a header itself, for servers of any transport of the table."""
+    name = header.lower()
+    return any(fnmatchcase(name, pattern) for kind in TRANSPORTS.values() for pattern in kind.framing_headers)
+
+
 def named_kind(kinds: Iterable[TransportKind], name: str) -> TransportKind | None:
     """The kind of a name or alias, whatever the case of its letters."""
     wanted = name.casefold()
@@ -156,13 +180,13 @@ def named_kind(kinds: Iterable[TransportKind], name: str) -> TransportKind | Non
 
 def manifest_kinds() -> Sequence[TransportKind]:
     """The kinds that a manifest may ask for."""
-    return [kind for kind in TRANSPORTS.values() if kind.manifest_keys]
+    return [kind for kind in TRANSPORTS.values() if kind.in_manifests]
 
 
 def manifest_kind(name: str) -> TransportKind | None:
     """The kind of a name if a manifest may ask for it."""
     kind = TRANSPORTS.get(name)
-    return kind if kind and kind.manifest_keys else None
+    return kind if kind and kind.in_manifests else None
 
 
 def manifest_reach(name: str) -> Reach | None:

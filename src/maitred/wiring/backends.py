@@ -347,7 +347,9 @@ MAKERS: "Final[dict[str, Callable[[ServerSpec, BackendParts], Backend]]]" = {
 }
 """The function that makes the backends of each transport of `maitred.model.transports`.
 
-A backend of the reach `network` has to refuse the addresses that `make_guarded` refuses.
+For a registered server, a backend of the reach `network` connects only to what
+`maitred.admission.address_guard.allowed_addresses` returns, with the networks of `spec.exempted`.
+A backend on httpx gets this from `make_guarded`.
 """
 
 

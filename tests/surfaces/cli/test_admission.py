@@ -10,6 +10,7 @@ import pytest
 from tests.surfaces.cli.rig import Run, runner, write
 
 from maitred.admission.manifest import manifest_schema
+from maitred.admission.review import CHECKS
 from maitred.config.load import load
 from maitred.gateway import Gateway, admission
 from maitred.wiring import open_gateway
@@ -206,18 +207,17 @@ def test_an_unknown_server_is_answered_with_the_nearest(maitred: Run) -> None:
 
 
 def test_the_explanation_has_every_layer_and_the_log(maitred: Run) -> None:
-    """In order, with who decided as the sixth."""
+    """In order, with who decided as the last."""
     maitred("register", "clock.yml")
     waiting = maitred("explain", "clock").fine
     maitred("approve", "clock", "--yes", "--why", "read its source")
     said = maitred("explain", "clock").fine
 
-    places = [said.index(f"  {n} {layer}: ") for n, layer in enumerate(
-        ("schema", "allowlist", "network", "resources", "secrets", "approval"), start=1
-    )]  # fmt: skip
+    layers = [*(check.layer for check in CHECKS), "approval"]
+    places = [said.index(f"  {n} {layer}: ") for n, layer in enumerate(layers, start=1)]
     assert places == sorted(places)
-    assert "  6 approval: waits for a person, who has not decided yet" in waiting
-    assert "  6 approval: approved by local: read its source" in said
+    assert f"  {len(layers)} approval: waits for a person, who has not decided yet" in waiting
+    assert f"  {len(layers)} approval: approved by local: read its source" in said
     assert "registered by local" in said
 
 

@@ -101,7 +101,7 @@ def test_changes_stand_with_the_part_they_are_of_and_say_whether_it_is_in_use() 
     ],
 )
 def test_an_explanation_has_the_layers_in_order_and_who_decided(event: Event, said: str) -> None:
-    """The sixth layer is a person, or the policy."""
+    """The last layer is a person, or the policy."""
     case = replace(PENDING, state="approved", awaits=False, withheld="", log=(*PENDING.log, event))
     found = lines(explanation(case))
 

@@ -12,6 +12,7 @@ import pytest
 from tests.surfaces.http.rig import SOON_S, House, settings_of
 from tests.surfaces.http.seen_as import As
 
+from maitred.admission.review import CHECKS
 from maitred.config.settings import Admission
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER, Role, Scope
@@ -89,9 +90,7 @@ async def test_a_server_waits_and_is_approved_by_what_was_seen(tmp_path: Path) -
     assert (made["happened"], made["case"]["state"]) == ("registered", "pending")
     assert made["decision"]["outcome"] == "needs approval"
     assert (waiting["server"], waiting["source"]) == ("clock", "http")
-    assert [layer["layer"] for layer in whole["record"]["layers"]] == [
-        "schema", "allowlist", "network", "resources", "secrets",
-    ]  # fmt: skip
+    assert [layer["layer"] for layer in whole["record"]["layers"]] == [check.layer for check in CHECKS]
     assert whole["manifest"]["command"] == "clock-mcp"
     assert "seen" in unseen["message"]
     assert stale["error"] == "admission_forbidden"

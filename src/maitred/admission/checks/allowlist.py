@@ -1,4 +1,4 @@
-"""Layer 2: whether the operator trusts what would run: an image, a program with its arguments, or a host.
+"""Whether the operator trusts what would run: an image, a program with its arguments, or a host.
 
     image       by tag            by digest
     listed      asked             approved

@@ -2,7 +2,7 @@
 
 A layer sees values only: the manifest and the policy. It knows no files and lines; `decide` adds them to its
 findings. Every layer runs, whatever the layers before it found, so that the author of a manifest sees all
-faults at once. The sixth layer is a person: the outcome says whether one has to look.
+faults at once. The last layer is a person: the outcome says whether one has to look.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,7 +103,18 @@ def _nothing(_: Manifest) -> Iterable[Finding]:
 
 
 class Check(Protocol):
-    """One layer. It never raises on a manifest, however odd, and always finds the same."""
+    """One layer. It never raises on a manifest, however odd, and always finds the same.
+
+    A check that depends on how the server is reached asks `manifest_reach`. It answers `unknown_transport`
+    for a transport for which it has no rules. A URL that cannot be read is a matter of the layer `network`;
+    other checks say nothing of it.
+
+    A person can approve what a check asks, but cannot overrule what it refuses. So a check that refuses what
+    an operator may want needs a field of `Policy` that permits it.
+
+    Helpers: `checks.allowlist.fits_host` compares hosts with patterns, `addresses` reads URLs, and
+    `lookalike.likeness` compares names.
+    """
 
     layer: str
 

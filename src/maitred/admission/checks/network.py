@@ -1,6 +1,6 @@
-"""Layer 3: no network unless a named exemption of the operator's policy grants it and a person approves.
+"""No network unless a named exemption of the operator's policy grants it and a person approves.
 
-For a server at an address, this layer checks the URL as it is written. `guarded_transport` checks at each
+For a server at an address, this layer checks the URL as it is written. `address_guard` checks at each
 connection which address the name resolves to, since that may change at any time.
 """
 
@@ -14,18 +14,13 @@ from maitred.admission.checks.base import Exemption, Policy
 from maitred.admission.findings import Finding, unknown_transport
 from maitred.admission.manifest import Manifest
 from maitred.model.approvals import Severity
-from maitred.model.transports import manifest_reach, transport_kind
+from maitred.model.transports import is_framing, manifest_reach, transport_kind
 from maitred.wording import as_code, did_you_mean, join_with_or
 
 _NO_EXEMPTION = Exemption()
 _BY_HAND = "a person with the admin role may approve it"
 _STEERING = re.compile(
     r"host|forwarded|via|x-forwarded-.*|x-(original|rewrite)-.*|x-(http-)?(host|method).*|x-real-ip|proxy-.*",
-    re.IGNORECASE,
-)
-_FRAMING = re.compile(
-    r"content-.*|transfer-encoding|te|trailer|connection|keep-alive|upgrade|http2-settings|expect|accept"
-    r"|mcp-.*|last-event-id|origin",
     re.IGNORECASE,
 )
 _NAMES = ("host", "bridge", "default", "open", "all", "any", "filtered", "true")
@@ -85,7 +80,7 @@ class NetworkCheck:
                 yield self._find(
                     "refuse", f"headers.{name}", told, "leave it out; `url` says where the request goes"
                 )
-            elif _FRAMING.fullmatch(name):
+            elif is_framing(name):
                 told = "belongs to the form of the request, which the gateway sets"
                 yield self._find("refuse", f"headers.{name}", told, "leave it out")
 

@@ -1,4 +1,4 @@
-"""Layer 4: how much of this machine a server may use: memory, processor, processes, output and files.
+"""How much of this machine a server may use: memory, processor, processes, output and files.
 
 Docker has two settings for the processor: `nano_cpus` is a limit, `cpu_shares` a weight among containers,
 which limits nothing. Each has its own bound, and the layer notices a weight that was written as a number of

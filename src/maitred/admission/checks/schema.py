@@ -1,4 +1,4 @@
-"""Layer 1: whether the keys of a manifest fit together.
+"""Whether the keys of a manifest fit together.
 
 The reader has already checked each key by itself. This layer also refuses names that maitred uses itself.
 """

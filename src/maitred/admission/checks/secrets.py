@@ -1,4 +1,4 @@
-"""Layer 5: a manifest contains no credential, and refers only to what it may read.
+"""A manifest contains no credential, and refers only to what it may read.
 
 People copy and mail manifests and keep them under version control. So a manifest names a secret by a
 reference. The layer checks references, too: one to a variable of the gateway would give its value to the

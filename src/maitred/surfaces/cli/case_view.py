@@ -90,7 +90,7 @@ def explanation(case: "Case") -> Iterator[Text]:
         yield Text("layers", style="bold")
         for number, layer in enumerate(case.record["layers"], start=1):
             yield from _layer(number, layer)
-        yield Text(f"  {len(case.record['layers']) + 1} approval: {_sixth(case)}")
+        yield Text(f"  {len(case.record['layers']) + 1} approval: {_decider(case)}")
     said = list(definition(case))
     yield Text("definition", style="bold")
     yield from said or [Text("  nothing of it is withheld, changed or suspicious")]
@@ -156,8 +156,8 @@ def _layer(number: int, layer: Mapping[str, Any]) -> Iterator[Text]:
         yield Text.assemble(name, (label, style), f": {visible(_told(finding))}")
 
 
-def _sixth(case: "Case") -> str:
-    """The person or policy that decided, which is the sixth layer."""
+def _decider(case: "Case") -> str:
+    """The person or policy that decided, which is the last layer."""
     if case.state == "pending":
         return "waits for a person, who has not decided yet"
     kinds = {
