@@ -124,7 +124,10 @@ def arguments(name: str, method: Callable[..., Any], gateway: Gateway) -> dict[s
     if name in KINDS:
         known["kind"] = KINDS[name]
     parameters = inspect.signature(method).parameters.values()
-    return {one.name: known[one.name] for one in parameters if one.default is one.empty}
+    wanted = [one.name for one in parameters if one.default is one.empty]
+    for one in wanted:
+        assert one in known, f"{name}: add an example value of parameter {one!r} to GIVEN"
+    return {one: known[one] for one in wanted}
 
 
 async def asked(name: str, method: Callable[..., Any], gateway: Gateway) -> Any:
@@ -214,7 +217,7 @@ def test_only_commands_on_files_beside_the_gateway_name_abilities() -> None:
     naming = {
         path.stem
         for path in commands.glob("*.py")
-        if re.search(r"\bacting\(.*, \"", path.read_text(encoding="utf-8"))
+        if re.search(r"\b(acting|prepare)\(.*, \"", path.read_text(encoding="utf-8"))
     }
 
     assert naming == {"chains", "console", "login", "mediate", "menu", "serve"}

@@ -32,8 +32,6 @@ _DEFINITIONS_TOKENS: Final = 20_000
 _FRAME_TOKENS: Final = 150
 _MOST_SCOPES: Final = 10_000
 
-"""What `tools/list` shows: meta-tools, all tools, or category tools."""
-
 Opened = frozenset[ToolKey] | None
 """The open tools of a category in a connection; `None` is all of them, later ones included."""
 

@@ -29,7 +29,10 @@ _REASON = 200
 
 
 class GatewayState:
-    """Answers questions that need the settings, the catalog and the state of the servers together."""
+    """Answers questions that need the settings, the catalog and the state of the servers together.
+
+    The services of this package have it under the name `context`.
+    """
 
     def __init__(
         self, settings: Settings, *, catalog: LiveCatalog, pool: ServerPool, keeper: Discoverer

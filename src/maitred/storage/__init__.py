@@ -1,8 +1,7 @@
-"""The catalog's database: tables, migrations, connections, and the causes of errors.
+"""The catalog's database, which knows rows and not their meaning: a store is in the package of its feature.
 
-It knows rows, not their meaning: each store is in the package of its feature. `database` is what a store
-gets, `sqlite` and `postgres` are the engines. `tables` has every table, `migrations` the steps from older
-tables, `diagnosis` the causes of failures of a file. `batch` writes collected rows together. To add a table,
-define it in `tables` and write a migration; its store goes to its feature. To add an engine, subclass
-`Database`; `wiring/storage.py` makes it.
+`database` is what a store gets, `sqlite` and `postgres` are its engines, `tables` has every table. `migrations`
+are the steps from older tables, `diagnosis` finds the causes of errors, `batch` writes collected rows together.
+To add a table, define it in `tables` and write a migration. To add an engine, subclass `Database`, and make
+it in `wiring/storage.py`.
 """
