@@ -3,8 +3,8 @@
 Each has a stable `code`; its text says what is wrong, where, and what to do next. A tool that fails is not an
 error but a result. An unexpected exception is a bug and never one of these. Directly below `MaitredError`:
 `ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (seven
-kinds), `CursorError`, `AdmissionError`, `ToolWithheldError`, `AuditError`, `ArgumentsError`,
-`NotAllowedError` and `BusyError`.
+kinds), `CursorError`, `AdmissionError`, `UnknownDetailError`, `ToolWithheldError`, `AuditError`,
+`ArgumentsError`, `NotAllowedError` and `BusyError`.
 """
 
 import errno
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
-from maitred.wording import count_of, suggest_names
+from maitred.wording import count_of, one_of, suggest_names
 
 if sys.platform != "win32":
     import resource
@@ -297,6 +297,16 @@ class CursorError(MaitredError):
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
         super().__init__(f"{cursor[:80]!r} is not a cursor of this list; start again without one.")
+
+
+class UnknownDetailError(MaitredError):
+    """There is no such level of detail; the text has those that there are."""
+
+    code: ClassVar[str] = "detail_unknown"
+
+    def __init__(self, detail: str, known: Sequence[str]) -> None:
+        self.detail = detail
+        super().__init__(f"`detail` is {one_of(known)}, not {detail!r}")
 
 
 class ToolWithheldError(MaitredError):

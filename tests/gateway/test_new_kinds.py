@@ -1,16 +1,21 @@
-"""One more of a kind: an entry and an implementation are enough; nothing else has to know it."""
+"""One more of a kind: its entries and its code are enough, and an entry without code is refused.
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+The kinds are a transport, a check of manifests, a meta-tool and a level of detail.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 import pytest
+from httpx2 import ASGITransport, AsyncClient
 from mcp import Client
 from mcp.server import Server
 from mcp.shared.exceptions import MCPError
+from starlette.responses import PlainTextResponse
 from tests.admission.layers import found, judge
 from tests.gateway.rig import SOON_S, Upstream, settings_of
 
@@ -22,12 +27,15 @@ from maitred.backends.base import Backend, Connection, ConnectOptions
 from maitred.backends.memory import MemoryBackend
 from maitred.config.load import parse
 from maitred.config.settings import Admission
+from maitred.disclosure.views import DETAIL_VIEWS, DetailView
 from maitred.errors import ConfigError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
+from maitred.model.details import DETAILS
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall
 from maitred.model.transports import TRANSPORTS, TransportKind
+from maitred.surfaces.http.app import application
 from maitred.surfaces.http.schemas import Server as ServerAnswer
 from maitred.surfaces.mcp.meta_definitions import META_TOOLS, MetaTool, is_safe
 from maitred.surfaces.mcp.metatools import HANDLERS, MetaToolRequest, text_result
@@ -315,3 +323,75 @@ async def test_a_meta_tool_without_a_handler_is_refused(
                 await client.call_tool(COUNT.name, {})
 
     assert not is_safe("another_tool")
+
+
+# --- a level of detail ------------------------------------------------------------------------------------
+
+NAMES = DetailView(
+    in_search=lambda _, tool: f"found {tool.name}",
+    in_info=lambda _, tool, needs, budget_tokens: f"{tool.name} needs {list(needs)}, has {budget_tokens > 0}",
+    most_results=1,
+)
+
+
+@asynccontextmanager
+async def asked_everywhere(folder: Path) -> AsyncIterator[Callable[[str], Awaitable[Mapping[str, str]]]]:
+    """What each surface answers when somebody asks for a level, over a gateway with the tools of a pigeon."""
+    settings = parse(folder / "maitred.yaml", f"{CONFIG}disclosure: {{mode: menu}}\n")
+    async with open_gateway(settings) as gateway, Client(McpSurface(gateway).server) as client:
+        assert await gateway.settled(SOON_S)
+        app = ASGITransport(app=application(gateway, settings.http, PlainTextResponse("MCP")))
+        async with AsyncClient(transport=app, base_url="http://localhost") as http:
+
+            async def ask(detail: str) -> Mapping[str, str]:
+                search = {"phrases": ["bring a letter"], "detail": detail}
+                answers = {
+                    "search": await client.call_tool("search_tools", search),
+                    "info": await client.call_tool("tool_info", {"names": ["coop__fly"], "detail": detail}),
+                }
+                texts = {name: cast("Any", answer.content[0]).text for name, answer in answers.items()}
+                query = {"q": "bring a letter", "detail": detail}
+                return texts | {"http": (await http.get("/api/v1/tools/search", params=query)).text}
+
+            yield ask
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("pigeon")
+async def test_a_new_level_of_detail_is_shown_by_every_surface(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In search, in `tool_info` and over HTTP."""
+    monkeypatch.setitem(DETAILS, "names", "The name alone.")
+    monkeypatch.setitem(DETAIL_VIEWS, "names", NAMES)
+    async with asked_everywhere(tmp_path) as ask:
+        answers = await ask("names")
+
+    assert answers["search"].startswith("found coop__fly [")
+    assert answers["info"] == "coop__fly needs [], has True"
+    assert '"line":"found coop__fly"' in answers["http"]
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("pigeon")
+async def test_an_unknown_level_of_detail_is_refused_by_every_surface(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the levels that there are; also one that nothing shows, since somebody added the entry only."""
+    async with asked_everywhere(tmp_path) as ask:
+        answers = await ask("names")
+    assert answers["search"] == answers["info"] == "`detail` is brief or full, not 'names'"
+    assert "Input should be 'brief' or 'full'" in answers["http"]
+
+    monkeypatch.setitem(DETAILS, "names", "The name alone.")
+    async with asked_everywhere(tmp_path) as ask:
+        answers = await ask("names")
+    assert answers["search"] == answers["info"] == "`detail` is brief or full, not 'names'"
+    assert "`detail` is brief or full, not 'names'" in answers["http"]
+
+
+def test_every_level_of_the_table_has_a_view_and_stands_in_the_definitions() -> None:
+    """And no view is for one that is not there."""
+    assert list(DETAIL_VIEWS) == list(DETAILS)
+    for name in ("search_tools", "tool_info"):
+        assert META_TOOLS[name].properties["detail"] == {"enum": list(DETAILS)}

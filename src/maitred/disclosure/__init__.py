@@ -2,5 +2,5 @@
 
 It makes texts and values from a snapshot; it holds no state. `views` and `signature` show one tool,
 `pages` and `answers` many, `budget` packs them, `tiers` and `categories` order them.
-To add a level of detail, write its function in `views` and its name in `maitred.gateway.menu.Detail`.
+To add a level of detail, write its entry in `views.DETAIL_VIEWS` and one in `maitred.model.details.DETAILS`.
 """

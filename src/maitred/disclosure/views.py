@@ -1,23 +1,27 @@
 """Render one tool for agents: a call-ready line, a brief detail, the full definition.
 
 Everything is text within a token budget. A line keeps all required parameters; it may drop optional ones and
-says so (`…+7`). `~` marks a shortened line.
+says so (`…+7`). `~` marks a shortened line. `DETAIL_VIEWS` has what each level of detail shows.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.budget import estimate, pack
 from maitred.disclosure.signature import escape_unprintable, parameters
+from maitred.errors import UnknownDetailError
+from maitred.model.details import DETAILS
 from maitred.model.tools import Tool
 from maitred.wording import count_of
 
 LINE_TOKENS = 94  # by the estimate; at most 100 by the exact count
 BRIEF_TOKENS = 280
 SCHEMA_TOKENS = 800
+SEARCH_FULL_TOKENS = 2_000
 _SENTENCE_TOKENS = 40
 _BRIEF_SENTENCES_TOKENS = 110
 _BRIEF_FACTS_TOKENS = 80
@@ -147,6 +151,44 @@ def full(snapshot: Snapshot, tool: Tool, budget_tokens: int) -> str:
     if omitted:
         text += f"\n(left out for size: {', '.join(omitted)}; whole: maitred://tool/{tool.name})"
     return text + more
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetailView:
+    """How one level of detail shows a tool.
+
+    `in_search` writes one result of a search. At most `most_results` are written: more do not fit the budget
+    of an answer. `in_info` writes one tool of `tool_info`, by what its server needs and a budget.
+    """
+
+    in_search: Callable[[Snapshot, Tool], str]
+    in_info: Callable[[Snapshot, Tool, Sequence[str], int], str]
+    most_results: int = 100
+
+
+DETAIL_VIEWS: Final[dict[str, DetailView]] = {
+    "brief": DetailView(
+        in_search=line,
+        in_info=lambda snapshot, tool, needs, _: brief(snapshot, tool, needs),
+    ),
+    "full": DetailView(
+        in_search=lambda snapshot, tool: full(snapshot, tool, SEARCH_FULL_TOKENS),
+        in_info=lambda snapshot, tool, _, budget_tokens: full(snapshot, tool, budget_tokens),
+        most_results=20,
+    ),
+}
+"""The view of each level of `maitred.model.details.DETAILS`."""
+
+
+def detail_view(detail: str) -> DetailView:
+    """Return the view of a level of detail.
+
+    Raises:
+        UnknownDetailError: There is no such level, or nothing shows it.
+    """
+    if detail not in DETAILS or detail not in DETAIL_VIEWS:
+        raise UnknownDetailError(detail, [name for name in DETAILS if name in DETAIL_VIEWS])
+    return DETAIL_VIEWS[detail]
 
 
 def _usage_rows(snapshot: Snapshot, tool: Tool) -> list[str]:

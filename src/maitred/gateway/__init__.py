@@ -13,12 +13,12 @@ from maitred.disclosure.answers import ServerStatus
 from maitred.disclosure.pages import PAGE_TOOLS
 from maitred.gateway.chains import LONGEST_MS
 from maitred.gateway.gateway import Gateway
-from maitred.gateway.menu import Detail
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.search import MAX_LIMIT
 from maitred.gateway.stats import LEDGER_KEY
 from maitred.model.access import LOCAL
+from maitred.model.details import Detail
 from maitred.model.resources import Offer
 
 __all__ = [

@@ -30,7 +30,6 @@ from maitred.gateway.configure import Configuration
 from maitred.gateway.events import Follower
 from maitred.gateway.lists import MenuLists
 from maitred.gateway.lookup import PathLookup, ToolLookup
-from maitred.gateway.menu import Detail
 from maitred.gateway.operations import Operations
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
@@ -42,6 +41,7 @@ from maitred.gateway.storage import Storage
 from maitred.gateway.suspensions import SuspensionRecorder
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Grant, RefusedAccess, Viewer
+from maitred.model.details import Detail
 from maitred.model.resources import Offer, OfferKind
 from maitred.model.tools import Tool, ToolCall
 from maitred.search.results import Semantics
@@ -320,9 +320,10 @@ class Gateway(Operations):
         return self._access.menu(viewer).overview()
 
     def info(self, names: Sequence[str], detail: Detail = "brief", *, viewer: Viewer) -> InfoAnswer:
-        """T3 in full, or in brief: details of some tools by published or raw name.
+        """T3 at a level of detail: some tools by published or raw name.
 
         Raises:
+            UnknownDetailError: There is no such level.
             ToolNotFoundError: None of the names is known.
             ToolWithheldError: No name can be known, since the server is not known yet.
         """
@@ -388,6 +389,7 @@ class Gateway(Operations):
         """Find tools by capability. Each phrase is one capability.
 
         Raises:
+            UnknownDetailError: There is no such level of detail.
             PathNotFoundError: There is no such server or category.
         """
         answer = await self._finder.search(

@@ -4,7 +4,7 @@ It is computed once for each generation of the catalog and set of visible server
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from maitred.catalog.name_forms import meant_by
 from maitred.catalog.snapshot import Snapshot
@@ -17,6 +17,7 @@ from maitred.disclosure.signature import parameters
 from maitred.disclosure.tiers import hot_list, popular
 from maitred.errors import CursorError, MaitredError, PathNotFoundError, ToolNotFoundError, ToolWithheldError
 from maitred.gateway.state import GatewayState, is_hidden, without_texts
+from maitred.model.details import Detail
 from maitred.model.tools import Tool, ToolKey
 from maitred.wording import near_names
 
@@ -24,7 +25,6 @@ T = TypeVar("T")
 ToolKeys = frozenset[ToolKey]
 WhyNot = Callable[[Tool], str]
 
-Detail = Literal["brief", "full"]
 MAX_NAMES = 10
 _POPULAR = 2
 _WHY_TOKENS = 120
@@ -314,7 +314,9 @@ class Menu:
         Raises:
             ToolNotFoundError: None of the names is known.
             ToolWithheldError: No name can be known, since the server is not known yet.
+            UnknownDetailError: There is no such level of detail.
         """
+        views.detail_view(detail)
         tools: list[Tool] = []
         problems: list[MaitredError] = []
         for name in dict.fromkeys(names[:MAX_NAMES]):
@@ -343,13 +345,16 @@ class Menu:
     def detail(
         self, tool: Tool, detail: Detail, budget_tokens: int = pages.FULL_TOKENS, why_not: str = ""
     ) -> str:
-        """One tool, in a few lines or whole, with the reason why it cannot be called now."""
+        """One tool in a level of detail, with the reason why it cannot be called now.
+
+        Raises:
+            UnknownDetailError: There is no such level.
+        """
         snapshot, tool = self._context.snapshot, without_texts(tool)
         withheld = self._context.reason(tool.server) or why_not
-        if detail == "full":
-            text = views.full(snapshot, tool, budget_tokens - (_WHY_TOKENS + 10 if withheld else 0))
-        else:
-            text = views.brief(snapshot, tool, self._context.needs(tool.server))
+        budget_tokens -= _WHY_TOKENS + 10 if withheld else 0
+        needs = self._context.needs(tool.server)
+        text = views.detail_view(detail).in_info(snapshot, tool, needs, budget_tokens)
         return f"{text}\nnot now: {views.first_sentence(withheld, _WHY_TOKENS)[0]}" if withheld else text
 
     def to_json(self, tool: Tool, why_not: str = "") -> Mapping[str, Any]:

@@ -11,10 +11,10 @@ from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, SearchAnswer
 from maitred.errors import PathNotFoundError
 from maitred.gateway.authorization import Authorization, ScopedCatalog
-from maitred.gateway.menu import Detail
 from maitred.gateway.state import GatewayState, why_hidden
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Viewer
+from maitred.model.details import Detail
 from maitred.model.tools import Tool, ToolKey
 from maitred.search.engine import SearchEngine
 from maitred.search.results import Filter, SearchHits
@@ -24,8 +24,6 @@ ELSEWHERE: Final = "other servers"
 MAX_LIMIT = 20
 MAX_PHRASES = 20
 _PHRASE_CHARACTERS = 2_000
-_FULL_TOKENS = 2_000
-_MOST_FULL, _MOST_LINES = 20, 100  # more do not fit the budget of an answer
 
 
 class SearchService:
@@ -56,6 +54,7 @@ class SearchService:
         viewer: Viewer,
     ) -> SearchAnswer:
         """Find tools by capability; see `Gateway.search`."""
+        view = views.detail_view(detail)
         there = self._access.portion(viewer)
         context = there.context
         snapshot = self._context.snapshot
@@ -69,7 +68,7 @@ class SearchService:
         found, note = await self._engine.search(wanted, only, most)
         return SearchAnswer(
             phrases=wanted or phrases[:1],
-            results=_results(found, detail, partial(self._visibility.why_hidden, viewer=viewer)),
+            results=_results(found, view, partial(self._visibility.why_hidden, viewer=viewer)),
             bands=found.bands,
             withheld=_withheld(found, reasons, there.outside, viewer.principal),
             unread={name: context.why_not_known(name) for name in reasons if name in unknown},
@@ -110,23 +109,17 @@ def _withheld(
     return said
 
 
-def _results(found: SearchHits, detail: Detail, why_not: Callable[[Tool], str]) -> list[FoundTool]:
+def _results(found: SearchHits, view: views.DetailView, why_not: Callable[[Tool], str]) -> list[FoundTool]:
     """The hits as results, from their snapshot, with the reason if they make no sense now."""
-
-    def line(tool: Tool) -> str:
-        if detail == "full":
-            return views.full(found.snapshot, tool, _FULL_TOKENS)
-        return views.line(found.snapshot, tool)
-
     return [
         FoundTool(
             tool=hit.tool,
-            line=line(hit.tool),
+            line=view.in_search(found.snapshot, hit.tool),
             band=hit.band,
             also=[other.name for other in hit.also],
             why_not=why_not(hit.tool),
         )
-        for hit in found.hits[: _MOST_FULL if detail == "full" else _MOST_LINES]
+        for hit in found.hits[: view.most_results]
     ]
 
 

@@ -10,6 +10,7 @@ import typer
 from maitred.config.taxonomy import check_tags
 from maitred.disclosure.answers import SearchAnswer
 from maitred.errors import ConfigError
+from maitred.model.details import DETAILS, Detail
 from maitred.model.tools import ToolCall
 from maitred.surfaces.cli.console import (
     ConfigOption,
@@ -21,6 +22,12 @@ from maitred.surfaces.cli.console import (
     run,
     wait_for_vectors,
 )
+from maitred.wording import one_of
+
+DetailOption = Annotated[
+    str, typer.Option("--detail", metavar="LEVEL", help=f"How much of each tool: {one_of([*DETAILS])}.")
+]
+FullOption = Annotated[bool, typer.Option("--full", help="With schemas: the same as --detail full.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,13 +45,15 @@ def search(
     tag: Annotated[list[str] | None, typer.Option(help="Only tools with this tag; repeatable.")] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=20, help="Results for each phrase.")] = 5,
-    full: Annotated[bool, typer.Option("--full", help="With schemas.")] = False,
+    detail: DetailOption = "",
+    full: FullOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find tools by what they do. Prints the answer that an agent gets."""
     tags = tag or []
     if faults := check_tags(tags):
         raise ConfigError("--tag", faults)
+    level = _level(detail, full=full)
     settings, viewer = prepare(config)
 
     async def go() -> None:
@@ -57,7 +66,7 @@ def search(
                 tags=tags,
                 read_only=read_only,
                 limit=limit,
-                detail="full" if full else "brief",
+                detail=level,
                 viewer=viewer,
             )
         if not as_json:
@@ -66,6 +75,15 @@ def search(
         print_json(_plain(answer))
 
     run(go)
+
+
+def _level(detail: str, *, full: bool) -> Detail:
+    """The level of detail that the options ask for."""
+    if detail and detail not in DETAILS:
+        raise ConfigError("--detail", [f"is {one_of([*DETAILS])}, not {detail!r}"])
+    if full and detail not in ("", "full"):
+        raise ConfigError("--full", [f"means --detail full; you also asked for --detail {detail}"])
+    return "full" if full else detail or "brief"
 
 
 def _plain(answer: SearchAnswer) -> dict[str, Any]:
@@ -96,15 +114,17 @@ def _plain(answer: SearchAnswer) -> dict[str, Any]:
 def info(
     names: Annotated[list[str], typer.Argument(help="Full names of tools, as search shows them.")],
     config: ConfigOption = None,
-    full: Annotated[bool, typer.Option("--full", help="With schemas.")] = False,
+    detail: DetailOption = "",
+    full: FullOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Describe tools."""
+    level = _level(detail, full=full)
     settings, viewer = prepare(config)
 
     async def go() -> None:
         async with known_gateway(settings) as gateway:
-            answer = gateway.info(names, "full" if full else "brief", viewer=viewer)
+            answer = gateway.info(names, level, viewer=viewer)
             snapshot = gateway.catalog(viewer)
         if as_json:
             print_json([snapshot.definition(tool) for tool in answer.tools])

@@ -29,6 +29,7 @@ from maitred.errors import (
     ServerUnavailableError,
     StoreError,
     ToolWithheldError,
+    UnknownDetailError,
 )
 from maitred.surfaces.http.encoding import encode
 
@@ -42,6 +43,7 @@ STATUS: Final[Sequence[tuple[type[MaitredError], int]]] = (
     (AuditError, 503),
     (BusyError, 429),
     (ArgumentsError, 422),
+    (UnknownDetailError, 422),
     (CursorError, 400),
     (ServerUnavailableError, 503),
     (CallTimeoutError, 504),

@@ -162,7 +162,7 @@ class FoundToolResponse(BaseModel):
     name: str
     server: str
     category: str
-    line: str = Field(description="The signature, or with `detail=full` the definition.")
+    line: str = Field(description="The tool in the level of `detail`.")
     band: Band = Field(description="How well it fits.")
     also: list[str] = Field(description="The same tool on other servers.")
     why_not: str = Field(description="Why the tool makes no sense in the present state, and what to do.")

@@ -4,9 +4,11 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import FastAPI, Query, Request
+from pydantic_core.core_schema import CoreSchema, literal_schema
 from starlette.responses import Response
 
-from maitred.gateway import Detail, Gateway
+from maitred.gateway import Gateway
+from maitred.model.details import DETAILS, Detail
 from maitred.model.tools import ToolCall
 from maitred.surfaces.http import openapi, schemas
 from maitred.surfaces.http.audit import id_of
@@ -38,7 +40,21 @@ Tags = Annotated[
 ]
 ReadOnly = Annotated[bool, Query(description="Only tools that are marked read-only.", examples=[False])]
 Limit = Annotated[int, Query(ge=1, le=20, description="Results for each phrase.", examples=[5])]
-HowMuch = Annotated[Detail, Query(description="A line for each tool, or its definition.", examples=["brief"])]
+
+
+class _Level:
+    """A name of the table of levels, as it is when the application is made."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        return literal_schema(list(DETAILS))
+
+
+HowMuch = Annotated[
+    Detail,
+    _Level,
+    Query(description=" ".join(f"`{name}`: {shown}" for name, shown in DETAILS.items()), examples=["brief"]),
+]
 
 
 def add_routes(app: FastAPI, gateway: Gateway, pages: Pages) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from maitred.errors import ArgumentsError, MaitredError
-from maitred.gateway import Detail
+from maitred.errors import ArgumentsError, MaitredError, UnknownDetailError
+from maitred.model.details import DETAILS, Detail
 from maitred.wording import as_code, did_you_mean
 
 Json = Mapping[str, Any]
@@ -113,13 +113,15 @@ def integer(given: Json, key: str, default: int, *, most: int) -> int:
 
 
 def detail(given: Json) -> Detail:
-    """How much of each tool the answer shows."""
+    """How much of each tool the answer shows.
+
+    Raises:
+        UnknownDetailError: There is no such level.
+    """
     value = text(given, "detail") or "brief"
-    if value == "full":
-        return "full"
-    if value == "brief":
-        return "brief"
-    raise WrongArgumentError(f"`detail` is brief or full, not {value!r}")
+    if value not in DETAILS:
+        raise UnknownDetailError(value, list(DETAILS))
+    return value
 
 
 def path(given: Json) -> str:

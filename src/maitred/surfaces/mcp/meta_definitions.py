@@ -9,10 +9,12 @@ To add a meta-tool, write an entry here and its handler in `maitred.surfaces.mcp
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from maitred.model.details import DETAILS
+
 _TEXT: Final = {"type": "string"}
 _INTEGER: Final = {"type": "integer"}
 _BOOLEAN: Final = {"type": "boolean"}
-_DETAIL: Final = {"enum": ["brief", "full"]}
+_DETAIL: Final = {"enum": list(DETAILS)}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
 _CALL: Final = {"name": _TEXT, "arguments": {"type": "object"}}
 
