@@ -211,7 +211,7 @@ async def test_an_answer_that_cannot_be_right_is_not_remembered(answers: Callabl
     """It would be refused again and again for a week."""
     rig = Rig()
     rig.inner.answers = answers
-    with pytest.raises(ValueError, match="not remembered"):
+    with pytest.raises(ValueError, match="not stored"):
         await rig.told(A, B)
 
     assert await rig.memo.missing([A, B], CONTEXT) == [0, 1]
