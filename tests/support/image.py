@@ -12,6 +12,7 @@ want and the packages of the servers are put into an archive, which Podman impor
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -59,11 +61,13 @@ def archive(kept: Path, otherwise: Path) -> Path:
         write_archive(otherwise / name)
         if not kept.exists():
             return otherwise / name
-        for old in kept.glob("test-image-*.tar"):
+        for old in {*kept.glob("test-image-*.tar")} - {found}:
             old.unlink(missing_ok=True)
         part = kept / f"{otherwise.name}.part"
         shutil.move(otherwise / name, part)
-        part.rename(found)
+        with suppress(FileExistsError):  # another worker was first, and may read its archive now
+            os.link(part, found)
+        part.unlink()
     return found
 
 
