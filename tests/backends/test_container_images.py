@@ -278,7 +278,7 @@ async def test_trivy_may_not_say_more_than_can_be_kept(
     engine = await rig.engines.engine()
     scanner = Trivy({}, longest_bytes=1_000_000)
     images = Images(admit=rig._admit, scanner=scanner, pull="never", scan="block")
-    with pytest.raises(ConnectError, match="Trivy says more than 1000000 bytes"):
+    with pytest.raises(ConnectError, match="Trivy reports more than 1000000 bytes"):
         await images.ready(engine, "tool", small, within_s=SOON_S)
 
 
