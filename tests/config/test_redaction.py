@@ -87,6 +87,17 @@ def test_a_value_of_many_lines_drives_out_no_other() -> None:
     assert secrets.redact(lines[50]) == "***"
 
 
+def test_the_settings_of_a_database_are_no_credentials() -> None:
+    """Its address may be a variable as a whole; then ordinary words of it must stay in all answers."""
+    known = knowing(
+        "postgresql://ann:hunter-22-x@db/warehouse-of-things?sslmode=require&sslpassword=s3cr3t-pw-9"
+    )
+
+    assert known.redact("the argument is required") == "the argument is required"
+    assert known.redact("warehouse-of-things is away") == "warehouse-of-things is away"
+    assert known.redact("FATAL: hunter-22-x, s3cr3t-pw-9") == "FATAL: ***, ***"
+
+
 def test_each_line_of_a_value_and_each_part_of_an_address_is_known() -> None:
     """A key in a file; an address with a password, a query, and a path that only its owner knows."""
     key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nBAQEFAASCBKcwggSjAgEAAo\n-----END KEY-----"

@@ -1,8 +1,8 @@
 """How to start a program, what its end means, and how fast it may write.
 
 These are values and arithmetic, without asyncio, clocks or jails.
-The limit of output is in bytes a second. A reader reports to `Meter` what came, and pauses for as long as
-it says. Then the server's pipe fills up and the server waits, so no output is lost.
+The limit of output is in bytes a second. A reader reports to a `TokenBucket` what came, and pauses for as
+long as it says. Then the server's pipe fills up and the server waits, so no output is lost.
 """
 
 import os

@@ -42,6 +42,7 @@ _WORDS: Final = frozenset({
     "development", "staging", "testing", "warning", "verbose", "password", "secret", "username", "public",
     "private",
 })  # fmt: skip
+_DATABASES: Final = frozenset({"postgresql", "postgres"})
 _ESCAPED: Final = re.compile("%[0-9A-F]{2}")
 _FLAG: Final = re.compile(r"--?([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _LEAST_HALF: Final = 8
@@ -171,7 +172,10 @@ def _parts(value: str) -> Iterator[str]:
 def _credentials_of_address(address: str) -> Sequence[str]:
     try:
         parts = urlsplit(address)
-        inside = [unquote(parts.password or ""), *(text for _, text in parse_qsl(parts.query))]
+        password, query = unquote(parts.password or ""), parse_qsl(parts.query)
+        if parts.scheme in _DATABASES:  # the rest is names and settings, such as sslmode=require
+            return [password, *(text for name, text in query if names_a_secret(name))]
+        inside = [password, *(text for _, text in query)]
         return [*inside, *(one for one in parts.path.split("/") if len(one) >= _LEAST_LINE)]
     except ValueError:
         return ()

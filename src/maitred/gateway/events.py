@@ -97,7 +97,7 @@ class Events:
         for listener in self._on_resource:
             listener(uri)
 
-    # --- what the pool reports----------------------------------------------------------------------------
+    # --- what the pool reports ----------------------------------------------------------------------------
 
     def started(self, server: str) -> None:
         """A backend has a new open connection."""

@@ -292,8 +292,9 @@ class Gateway(Operations):
             PathNotFoundError: There is no such category or server.
             CursorError: The gateway did not make this cursor.
         """
+        page = self._access.menu(viewer).page(path, cursor, size, self._visibility.hidden(viewer))
         self._mediation.opened(path)
-        return self._access.menu(viewer).page(path, cursor, size, self._visibility.hidden(viewer))
+        return page
 
     def browse(
         self, path: str = "", cursor: str = "", size: int = pages.PAGE_TOOLS, *, viewer: Viewer
@@ -304,8 +305,9 @@ class Gateway(Operations):
             PathNotFoundError: There is no such page.
             CursorError: The gateway did not make this cursor.
         """
+        page = self._access.menu(viewer).browse(path, cursor, size, self._visibility.hidden(viewer))
         self._mediation.opened(path)
-        return self._access.menu(viewer).browse(path, cursor, size, self._visibility.hidden(viewer))
+        return page
 
     def index(self, viewer: Viewer) -> str:
         """The capability index: the categories, with the number of tools in each."""

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from maitred.config.redaction import redact
@@ -34,7 +35,15 @@ if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
 
 T = TypeVar("T")
 
-_CONNECT_S: Final = 10
+_CONNECTION: Final[dict[str, str | int]] = {
+    "application_name": "maitred",
+    "connect_timeout": 10,
+    "tcp_user_timeout": 10_000,  # ms; libpq would wait a quarter of an hour for a server that fell silent
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+"""Options of a connection that `catalog.url` does not set."""
 _KEPT: Final = 5
 _LOCK: Final = 0x6D61_6974_7265_6421
 """The advisory lock of writers: `maitred!` in ASCII."""
@@ -215,7 +224,7 @@ class PostgresDatabase(Database):
                 return connection
 
     def _connect(self) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(self._url, connect_timeout=_CONNECT_S, application_name="maitred")
+        connection = psycopg.connect(make_conninfo("", **{**_CONNECTION, **conninfo_to_dict(self._url)}))
         connection.adapters.register_dumper(str, _TextDumper)
         return connection
 
@@ -315,5 +324,9 @@ def _begin(connection: psycopg.Connection[Any], options: WriteOptions | None) ->
     if options is None:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return
-    connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{options.wait_s * 1_000:.0f}ms",))
+    connection.execute(  # the second, so that a writer that was cut off does not keep the lock
+        "SELECT set_config('lock_timeout', %s, true),"
+        " set_config('idle_in_transaction_session_timeout', '60s', true)",
+        (f"{options.wait_s * 1_000:.0f}ms",),
+    )
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
