@@ -13,6 +13,7 @@ from tests.admission.layers import FILE, POLICY, found, judge
 
 from maitred.admission.manifest import MIB, Manifest, manifest_schema, to_spec
 from maitred.admission.manifest_reader import load_manifest, read_manifest
+from maitred.admission.review import CHECKS
 from maitred.config.settings import Limits
 from maitred.model.servers import Cage, OAuth, ServerSpec, Timeouts
 
@@ -266,13 +267,7 @@ def test_an_example_registers(path: Path) -> None:
     decision = judge(text)
 
     assert decision.outcome != "refused", [str(finding) for finding in decision.findings]
-    assert [report.layer for report in decision.layers] == [
-        "schema",
-        "allowlist",
-        "network",
-        "resources",
-        "secrets",
-    ]
+    assert [report.layer for report in decision.layers] == [check.layer for check in CHECKS]
     assert list(SCHEMA.iter_errors(as_editor_reads(text))) == []
 
 

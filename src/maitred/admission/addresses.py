@@ -229,7 +229,7 @@ def parse_url(url: str, schemes: Sequence[str] = _HTTP) -> UrlTarget:
                 scheme=scheme, userinfo=userinfo, fault="has a port that is no number up to 65535"
             )
     host = parse_host(text)
-    default = _HTTPS_PORT if scheme.endswith("s") else _HTTP_PORT
+    default = _HTTPS_PORT if scheme in ("https", "wss") else _HTTP_PORT
     return UrlTarget(
         scheme=scheme,
         host=host,

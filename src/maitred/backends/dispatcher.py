@@ -1,7 +1,7 @@
 """The SDK's stream dispatcher, which also reports its end and whether the server read a lost request.
 
-It is for transports that are a pair of the SDK's streams (HTTP, memory, and any new one). Only transports
-that exchange lines of text, as child processes do, use `maitred.jsonrpc`.
+It is for transports that are a pair of the SDK's streams, such as HTTP and memory. Transports that exchange
+texts, one message each, use `maitred.jsonrpc`: the lines of child processes, or the frames of a socket.
 """
 
 from typing import Any

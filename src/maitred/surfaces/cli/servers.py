@@ -47,7 +47,7 @@ def add(
         list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The program to start.")
     ] = None,
     config: ConfigOption = None,
-    url: Annotated[str, typer.Option(help="Address of a server to reach over HTTP instead.")] = "",
+    url: Annotated[str, typer.Option(help="Address of a server to reach over the network instead.")] = "",
     transport: Annotated[str, typer.Option(help=f"{_KINDS}; usually detected.")] = "",
     env: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for its environment; repeatable.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="KEY=VALUE as HTTP header; repeatable.")] = None,
