@@ -48,7 +48,7 @@ _FAILED: Final = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One single fault: what a caller was told while it lasted, and what came after it."""
+    """One single fault: the answer that a caller got during it, and the state after it."""
 
     fault: str
     told: str
@@ -214,12 +214,12 @@ def _live_on(life: Life, seconds: float, *, unguarded: bool) -> None:
 # --- single faults ----------------------------------------------------------------------------------------
 
 Taken = Iterator[tuple[str, Told | str, Life, float]]
-"""Its name, what a caller was told, the gateway, and since when there is again what was taken away."""
+"""Its name, the answer that a caller got, the gateway, and the time at which the fault was removed."""
 Fault = Callable[[House, Life], "Taken"]
 
 
 def _single(fault: Fault, house: House, life: Life, watch: Watch, tally: _Tally) -> Life:
-    """Go through the parts of a fault: each ends with what a caller was told, as all is there again."""
+    """Run the parts of a fault. Each yields the answer that a caller got, once the fault is removed."""
     before = watch.doubled
     for name, told, now, since in fault(house, life):
         life = now
@@ -280,7 +280,7 @@ def _of_jails(house: House, life: Life) -> Taken:
 
 
 def _insisted(life: Life, server: str, word: str) -> Told:
-    """What is told with a word in it: right after an end, what is told is how that came."""
+    """Call until an answer contains a word; right after an end, the first answers only say how it ended."""
     for _ in range(_MOST_TRIES):
         told = life.hello(server)
         if word in str(told):
