@@ -157,6 +157,20 @@ class ConnectionLostError(ServerError):
         )
 
 
+class UnreadableAnswerError(ServerError):
+    """The server's answer is not JSON-RPC; the call may have taken effect."""
+
+    code: ClassVar[str] = "answer_unreadable"
+
+    def __init__(self, server: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            server,
+            f"Server {server!r} answered, but its answer could not be read: {reason}. The call may have taken"
+            " effect; check before you try again.",
+        )
+
+
 class ProtocolError(ServerError):
     """The server answered a request with a JSON-RPC error."""
 

@@ -34,7 +34,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Arguments: TypeAlias = Mapping[str, Any]
@@ -298,6 +298,22 @@ class Old:
         await self._app(scope, receive, send)
 
 
+class Garbled:
+    """Answers calls with what is no JSON, in the form that the server chose: a document or a stream."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def garble(message: Message) -> None:
+            if "body" in message:
+                message["body"] = message["body"].replace(b'"jsonrpc":', b'"jsonrpc";')
+            await send(message)
+
+        calls = scope["type"] == "http" and dict(scope["headers"]).get(b"mcp-method") == b"tools/call"
+        await self._app(scope, receive, garble if calls else send)
+
+
 def main(transport: str, descriptor: str = "") -> None:
     server = make_server()
     if transport == "stdio":
@@ -306,6 +322,8 @@ def main(transport: str, descriptor: str = "") -> None:
     app: ASGIApp = sse_app(server) if transport == "sse" else server.streamable_http_app()
     if os.environ.get("HONEST_AGE") == "old":
         app = Old(app)
+    if os.environ.get("HONEST_AGE") == "garbled":
+        app = Garbled(app)
     if token := os.environ.get("HONEST_TOKEN"):
         app = Door(app, token)
     listener = socket.socket(fileno=int(descriptor))

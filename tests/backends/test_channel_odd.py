@@ -8,6 +8,8 @@ from mcp.shared.exceptions import MCPError
 from tests.backends.rig import SOON_S
 from tests.backends.test_channel import Peer
 
+from maitred.jsonrpc import UnreadableMessageError
+
 pytestmark = pytest.mark.anyio
 
 
@@ -80,6 +82,13 @@ UNREADABLE = {
     "two in one line": b'{"jsonrpc": "2.0", "id": %d, "result": {}}{"jsonrpc": "2.0", "method": "x"}',
     "single quotes": b"{'jsonrpc': '2.0', 'id': %d, 'result': {}}",
     "an error for nobody": b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse"}}',
+    "a batch that is cut off": b'[{"jsonrpc": "2.0", "id": %d, "result": {}}',
+    "an integer of 5,000 digits": b'{"jsonrpc": "2.0", "id": %d, "result": {"x": ' + b"9" * 5_000 + b"}}",
+    "no version, and such an integer": b'{"id": %d, "result": {"x": ' + b"9" * 5_000 + b"}}",
+    "10,000 levels": b'{"jsonrpc": "2.0", "id": %d, "result": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+    "10,000 levels before the id": b'{"jsonrpc": "2.0", "result": ' + b"[" * 10_000 + b'], "id": %d}',
+    "no id at all": b'{"jsonrpc": "2.0", "result": {"x": ',
+    "in UTF-16": '{"jsonrpc": "2.0", "id": %d, "result": {}}'.encode("utf-16"),
 }
 
 
@@ -90,14 +99,62 @@ async def test_an_answer_that_cannot_be_read_ends_its_request_and_says_so(kind: 
     async with peer.running() as channel:
 
         async def ask() -> None:
-            with pytest.raises(MCPError, match=r"cannot be read|Parse"):
+            with pytest.raises(MCPError, match="Parse" if kind == "an error for nobody" else None) as raised:
                 await channel.send_raw_request("tools/call", None)
+            assert isinstance(raised.value, UnreadableMessageError) is (kind != "an error for nobody")
 
         with anyio.fail_after(SOON_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask)
                 [request] = await peer.heard(1)
-                peer.says(UNREADABLE[kind].replace(b"%d", b"%d" % request["id"]))
+                place = b"%\0d\0" if kind == "in UTF-16" else b"%d"
+                number = str(request["id"]).encode("utf-16-le" if kind == "in UTF-16" else "ascii")
+                peer.says(UNREADABLE[kind].replace(place, number))
+
+
+READABLE = {
+    "a byte order mark": b'\xef\xbb\xbf{"jsonrpc": "2.0", "id": %d, "result": {"x": 1}}',
+    "a batch": b'[{"jsonrpc": "2.0", "id": %d, "result": {"x": 1}}]',
+    "an id as a fraction": b'{"jsonrpc": "2.0", "id": %d.0, "result": {"x": 1}}',
+    "an id as text": b'{"jsonrpc": "2.0", "id": "%d", "result": {"x": 1}}',
+}
+
+
+@pytest.mark.parametrize("kind", READABLE)
+async def test_an_answer_that_is_only_written_oddly_is_read(kind: str) -> None:
+    """Its meaning is clear, though the protocol does not allow the form."""
+    peer = Peer()
+    results = []
+    async with peer.running() as channel:
+
+        async def ask() -> None:
+            results.append(await channel.send_raw_request("tools/call", None))
+
+        with anyio.fail_after(SOON_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                [request] = await peer.heard(1)
+                peer.says(READABLE[kind].replace(b"%d", b"%d" % request["id"]))
+    assert results == [{"x": 1}]
+
+
+async def test_a_log_line_in_json_ends_no_request() -> None:
+    """Many servers write their log as JSON, on the wrong stream."""
+    peer = Peer()
+    results = []
+    async with peer.running() as channel:
+
+        async def ask() -> None:
+            results.append(await channel.send_raw_request("tools/call", None))
+
+        with anyio.fail_after(SOON_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                [request] = await peer.heard(1)
+                peer.says(b'{"level": "info", "error": "none", "result": 1}')
+                peer.says(b'{"level": "info", "error": ')
+                peer.says({"jsonrpc": "2.0", "id": request["id"], "result": {"x": 1}})
+    assert results == [{"x": 1}]
 
 
 async def test_of_several_requests_the_one_that_is_named_ends(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from tests.backends.rig import RESOLVE, SOON_S, HttpServer, call, http_server, o
 from maitred.backends.base import ConnectError
 from maitred.backends.http import HttpBackend
 from maitred.config.settings import Limits
-from maitred.errors import ProtocolError, ServerError
+from maitred.errors import ProtocolError, ServerError, UnreadableAnswerError
 from maitred.model.servers import EraChoice, ServerSpec
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +111,14 @@ async def test_the_wrong_transport_is_reported_with_the_one_to_try() -> None:
         assert await reason(backend(server.url)) == (
             f"{server.url} answered HTTP 405: it does not take POST; try `transport: sse`"
         )
+
+
+async def test_an_answer_that_is_no_json_ends_its_call_at_once_and_is_called_so() -> None:
+    """Source: issue "Nothing a server can do is lost", 6."""
+    with http_server("http", age="garbled") as server, anyio.fail_after(LONG_S):
+        async with backend(server.url).connect(options("stateless")) as connection:
+            with pytest.raises(UnreadableAnswerError, match="its answer could not be read"):
+                await connection.call_tool("echo", call("echo", text="in"), timeout_s=600, progress=None)
 
 
 async def test_a_server_that_answered_the_probe_with_404_has_not_forgotten_its_session() -> None:

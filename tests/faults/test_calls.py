@@ -86,6 +86,15 @@ async def test_a_call_that_hangs_ends_at_its_time_limit_and_the_next_call_works(
             assert await house.text("s__echo", text="again") == "again"
 
 
+async def test_an_answer_that_cannot_be_read_ends_its_call_at_once(tmp_path: Path) -> None:
+    """Source: issue "Nothing a server can do is lost", 6."""
+    entry = faulty("unreadable-answer", call_timeout_s=600)
+    async with open_house(tmp_path, {"s": entry}) as house:
+        with anyio.fail_after(SOON_S), pytest.raises(ServerError, match="its answer could not be read"):
+            await house.call("s__fault")
+        assert await house.text("s__echo", text="again") == "again"
+
+
 async def test_the_time_limit_also_holds_while_a_server_does_not_read_a_long_message(tmp_path: Path) -> None:
     """The pipe takes 64 KiB; what is longer waits for a server that reads."""
     async with open_house(tmp_path, {"s": faulty("hang-in-call", "blocked", call_timeout_s=0.5)}) as house:

@@ -187,6 +187,20 @@ def flood(data: bytes) -> Mode:
     return mode
 
 
+def unreadable_answer(server: Server, _: list[str]) -> None:
+    """`fault` is answered with an integer of 5,000 digits, which parsers of JSON refuse."""
+
+    def on_call(message: Json) -> object:
+        if params_of(message).get("name") != "fault":
+            return server.call(message)
+        number = str(message["id"]).encode()
+        server.write(b'{"jsonrpc": "2.0", "id": ' + number + b', "result": {"x": ' + b"9" * 5_000 + b"}}\n")
+        return Server.NO_ANSWER
+
+    server.add("fault", never)
+    server.on["tools/call"] = on_call
+
+
 def garbage(server: Server, _: list[str]) -> None:
     """Everything but JSON-RPC before, between and after the valid messages."""
 
@@ -413,7 +427,7 @@ MODES: dict[str, Mode] = {
 } | {mode.__name__.replace("_", "-"): mode for mode in (
     die_in_call, hang_in_call, garbage, slow_start, exit_at_start, page_loop, endless_pages, huge_line,
     ignore_eof, grandchild, early_notification, changing_tools, rug, duplicate_names, capability_lies, env,
-    slow_call, count, stderr_flood, bad_structured, exploding_schema, old_protocol,
+    slow_call, count, stderr_flood, bad_structured, unreadable_answer, exploding_schema, old_protocol,
 )}
 # fmt: on
 

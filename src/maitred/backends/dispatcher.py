@@ -10,11 +10,17 @@ import anyio
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
 
-from maitred.jsonrpc import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
+from maitred.jsonrpc import (
+    ChannelClosedError,
+    CredentialsRefusedError,
+    RequestTimedOutError,
+    UnreadableMessageError,
+)
 
 _FORGOTTEN_CODES = frozenset({INVALID_REQUEST, -32001})
+_NOT_JSON = "Failed to parse "
 _TRANSPORT_SAYS = ("Connection closed", "SSE stream")
 
 
@@ -60,6 +66,7 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
                 request.
             RequestTimedOutError: The answer did not come in time.
             CredentialsRefusedError: The server wants other credentials.
+            UnreadableMessageError: The answer is no JSON-RPC message.
             MCPError: The server answered with an error.
         """
         if not self.alive:
@@ -80,6 +87,8 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
                 raise ChannelClosedError(self._told or error.message) from error
             if error.code == REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
                 raise RequestTimedOutError(error.message) from error
+            if error.code == PARSE_ERROR and error.message.startswith(_NOT_JSON):
+                raise UnreadableMessageError("it is no JSON-RPC message") from error
             raise
         finally:
             self._refused.discard(request_id)

@@ -49,8 +49,14 @@ from maitred.errors import (
     ProtocolError,
     ServerError,
     ServerUnavailableError,
+    UnreadableAnswerError,
 )
-from maitred.jsonrpc import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
+from maitred.jsonrpc import (
+    ChannelClosedError,
+    CredentialsRefusedError,
+    RequestTimedOutError,
+    UnreadableMessageError,
+)
 from maitred.model.resources import Offer
 from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
 from maitred.model.tools import ToolCall
@@ -99,6 +105,8 @@ def _explain(error: MCPError) -> str:
         return clean(error.message)
     if isinstance(error, RequestTimedOutError):
         return "it did not answer the handshake in time"
+    if isinstance(error, UnreadableMessageError):
+        return f"its answer to the handshake could not be read: {clean(error.message)}"
     return f"it refused the handshake with error {error.code}: {clean(error.message)}"
 
 
@@ -256,7 +264,7 @@ class SessionConnection:
             if error.rpc_code == METHOD_NOT_FOUND and not listed.declared:
                 return [], []
             return [], [f"{listed.method} failed with error {error.rpc_code}: {error.message}"]
-        except (ConnectionLostError, ServerUnavailableError) as error:
+        except (ConnectionLostError, ServerUnavailableError, UnreadableAnswerError) as error:
             return [], [f"{listed.method} failed: {error.reason}"]
 
     async def _pages(self, method: str, field: str, noun: str) -> tuple[list[Any], list[str]]:
@@ -362,7 +370,7 @@ class SessionConnection:
             answer = await self._session.request(method, params, CallOptions(**opts))
         except MCPError as error:
             told = self._translate(error, method, timeout_s)
-            if isinstance(told, ProtocolError | ServerUnavailableError):
+            if isinstance(told, ProtocolError | ServerUnavailableError | UnreadableAnswerError):
                 self._heard()
             raise told from error
         self._heard()
@@ -383,6 +391,8 @@ class SessionConnection:
             return CallTimeoutError(name, method, timeout_s)
         if isinstance(error, CredentialsRefusedError):
             return ServerUnavailableError(name, told)
+        if isinstance(error, UnreadableMessageError):
+            return UnreadableAnswerError(name, told)
         return ProtocolError(name, error.code, told, SECRETS.redact_json(error.error.data))
 
 

@@ -8,6 +8,18 @@ To add an error, write it in `errors` and raise it in `channel`.
 
 from maitred.jsonrpc.channel import LineChannel
 from maitred.jsonrpc.context import Inbound
-from maitred.jsonrpc.errors import ChannelClosedError, CredentialsRefusedError, RequestTimedOutError
+from maitred.jsonrpc.errors import (
+    ChannelClosedError,
+    CredentialsRefusedError,
+    RequestTimedOutError,
+    UnreadableMessageError,
+)
 
-__all__ = ["ChannelClosedError", "CredentialsRefusedError", "Inbound", "LineChannel", "RequestTimedOutError"]
+__all__ = [
+    "ChannelClosedError",
+    "CredentialsRefusedError",
+    "Inbound",
+    "LineChannel",
+    "RequestTimedOutError",
+    "UnreadableMessageError",
+]

@@ -36,7 +36,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from maitred.background import Background
 from maitred.jsonrpc.context import Inbound
-from maitred.jsonrpc.errors import ChannelClosedError, RequestTimedOutError
+from maitred.jsonrpc.errors import ChannelClosedError, RequestTimedOutError, UnreadableMessageError
 from maitred.token_bucket import TokenBucket
 
 log = structlog.get_logger(__name__)
@@ -49,7 +49,10 @@ _FLOOD_S = 1.0
 _CANCEL_WRITE_S = 2.0
 _DEEPEST = 200
 _EXCERPT_CHARS = 200
+_BOM = b"\xef\xbb\xbf"
+_BYTE_ORDER = _BOM + b"\xff\xfe"
 _MESSAGE = re.compile(rb"\s*[\[{].*[\"']jsonrpc[\"']\s*:", re.DOTALL)
+_ANSWER = re.compile(rb"\s*[\[{].*[\"'](?:result|error)[\"']\s*:", re.DOTALL)
 _ID = re.compile(rb"[\"']id[\"']\s*:\s*[\"']?(\d{1,15})\b")
 
 
@@ -149,18 +152,25 @@ class LineChannel:
                 self._settle(entry)
 
     def _take_unreadable(self, line: bytes) -> None:
-        """Fail the request that this unreadable line answers; count other text as noise."""
+        """Fail the request that this unreadable line answers; count other text as noise.
+
+        An answer that names no request answers the only one that waits.
+        """
         self._count_noise(1 + len(line) / 1024)
-        if not _MESSAGE.match(line):
+        line = line.replace(b"\0", b"").lstrip(_BYTE_ORDER)  # UTF-16 becomes readable so
+        named = [int(number) for number in _ID.findall(line)]
+        waiting = [number for number in named if number in self._pending]
+        if not _MESSAGE.match(line) and not (waiting and _ANSWER.match(line)):
             return
         if not self._warned_unreadable:  # one warning is enough for the operator
             self._warned_unreadable = True
-            log.warning("a line of a server cannot be read", line=_excerpt(line))
-        ids = [int(number) for number in _ID.findall(line) if int(number) in self._pending]
+            log.warning("a line cannot be read", line=_excerpt(line))
+        ids = waiting if b'"id"' in line or not _ANSWER.match(line) else [*self._pending]
         pending = self._pending.pop(ids[0]) if len(ids) == 1 else None
         if pending is not None and not pending.future.done():
-            why = f"its answer cannot be read: {_excerpt(line)}"
-            pending.future.set_exception(MCPError(PARSE_ERROR, why))
+            pending.future.set_exception(UnreadableMessageError(_excerpt(line)))
+        elif self._trusted:
+            self._spawn(self._refuse_unreadable, named[0] if len(named) == 1 else None)
 
     def _take_message(self, message: dict[str, Any]) -> None:
         method, params = message["method"], message.get("params")
@@ -211,6 +221,8 @@ class LineChannel:
 
     def _settle(self, message: dict[str, Any]) -> None:
         request_id = message["id"]
+        if isinstance(request_id, float) and request_id.is_integer():
+            request_id = int(request_id)  # JSON has one kind of number
         key = as_request_id(request_id)
         if request_id is None and "error" in message and len(self._pending) == 1:
             key = next(iter(self._pending))  # the server could not read the id
@@ -381,6 +393,10 @@ class LineChannel:
         except Exception:  # a handler of one message must not end the connection
             log.exception("a message from a server could not be handled")
 
+    async def _refuse_unreadable(self, request_id: int | None) -> None:
+        why = "this line is no JSON, or it is nested too deeply, or a number in it is too long"
+        await self._send({"jsonrpc": "2.0", "id": request_id, "error": {"code": PARSE_ERROR, "message": why}})
+
     async def _serve(self, context: Inbound, method: str, params: dict[str, Any] | None) -> None:
         """Answer a request of the peer, unless the peer cancelled it."""
         if self._handlers is None:
@@ -414,6 +430,7 @@ def _as_error(error: Exception, method: str) -> dict[str, Any]:
 
 def _parse(line: bytes) -> Any:
     """Parse one line; invalid UTF-8 inside strings is replaced. `None` for a line that is not JSON."""
+    line = line.removeprefix(_BOM)
     try:
         return from_json(line)
     except ValueError:

@@ -4,7 +4,7 @@ An answer of the peer may have the same codes; only these classes say that no an
 """
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, REQUEST_TIMEOUT
 
 
 class ChannelClosedError(MCPError):
@@ -13,6 +13,13 @@ class ChannelClosedError(MCPError):
     def __init__(self, reason: str, *, unread: bool = False) -> None:
         super().__init__(CONNECTION_CLOSED, reason)
         self.unread = unread
+
+
+class UnreadableMessageError(MCPError):
+    """The peer sent an answer that is not JSON-RPC."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(PARSE_ERROR, reason)
 
 
 class CredentialsRefusedError(MCPError):
