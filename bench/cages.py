@@ -24,7 +24,7 @@ from tests.support.podman import IMAGE, podman_service
 from bench.scale import Skipped
 from bench.stage import Stage
 from bench.values import Failure, PeerError, Size, Spread, leaf, ratios, spread
-from maitred.backends.base import Backend, Connection, ConnectOptions
+from maitred.backends.base import NOT_ASKED, Backend, Connection, ConnectOptions
 from maitred.backends.isolation.container import ContainerBackend
 from maitred.backends.isolation.images import Images
 from maitred.backends.isolation.jail import find_means
@@ -271,7 +271,7 @@ async def _check(server: _Server, opened: Mapping[str, Connection]) -> None:
 
 async def _call(server: _Server, connection: Connection) -> Mapping[str, Any]:
     call = ToolCall(name=server.tool, arguments=server.arguments)
-    return await connection.call_tool(server.tool, call, timeout_s=_ANSWER_S, progress=None)
+    return await connection.call_tool(server.tool, call, timeout_s=_ANSWER_S, caller=NOT_ASKED)
 
 
 async def _called(server: _Server, connection: Connection) -> float:

@@ -3,8 +3,8 @@
 Each has a stable `code`; its text says what is wrong, where, and what to do next. A tool that fails is not an
 error but a result. An unexpected exception is a bug and never one of these. Directly below `MaitredError`:
 `ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (seven
-kinds), `CursorError`, `AdmissionError`, `UnknownDetailError`, `ToolWithheldError`, `AuditError`,
-`ArgumentsError`, `NotAllowedError` and `BusyError`.
+kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `UnknownDetailError`, `ToolWithheldError`,
+`AuditError`, `ArgumentsError`, `NotAllowedError` and `BusyError`.
 """
 
 import errno
@@ -123,15 +123,18 @@ class ServerUnavailableError(ServerError):
 
 
 class CallTimeoutError(ServerError):
-    """The server did not answer within its time limit; the call may still have taken effect."""
+    """The server did not answer within its time limit; the call may still have taken effect.
+
+    `in_all` is set if it reported progress, but not the answer.
+    """
 
     code: ClassVar[str] = "call_timeout"
 
-    def __init__(self, server: str, what: str, timeout_s: float) -> None:
+    def __init__(self, server: str, what: str, timeout_s: float, *, in_all: bool = False) -> None:
         self.timeout_s = timeout_s
         effect = " The call was cancelled, but may have taken effect." if what == "tools/call" else ""
         lists = what.endswith("/list") or "subscri" in what
-        setting = "list_timeout_s" if lists else "call_timeout_s"
+        setting = "list_timeout_s" if lists else "call_timeout_max_s" if in_all else "call_timeout_s"
         super().__init__(
             server,
             f"Server {server!r} did not answer {what} within {timeout_s:g} s.{effect}"
@@ -191,6 +194,21 @@ class LoginError(ServerError):
     def __init__(self, server: str, reason: str) -> None:
         self.reason = reason
         super().__init__(server, f"The login to server {server!r} failed: {reason}.")
+
+
+class CallerRefusedError(MaitredError):
+    """The caller of a request did not answer what the server asked: it cannot, or it answered with an error.
+
+    `rpc_code`, `message` and `data` are the JSON-RPC error that the server gets.
+    """
+
+    code: ClassVar[str] = "caller_refused"
+
+    def __init__(self, rpc_code: int, message: str, data: object = None) -> None:
+        self.rpc_code = rpc_code
+        self.message = message
+        self.data = data
+        super().__init__(f"The server asked its caller, who did not answer: {message}.")
 
 
 class NotFoundError(MaitredError):

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse
 from tests.access.house import opened, settings_of
 from tests.support.viewers import agent
 
+from maitred.backends.base import NOT_ASKED
 from maitred.config.settings import RateLimitSettings
 from maitred.errors import BusyError
 from maitred.gateway import Gateway
@@ -23,13 +24,10 @@ CHAIN = "import asyncio, files\nreturn await asyncio.gather(files.read_note(), f
 
 
 async def over_mcp(gateway: Gateway, name: str) -> dict[str, Any]:
-    async def report(progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Nobody follows it."""
-
     surface = McpSurface(gateway, viewer=agent("ann"))
     arguments = {"name": READ.name}
     sent = {"name": name, "arguments": arguments if name == "call_tool" else {}}
-    return await surface.call_tool(sent, "2025-11-25", report, surface.viewers.stateless)
+    return await surface.call_tool(sent, "2025-11-25", NOT_ASKED, surface.viewers.stateless)
 
 
 async def test_calls_over_the_rate_are_refused_everywhere_until_the_bucket_fills(tmp_path: Path) -> None:

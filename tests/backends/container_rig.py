@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from tests.support.podman import IMAGE, Podman
 
-from maitred.backends.base import Backend, Connection, ConnectOptions, Notice
+from maitred.backends.base import NOT_ASKED, Backend, Connection, ConnectOptions, Notice
 from maitred.backends.isolation.container import ContainerBackend
 from maitred.backends.isolation.engine_api import Engine, EngineError, Engines
 from maitred.backends.isolation.images import Images
@@ -106,7 +106,7 @@ class Probe:
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """What a tool answered."""
         call = ToolCall(name=tool, arguments=arguments)
-        result = await self.connection.call_tool(tool, call, timeout_s=SOON_S, progress=None)
+        result = await self.connection.call_tool(tool, call, timeout_s=SOON_S, caller=NOT_ASKED)
         answer: dict[str, Any] = json.loads(result["content"][0]["text"])
         return answer
 

@@ -9,6 +9,7 @@ import anyio
 from tests.backends.rig import RESOLVE, call, options, text_of
 from tests.support.oauth_house import person
 
+from maitred.backends.base import NOT_ASKED
 from maitred.backends.http import HttpBackend
 from maitred.backends.oauth.client import LoginTarget
 from maitred.backends.oauth.grants import LoginGrant
@@ -47,7 +48,7 @@ async def whispering(access: LoginTarget) -> AsyncIterator[Whisper]:
 
             async def whisper() -> str:
                 asked = call("whisper", text="hello")
-                return text_of(await connection.call_tool("whisper", asked, timeout_s=10, progress=None))
+                return text_of(await connection.call_tool("whisper", asked, timeout_s=10, caller=NOT_ASKED))
 
             yield whisper
 

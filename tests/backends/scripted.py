@@ -9,7 +9,7 @@ import anyio
 from mcp_types import METHOD_NOT_FOUND
 from tests.backends.rig import SOON_S, Heard, options
 
-from maitred.backends.base import ConnectError, Connection, find
+from maitred.backends.base import NOT_ASKED, ConnectError, Connection, find
 from maitred.backends.session import open_session
 from maitred.config.settings import Limits
 from maitred.jsonrpc import LineChannel
@@ -91,4 +91,4 @@ class Script:
             raise find(group, ConnectError) or group from None
 
     async def call(self, connection: Connection, tool_call: ToolCall) -> Mapping[str, Any]:
-        return await connection.call_tool(tool_call.name, tool_call, timeout_s=SOON_S, progress=None)
+        return await connection.call_tool(tool_call.name, tool_call, timeout_s=SOON_S, caller=NOT_ASKED)

@@ -15,7 +15,7 @@ import pytest
 from tests.backends.container_rig import CAGE, PODMAN, SOON_S, Rig, options, probing
 from tests.support.podman import IMAGE, Podman
 
-from maitred.backends.base import ConnectError
+from maitred.backends.base import NOT_ASKED, ConnectError
 from maitred.backends.isolation.container import ContainerBackend
 from maitred.backends.isolation.engine_api import Engine, Engines
 from maitred.backends.orphans import ClaimRegistry
@@ -80,7 +80,7 @@ async def test_one_that_answers_no_more_is_removed_all_the_same(rig: Rig, podman
     async with probing(rig.backend()) as probe:
         with pytest.raises(CallTimeoutError):
             await probe.connection.call_tool(
-                "hang", ToolCall(name="hang", arguments={}), timeout_s=0.1, progress=None
+                "hang", ToolCall(name="hang", arguments={}), timeout_s=0.1, caller=NOT_ASKED
             )
         assert probe.connection.alive
 

@@ -7,8 +7,9 @@ import pytest
 from tests.backends import honest_server
 from tests.backends.rig import LONG_S, SOON_S, Heard, Left, call, eventually, options, text_of
 from tests.backends.subject import Subject
+from tests.support.callers import Reporting
 
-from maitred.backends.base import Connection
+from maitred.backends.base import NOT_ASKED, Connection
 from maitred.errors import CallTimeoutError, ConnectionLostError, ProtocolError, ServerError
 
 pytestmark = pytest.mark.anyio
@@ -43,12 +44,12 @@ async def test_a_result_comes_whole(subject: Subject) -> None:
     """Text, structured content and the error mark are those of the server. Source: issue "Foundation"."""
     async with subject.open() as connection:
         echoed = await connection.call_tool(
-            "echo", call("echo", text="żółw 🐢"), timeout_s=SOON_S, progress=None
+            "echo", call("echo", text="żółw 🐢"), timeout_s=SOON_S, caller=NOT_ASKED
         )
         structured = await connection.call_tool(
-            "structured", call("structured"), timeout_s=SOON_S, progress=None
+            "structured", call("structured"), timeout_s=SOON_S, caller=NOT_ASKED
         )
-        failed = await connection.call_tool("fail", call("fail"), timeout_s=SOON_S, progress=None)
+        failed = await connection.call_tool("fail", call("fail"), timeout_s=SOON_S, caller=NOT_ASKED)
     assert text_of(echoed) == "żółw 🐢"
     assert structured["structuredContent"]["answer"] == 42
     assert (failed["isError"], text_of(failed)) == (True, "the disk is full")
@@ -64,7 +65,7 @@ async def test_a_message_of_two_megabytes_comes_whole(
     size = 900_000 if "sse" in request.node.name else 2_000_000
     async with subject.open() as connection:
         result = await connection.call_tool(
-            "repeat", call("repeat", characters=size), timeout_s=LONG_S, progress=None
+            "repeat", call("repeat", characters=size), timeout_s=LONG_S, caller=NOT_ASKED
         )
     assert len(text_of(result)) == size
 
@@ -77,7 +78,9 @@ async def test_progress_comes_in_order_and_before_the_answer(subject: Subject) -
         seen.append((progress, total, message))
 
     async with subject.open() as connection:
-        result = await connection.call_tool("count", call("count"), timeout_s=SOON_S, progress=report)
+        result = await connection.call_tool(
+            "count", call("count"), timeout_s=SOON_S, caller=Reporting(report)
+        )
         at_the_answer = list(seen)
     assert text_of(result) == "counted"
     assert at_the_answer == [(n, 3, f"step {n}") for n in (1, 2, 3)]
@@ -92,7 +95,9 @@ async def test_cancelling_a_call_cancels_it_on_the_server(subject: Subject, tmp_
         started.set()
 
     async def wait(connection: Connection) -> None:
-        await connection.call_tool("wait", call("wait", mark=str(mark)), timeout_s=LONG_S, progress=report)
+        await connection.call_tool(
+            "wait", call("wait", mark=str(mark)), timeout_s=LONG_S, caller=Reporting(report)
+        )
 
     async with subject.open() as connection:
         async with anyio.create_task_group() as tasks:
@@ -100,7 +105,9 @@ async def test_cancelling_a_call_cancels_it_on_the_server(subject: Subject, tmp_
             await started.wait()
             tasks.cancel_scope.cancel()
         await eventually(lambda: mark.exists() and mark.read_text() == "cancelled")
-        after = await connection.call_tool("echo", call("echo", text="on"), timeout_s=SOON_S, progress=None)
+        after = await connection.call_tool(
+            "echo", call("echo", text="on"), timeout_s=SOON_S, caller=NOT_ASKED
+        )
     assert text_of(after) == "on"
 
 
@@ -110,7 +117,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_on_the_server(
     mark = tmp_path / "mark"
     async with subject.open() as connection:
         with pytest.raises(CallTimeoutError, match=r"within 0\.5 s"):
-            await connection.call_tool("wait", call("wait", mark=str(mark)), timeout_s=0.5, progress=None)
+            await connection.call_tool("wait", call("wait", mark=str(mark)), timeout_s=0.5, caller=NOT_ASKED)
         await eventually(lambda: mark.exists() and mark.read_text() == "cancelled")
 
 
@@ -122,7 +129,7 @@ async def test_an_error_answer_is_told_as_the_server_gave_it_whatever_its_code(s
         for code in codes:
             with pytest.raises(ServerError) as caught:
                 await connection.call_tool(
-                    "refuse", call("refuse", code=code), timeout_s=SOON_S, progress=None
+                    "refuse", call("refuse", code=code), timeout_s=SOON_S, caller=NOT_ASKED
                 )
             told.append((caught.type, str(caught.value), getattr(caught.value, "data", None)))
     message = "Server 'honest' answered with error {}: not today"
@@ -134,7 +141,7 @@ async def test_a_change_of_the_tools_is_noticed_and_shows_in_the_next_list(subje
     subject.heard = Heard()
     async with subject.open() as connection:
         await connection.list_tools()
-        await connection.call_tool("grow", call("grow", name=name), timeout_s=SOON_S, progress=None)
+        await connection.call_tool("grow", call("grow", name=name), timeout_s=SOON_S, caller=NOT_ASKED)
         await subject.heard.until("tools")
         listing = await connection.list_tools()
     assert name in [tool.key.name for tool in listing.tools]
@@ -145,7 +152,7 @@ async def test_many_calls_at_once_each_get_their_own_answer(subject: Subject) ->
 
     async def one(connection: Connection, number: int) -> None:
         result = await connection.call_tool(
-            "echo", call("echo", text=str(number)), timeout_s=LONG_S, progress=None
+            "echo", call("echo", text=str(number)), timeout_s=LONG_S, caller=NOT_ASKED
         )
         answers[number] = text_of(result)
 
@@ -180,7 +187,7 @@ async def test_ending_a_connection_tells_its_calls_why_and_leaves_no_task_no_pro
     async def wait(connection: Connection) -> None:
         waiting = call("wait", mark=str(tmp_path / "mark"))
         with pytest.raises(ConnectionLostError, match="it hangs"):
-            await connection.call_tool("wait", waiting, timeout_s=LONG_S, progress=report)
+            await connection.call_tool("wait", waiting, timeout_s=LONG_S, caller=Reporting(report))
 
     with anyio.fail_after(LONG_S):
         async with anyio.create_task_group() as tasks, backend.connect(options(subject.era)) as connection:

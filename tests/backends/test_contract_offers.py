@@ -25,7 +25,7 @@ from tests.backends.rig import (
 from tests.backends.subject import Subject
 from tests.support.real_servers import require
 
-from maitred.backends.base import Connection, Notice
+from maitred.backends.base import NOT_ASKED, Connection, Notice
 from maitred.backends.http import HttpBackend
 from maitred.backends.process import Warden
 from maitred.calls.subscriptions import Subscriptions
@@ -45,7 +45,7 @@ def anyio_backend() -> str:
 
 
 async def use(connection: Connection, tool: str, **arguments: Any) -> None:
-    await connection.call_tool(tool, call(tool, **arguments), timeout_s=SOON_S, progress=None)
+    await connection.call_tool(tool, call(tool, **arguments), timeout_s=SOON_S, caller=NOT_ASKED)
 
 
 async def test_everything_that_is_offered_is_listed_over_all_pages(subject: Subject) -> None:
@@ -73,10 +73,14 @@ async def test_everything_that_is_offered_is_listed_over_all_pages(subject: Subj
 async def test_resources_prompts_and_completions_are_relayed(subject: Subject) -> None:
     completing = {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "Al"}}
     async with subject.open() as connection:
-        read = await connection.request("resources/read", {"uri": URIS[1]}, timeout_s=SOON_S)
+        read = await connection.request(
+            "resources/read", {"uri": URIS[1]}, timeout_s=SOON_S, caller=NOT_ASKED
+        )
         given = {"name": "greet", "arguments": {"who": "Ada"}}
-        got = await connection.request("prompts/get", given, timeout_s=SOON_S)
-        completed = await connection.request("completion/complete", completing, timeout_s=SOON_S)
+        got = await connection.request("prompts/get", given, timeout_s=SOON_S, caller=NOT_ASKED)
+        completed = await connection.request(
+            "completion/complete", completing, timeout_s=SOON_S, caller=NOT_ASKED
+        )
     assert [content["text"] for content in read["contents"]] == ["the note 2"]
     assert got["messages"][0]["content"]["text"] == "greet Ada"
     assert completed["completion"]["values"] == ["Alan"]
@@ -86,7 +90,9 @@ async def test_an_unknown_resource_is_refused_with_the_code_of_the_era(subject: 
     """Source: https://modelcontextprotocol.io/specification, resources, error handling."""
     async with subject.open() as connection:
         with pytest.raises(ProtocolError) as caught:
-            await connection.request("resources/read", {"uri": "note:///9"}, timeout_s=SOON_S)
+            await connection.request(
+                "resources/read", {"uri": "note:///9"}, timeout_s=SOON_S, caller=NOT_ASKED
+            )
     assert caught.value.rpc_code == (-32602 if subject.era == "stateless" else -32002)
     assert caught.value.data == {"uri": "note:///9"}
 
@@ -196,8 +202,12 @@ async def test_the_offers_of_a_real_server_are_listed_read_completed_and_subscri
         with anyio.fail_after(LONG_S):
             found = await connection.list_offers()
             first = next(offer.key.key for offer in found.offers if offer.key.kind == "resource")
-            read = await connection.request("resources/read", {"uri": first}, timeout_s=SOON_S)
-            completed = await connection.request("completion/complete", completing, timeout_s=SOON_S)
+            read = await connection.request(
+                "resources/read", {"uri": first}, timeout_s=SOON_S, caller=NOT_ASKED
+            )
+            completed = await connection.request(
+                "completion/complete", completing, timeout_s=SOON_S, caller=NOT_ASKED
+            )
             async with connection.subscribe(first):
                 await use(connection, "toggle-subscriber-updates")
                 await heard.until(Notice(kind="updated", uri=first))

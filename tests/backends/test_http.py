@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.backends.rig import RESOLVE, SOON_S, HttpServer, call, http_server, options, text_of
 
-from maitred.backends.base import ConnectError
+from maitred.backends.base import NOT_ASKED, ConnectError
 from maitred.backends.http import HttpBackend
 from maitred.config.settings import Limits
 from maitred.errors import ProtocolError, ServerError, UnreadableAnswerError
@@ -87,7 +87,7 @@ async def test_a_locked_server_is_reported_with_what_to_do_and_opens_with_the_co
     with anyio.fail_after(LONG_S):
         async with subject.connect(options()) as connection:
             result = await connection.call_tool(
-                "echo", call("echo", text="in"), timeout_s=SOON_S, progress=None
+                "echo", call("echo", text="in"), timeout_s=SOON_S, caller=NOT_ASKED
             )
     assert text_of(result) == "in"
 
@@ -131,7 +131,7 @@ async def test_a_server_that_answered_the_probe_with_404_has_not_forgotten_its_s
                 for code in (-32600, -32001):
                     with pytest.raises(ServerError) as caught:
                         await connection.call_tool(
-                            "refuse", call("refuse", code=code), timeout_s=SOON_S, progress=None
+                            "refuse", call("refuse", code=code), timeout_s=SOON_S, caller=NOT_ASKED
                         )
                     told.append(caught.type)
     assert told == [ProtocolError, ProtocolError]

@@ -10,6 +10,7 @@ import anyio.abc
 import pytest
 from tests.backends.rig import LONG_S, RESOLVE, call, options
 
+from maitred.backends.base import NOT_ASKED
 from maitred.backends.http import HttpBackend
 from maitred.config.settings import Limits
 from maitred.errors import ServerError
@@ -102,7 +103,7 @@ async def test_an_answer_without_an_end_is_not_read_to_its_end(packed: bool) -> 
             backend = HttpBackend(spec, resolve=RESOLVE, limits=Limits(max_message_bytes=LIMIT))
             async with backend.connect(options("handshake")) as connection:
                 with pytest.raises(ServerError, match="more than 1,000,000 bytes"):
-                    await connection.call_tool("any", call("any"), timeout_s=LONG_S, progress=None)
+                    await connection.call_tool("any", call("any"), timeout_s=LONG_S, caller=NOT_ASKED)
     assert server.sent < PIECES / 2
 
 

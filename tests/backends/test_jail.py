@@ -19,7 +19,7 @@ from tests.backends.jail_rig import CAGE, SOON_S, JailRig, jail_rig
 from tests.support.jails import means, require_jail
 from tests.support.real_servers import Place, RealServer, require
 
-from maitred.backends.base import ConnectError
+from maitred.backends.base import NOT_ASKED, ConnectError
 from maitred.backends.isolation import jail
 from maitred.backends.isolation.jail import JailMeans, ProgramJail, find_means
 from maitred.backends.stdio import StdioBackend
@@ -376,7 +376,7 @@ async def test_real_servers_answer_in_the_jail(name: str, rig: JailRig, tmp_path
             assert len(listing.tools) == server.tools
             for one in server.calls(Place(folder=tmp_path)):
                 call = ToolCall(name=one.tool, arguments=one.arguments)
-                answer = await connection.call_tool(one.tool, call, timeout_s=SOON_S, progress=None)
+                answer = await connection.call_tool(one.tool, call, timeout_s=SOON_S, caller=NOT_ASKED)
                 assert one.says in str(answer)
 
 

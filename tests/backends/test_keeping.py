@@ -12,7 +12,7 @@ from tests.backends.rig import LONG_S, SOON_S, Heard, call
 from tests.backends.scripted import HANDSHAKE, Json, Script, refusal
 
 from maitred.backends import server_task, supervision
-from maitred.backends.base import Backend, Connection, ConnectOptions, Ending, SupervisionEvent
+from maitred.backends.base import NOT_ASKED, Backend, Connection, ConnectOptions, Ending, SupervisionEvent
 from maitred.backends.pool import BackendPool
 from maitred.backends.session import open_session
 from maitred.config.settings import Limits, Supervision
@@ -150,7 +150,7 @@ async def test_calls_in_flight_to_a_server_that_hangs_are_told_why_they_failed()
     async with keeping(program, QUICK, slow) as (pool, _):
         with pytest.raises(ConnectionLostError, match=HUNG):
             async with pool.connection(NAME) as connection:
-                await connection.call_tool("t", call("t"), timeout_s=SOON_S, progress=None)
+                await connection.call_tool("t", call("t"), timeout_s=SOON_S, caller=NOT_ASKED)
 
 
 async def test_a_server_is_not_ended_for_being_silent_while_it_is_busy_with_a_call() -> None:
@@ -159,7 +159,7 @@ async def test_a_server_is_not_ended_for_being_silent_while_it_is_busy_with_a_ca
     async with keeping(program, QUICK) as (pool, ear):
         with anyio.move_on_after(20 * QUICK.check_every_s):
             async with pool.connection(NAME) as connection:
-                await connection.call_tool("t", call("t"), timeout_s=SOON_S, progress=None)
+                await connection.call_tool("t", call("t"), timeout_s=SOON_S, caller=NOT_ASKED)
         assert "ping" not in program.script.methods
         assert State.FAILED not in ear.heard.all
         await program.script.asked.until("ping")
@@ -176,7 +176,7 @@ async def test_a_server_that_hangs_under_constant_load_is_found_out() -> None:
             while True:
                 with pytest.raises((CallTimeoutError, ConnectionLostError, ServerUnavailableError)):
                     async with pool.connection(NAME) as connection:
-                        await connection.call_tool("t", call("t"), timeout_s=0.1, progress=None)
+                        await connection.call_tool("t", call("t"), timeout_s=0.1, caller=NOT_ASKED)
 
         tasks.start_soon(load, 0.0)
         tasks.start_soon(load, 0.05)
@@ -191,7 +191,7 @@ async def test_a_server_that_is_used_is_not_asked_besides() -> None:
     async with keeping(program, replace(QUICK, check_every_s=0.1)) as (pool, _), pool.connection(NAME) as c:
         with anyio.move_on_after(0.5):
             while True:
-                await c.call_tool("t", call("t"), timeout_s=SOON_S, progress=None)
+                await c.call_tool("t", call("t"), timeout_s=SOON_S, caller=NOT_ASKED)
                 await anyio.lowlevel.checkpoint()
         assert "ping" not in program.script.methods
 
@@ -241,7 +241,7 @@ async def test_a_call_that_its_caller_gave_up_says_nothing_of_how_long_the_next_
     """The server may be at work on it still; the next one has all of its own time."""
     program = Program(honest(tools_call=None))
     async with keeping(program, Supervision()) as (pool, _), pool.connection(NAME) as connection:
-        asked = partial(connection.call_tool, "t", call("t"), timeout_s=SOON_S, progress=None)
+        asked = partial(connection.call_tool, "t", call("t"), timeout_s=SOON_S, caller=NOT_ASKED)
         with anyio.move_on_after(0.01):
             await asked()
         given_up = time.monotonic()

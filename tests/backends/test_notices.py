@@ -7,7 +7,7 @@ from mcp_types import METHOD_NOT_FOUND
 from tests.backends.scripted import DISCOVERED, HANDSHAKE, Answer, Json, Script, refusal
 
 from maitred.backends import notices, session
-from maitred.backends.base import Notice
+from maitred.backends.base import NOT_ASKED, Notice
 from maitred.errors import CallTimeoutError, ProtocolError
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +110,7 @@ async def test_a_notice_on_a_stream_is_heard_once() -> None:
         streams.say("tools/list_changed")
         await streams.script.notices.until(Notice(kind="tools"))
         streams.script.answers["ping"] = {}
-        await connection.request("ping", {}, timeout_s=5)
+        await connection.request("ping", {}, timeout_s=5, caller=NOT_ASKED)
     assert streams.script.notices.all == [Notice(kind="tools")]
 
 
@@ -135,7 +135,7 @@ async def test_a_server_that_refuses_the_stream_is_not_asked_again(monkeypatch: 
     async with script.open("stateless") as connection:
         await script.asked.until("subscriptions/listen")
         for _ in range(3):
-            await connection.request("ping", {}, timeout_s=5)
+            await connection.request("ping", {}, timeout_s=5, caller=NOT_ASKED)
     assert script.methods.count("subscriptions/listen") == 1
 
 
@@ -155,7 +155,7 @@ async def test_a_subscription_of_the_new_era_is_a_stream_that_is_cancelled_when_
             streams.say("resources/updated", uri="a:1")
             await streams.script.notices.until(Notice(kind="updated", uri="a:1"))
         streams.script.answers["ping"] = {}
-        await connection.request("ping", {}, timeout_s=5)
+        await connection.request("ping", {}, timeout_s=5, caller=NOT_ASKED)
     (opened,) = streams.opened
     assert opened["params"]["notifications"] == {"resourceSubscriptions": ["a:1"]}
     (cancelled,) = [m for m in streams.script.sent if m["method"] == "notifications/cancelled"]

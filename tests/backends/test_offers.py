@@ -7,7 +7,7 @@ import pytest
 from mcp_types import METHOD_NOT_FOUND
 from tests.backends.scripted import DISCOVERED, HANDSHAKE, Answer, Json, Script, refusal
 
-from maitred.backends.base import Connection, ServerOffers
+from maitred.backends.base import NOT_ASKED, Connection, ServerOffers
 from maitred.backends.listing import LISTS, read_offers
 from maitred.config.settings import Limits
 from maitred.errors import CallTimeoutError, ProtocolError
@@ -182,7 +182,7 @@ def test_fields_of_the_wrong_type_and_unknown_ones_are_dropped() -> None:
 
 
 async def relayed(connection: Connection, method: str, params: Json, timeout_s: float = 5) -> Json:
-    return await connection.request(method, params, timeout_s=timeout_s)
+    return await connection.request(method, params, timeout_s=timeout_s, caller=NOT_ASKED)
 
 
 async def test_a_relayed_request_and_its_result_are_as_they_came() -> None:

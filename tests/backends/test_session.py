@@ -128,7 +128,9 @@ async def test_a_call_of_the_old_era_carries_nothing_of_the_new_one() -> None:
     )
     async with script.open("handshake") as connection:
         await script.call(connection, given)
-    assert script.sent[-1]["params"] == {"name": "ask", "arguments": {}, "_meta": {"k": 1}}
+    sent = script.sent[-1]["params"]
+    assert sent.pop("_meta").keys() == {"k", "progressToken"}
+    assert sent == {"name": "ask", "arguments": {}}
 
 
 async def test_a_result_is_relayed_as_the_server_wrote_it_oddities_included() -> None:

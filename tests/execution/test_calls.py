@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from tests.catalog.makers import FACTS, one
+from tests.support.callers import Reporting
 
-from maitred.backends.base import Listing, Progress
+from maitred.backends.base import NOT_ASKED, Caller, Listing
 from maitred.calls.arguments import ArgumentChecker
 from maitred.calls.pipeline import Call, compose
 from maitred.calls.steps.check_arguments import CheckArguments
@@ -42,7 +43,7 @@ class Server:
     def __init__(self, *answers: dict[str, Any] | MaitredError) -> None:
         self._answers = list(answers)
         self.lent: list[str] = []
-        self.sent: list[tuple[str, ToolCall, float, Progress | None]] = []
+        self.sent: list[tuple[str, ToolCall, float, Caller]] = []
         self.unavailable: MaitredError | None = None
 
     @asynccontextmanager
@@ -59,9 +60,9 @@ class Server:
         return "never opened"
 
     async def call_tool(
-        self, name: str, call: ToolCall, *, timeout_s: float, progress: Progress | None
+        self, name: str, call: ToolCall, *, timeout_s: float, caller: Caller
     ) -> dict[str, Any]:
-        self.sent.append((name, call, timeout_s, progress))
+        self.sent.append((name, call, timeout_s, caller))
         answer = self._answers.pop(0)
         if isinstance(answer, MaitredError):
             raise answer
@@ -80,12 +81,12 @@ async def made(
     call: ToolCall,
     *,
     read_only: bool = False,
-    progress: Any = None,
+    caller: Caller = NOT_ASKED,
 ) -> dict[str, Any]:
     """A call as the gateway makes it: checked, then relayed."""
     check = CheckArguments(partial(ArgumentChecker().check, snapshot))
     proceed = compose((check, relay_to(server)))
-    made = Call(request=call, viewer=LOCAL_USER, read_only=read_only, progress=progress)
+    made = Call(request=call, viewer=LOCAL_USER, read_only=read_only, caller=caller)
     made.tool = tool
     return (await proceed(made)).wire
 
@@ -99,16 +100,17 @@ def marked(**hints: Any) -> tuple[Snapshot, Tool]:
 
 
 async def test_a_call_reaches_the_server_by_its_raw_name_and_the_answer_comes_back_as_it_is() -> None:
-    """Arguments, time limit and progress go along; the result is the very object that the server gave."""
+    """Arguments, time limit and caller go along; the result is the very object that the server gave."""
     snapshot, tool = one(server="s", name="read file", input_schema=NEEDS_PATH)
     server = Server(RESULT)
     call = call_of(tool, path="/x")
 
     async def progress(*_: object) -> None: ...
 
-    assert await made(server, snapshot, tool, call, progress=progress) is RESULT
+    caller = Reporting(progress)
+    assert await made(server, snapshot, tool, call, caller=caller) is RESULT
     assert server.lent == ["s"]
-    assert server.sent == [("read file", call, 7.0, progress)]
+    assert server.sent == [("read file", call, 7.0, caller)]
 
 
 @pytest.mark.parametrize(

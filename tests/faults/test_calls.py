@@ -8,6 +8,7 @@ import anyio
 import pytest
 from tests.backends.rig import SOON_S, eventually, is_gone
 from tests.faults.house import House, faulty, open_house
+from tests.support.callers import Reporting
 
 from maitred.errors import CallTimeoutError, ConnectionLostError, MaitredError, ServerError
 from maitred.model.access import LOCAL_USER
@@ -95,6 +96,18 @@ async def test_an_answer_that_cannot_be_read_ends_its_call_at_once(tmp_path: Pat
         assert await house.text("s__echo", text="again") == "again"
 
 
+async def test_progress_gives_a_call_its_time_again_and_the_longest_time_ends_it(tmp_path: Path) -> None:
+    """Also where the caller asked for no progress. Source: issue "Nothing a server can do is lost", 4."""
+    cancelled = tmp_path / "cancelled"
+    entry = faulty("slow-call", str(cancelled), call_timeout_s=1, call_timeout_max_s=4)
+    async with open_house(tmp_path, {"s": entry}) as house:
+        assert await house.text("s__wait", seconds=2) == "waited 2 s"
+        with pytest.raises(CallTimeoutError, match="within 4 s") as caught:
+            await house.call("s__wait", seconds=600)
+        assert "call_timeout_max_s" in str(caught.value)
+        await eventually(cancelled.exists)
+
+
 async def test_the_time_limit_also_holds_while_a_server_does_not_read_a_long_message(tmp_path: Path) -> None:
     """The pipe takes 64 KiB; what is longer waits for a server that reads."""
     async with open_house(tmp_path, {"s": faulty("hang-in-call", "blocked", call_timeout_s=0.5)}) as house:
@@ -158,7 +171,7 @@ async def test_progress_reaches_the_caller_and_a_cancelled_call_is_cancelled_on_
 
     async def wait(seconds: float) -> None:
         call = ToolCall(name="s__wait", arguments={"seconds": seconds})
-        await house.gateway.call(call, progress=report, viewer=LOCAL_USER)
+        await house.gateway.call(call, caller=Reporting(report), viewer=LOCAL_USER)
 
     async with open_house(tmp_path, {"s": faulty("slow-call", str(mark))}) as house:
         await wait(0.1)

@@ -11,6 +11,7 @@ from tests.gateway.desk import at_desk, keeping, told
 from tests.gateway.rig import Upstream, opened, settings_of
 from tests.support.viewers import agent
 
+from maitred.backends.base import NOT_ASKED
 from maitred.errors import ArgumentsError, ToolWithheldError
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL, LOCAL_USER
@@ -240,12 +241,9 @@ async def test_clients_get_kept_answers_whichever_way_they_call(tmp_path: Path, 
 async def asked(
     gateway: Gateway, name: str, arguments: Mapping[str, Any], principal: str = LOCAL
 ) -> dict[str, Any]:
-    async def report(progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Nobody follows it."""
-
     surface = McpSurface(gateway, viewer=agent(principal))
     call = {"name": name, "arguments": arguments}
-    return dict(await surface.call_tool(call, "2025-11-25", report, surface.viewers.stateless))
+    return dict(await surface.call_tool(call, "2025-11-25", NOT_ASKED, surface.viewers.stateless))
 
 
 async def test_a_call_that_changes_facts_forgets_what_its_server_told(tmp_path: Path) -> None:

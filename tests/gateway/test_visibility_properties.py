@@ -19,6 +19,7 @@ from mcp.server.lowlevel import Server
 from tests.gateway.rig import SOON_S, settings_of
 from tests.support.viewers import agent
 
+from maitred.backends.base import NOT_ASKED
 from maitred.config.settings import Settings
 from maitred.gateway import Gateway
 from maitred.model.access import Viewer
@@ -174,12 +175,8 @@ class Rig:
         params = {"name": f"s__{call.tool}", "arguments": arguments}
         if call.path != "direct":
             params = {"name": call.path, "arguments": params}
-        result = await self.surface.call_tool(params, "2025-11-25", _unheard, viewer)
+        result = await self.surface.call_tool(params, "2025-11-25", NOT_ASKED, viewer)
         return " ".join(block.get("text", "") for block in result["content"])
-
-
-async def _unheard(*_: object) -> None:
-    """Nobody follows."""
 
 
 @pytest.fixture(scope="module")

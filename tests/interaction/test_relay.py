@@ -158,12 +158,12 @@ async def test_metadata_reaches_the_server_without_what_belongs_to_the_client(cl
     """The server sees the caller's own keys, and the gateway as its client. Source: issue 2."""
     meta: Any = {"example.org/trace": {"id": 7}, "traceparent": "00-0af7651916cd43dd8448eb211c80319c-01"}
 
-    result = await call(client, "relay__saw", {"x": 1}, meta=meta)
+    result = await call(client, "relay__saw", {"x": 1}, meta={**meta, "progressToken": "the client's"})
 
     saw = json.loads(text_of(result))
     assert saw["arguments"] == {"x": 1}
     assert {key: saw["meta"].get(key) for key in meta} == meta
-    assert "progressToken" not in saw["meta"]
+    assert saw["meta"]["progressToken"] != "the client's"
     assert saw["meta"]["io.modelcontextprotocol/clientInfo"]["name"] == "maitred"
 
 

@@ -151,6 +151,7 @@ class Patience:
     start_s: Seconds | None = None
     list_s: Seconds | None = None
     call_s: Seconds | None = None
+    longest_call_s: Seconds | None = None
     idle_stop_s: Seconds | None = None
 
 
@@ -347,6 +348,7 @@ def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = (
             start_s=own.start_s or limits.start_timeout_s,
             list_s=own.list_s or limits.list_timeout_s,
             call_s=own.call_s or limits.call_timeout_s,
+            longest_call_s=own.longest_call_s or limits.call_timeout_max_s,
             idle_stop_s=own.idle_stop_s or limits.idle_stop_s,
         ),
     )

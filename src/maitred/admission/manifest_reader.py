@@ -203,7 +203,8 @@ class _ManifestReader:
 
 def _names_at(loc: Sequence[Any]) -> Sequence[str]:
     """The keys that are allowed in the place of an unknown one."""
-    kinds = {"filesystem": ("path", "mode", "at"), "timeouts": ("start_s", "list_s", "call_s", "idle_stop_s")}
+    limits = ("start_s", "list_s", "call_s", "longest_call_s", "idle_stop_s")
+    kinds = {"filesystem": ("path", "mode", "at"), "timeouts": limits}
     return kinds.get(str(loc[0]), ()) if len(loc) > 1 else _KEYS
 
 

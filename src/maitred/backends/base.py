@@ -9,15 +9,85 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from maitred.config.settings import Supervision
+from maitred.model.asking import check_askable
 from maitred.model.resources import Offer
 from maitred.model.servers import EraChoice, Health, ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolCall
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Receives `(progress, total, message)` while a call runs."""
+
+
+class Caller(Protocol):
+    """The caller of a request, with what its server can ask and send it while the request is under way."""
+
+    @property
+    def key(self) -> str:
+        """Identifies the client; two requests have the same key only if they certainly have one client."""
+        ...
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared, as on the wire (`elicitation`, `sampling`, `roots`)."""
+        ...
+
+    @property
+    def log_level(self) -> str:
+        """The least severe level of log messages that the client wants; empty if it wants none."""
+        ...
+
+    @property
+    def takes_rounds(self) -> bool:
+        """Whether an answer `input_required` may go to the client as it is."""
+        ...
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the client asked for progress."""
+        ...
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the client what the server asks, and return its answer unchanged; see `maitred.model.asking`.
+
+        Cancelling the awaiting task withdraws the question.
+
+        Raises:
+            CallerRefusedError: The client cannot answer, or answered with an error.
+        """
+        ...
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Report progress of the request; does nothing unless the client wants it."""
+        ...
+
+    async def log(self, params: Mapping[str, Any]) -> None:
+        """Send the client a log message, the parameters of `notifications/message`."""
+        ...
+
+
+class _Unasked:
+    """See `NOT_ASKED`."""
+
+    key = ""
+    capabilities: Mapping[str, Any] = {}
+    log_level = ""
+    takes_rounds = False
+    wants_progress = False
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        check_askable(method, params, self.capabilities)
+        raise AssertionError(method)  # no method can be asked without a capability
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+    async def log(self, params: Mapping[str, Any]) -> None: ...
+
+
+NOT_ASKED: Final[Caller] = _Unasked()
+"""A caller that can answer nothing, such as the HTTP API and the command line."""
 
 Resolve = Callable[[str], str]
 """Replaces the references in a configuration value; see `maitred.config.interpolate`."""
@@ -175,9 +245,11 @@ class Connection(Protocol):
         ...
 
     async def call_tool(
-        self, name: str, call: ToolCall, *, timeout_s: float, progress: Progress | None
+        self, name: str, call: ToolCall, *, timeout_s: float, caller: Caller
     ) -> dict[str, Any]:
         """Call a tool by its raw name and return the result unchanged, a JSON object.
+
+        What the server asks and sends meanwhile goes to `caller`.
 
         Cancelling the awaiting task cancels the call upstream.
 
@@ -193,7 +265,9 @@ class Connection(Protocol):
         """
         ...
 
-    async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, timeout_s: float, caller: Caller
+    ) -> dict[str, Any]:
         """Relay `resources/read`, `prompts/get` or `completion/complete`; returns the result unchanged.
 
         Raises:

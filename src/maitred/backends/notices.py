@@ -18,7 +18,7 @@ from mcp.client.subscriptions import Subscription, SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
 
-from maitred.backends.base import Notice, Progress
+from maitred.backends.base import Caller, Notice
 from maitred.background import Background
 from maitred.jsonrpc import RequestTimedOutError
 
@@ -156,18 +156,25 @@ async def listening(session: ClientSession, uri: str, *, timeout_s: float) -> As
 
 
 class ProgressNotices:
-    """Passes on progress, and knows when all of it was delivered: the answer must not overtake it."""
+    """Passes on progress, and knows when all of it was delivered: the answer must not overtake it.
 
-    def __init__(self, report: Progress) -> None:
-        self._report = report
+    `progressed` is called first, also where the caller wants no progress.
+    """
+
+    def __init__(self, caller: Caller, progressed: Callable[[], None]) -> None:
+        self._caller = caller
+        self._progressed = progressed
         self._under_way = 0
         self._none = anyio.Event()
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """Pass one notice on."""
+        self._progressed()
+        if not self._caller.wants_progress:
+            return
         self._under_way += 1
         try:
-            await self._report(progress, total, message)
+            await self._caller.progress(progress, total, message)
         finally:
             self._under_way -= 1
             if not self._under_way:

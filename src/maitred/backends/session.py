@@ -8,7 +8,7 @@ envelope stamp, its dispatcher, and `negotiate_auto`.
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
 import anyio
@@ -30,7 +30,16 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from maitred import __version__
-from maitred.backends.base import ConnectError, ConnectOptions, Listing, Progress, ServerOffers, Subscription
+from maitred.backends.base import (
+    NOT_ASKED,
+    Caller,
+    ConnectError,
+    ConnectOptions,
+    Listing,
+    ServerOffers,
+    Subscription,
+)
+from maitred.backends.call_clock import CallClock
 from maitred.backends.listing import (
     LISTS,
     OfferListing,
@@ -289,7 +298,9 @@ class SessionConnection:
             seen.add(cursor)
         return entries[:most], notes
 
-    async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, timeout_s: float, caller: Caller
+    ) -> dict[str, Any]:
         """Relay a request without the fields of the caller's own session; see `Connection`."""
         ours = _OUR_OWN_META if self._session.modern else _OUR_OWN_META | _NEW
         meta = {key: value for key, value in (params.get("_meta") or {}).items() if key not in ours}
@@ -311,16 +322,18 @@ class SessionConnection:
             except MCPError as error:
                 raise self._translate(error, "subscriptions/listen", limit_s) from error
             return
-        await self.request("resources/subscribe", {"uri": uri}, timeout_s=limit_s)
+        await self.request("resources/subscribe", {"uri": uri}, timeout_s=limit_s, caller=NOT_ASKED)
         try:
             yield _SessionSubscription(self, pulse=transport_kind(self._spec.transport).loses_silently)
         finally:
             if self.alive:
                 with anyio.move_on_after(_LEAVE_S, shield=True), suppress(ServerError):
-                    await self.request("resources/unsubscribe", {"uri": uri}, timeout_s=_LEAVE_S)
+                    await self.request(
+                        "resources/unsubscribe", {"uri": uri}, timeout_s=_LEAVE_S, caller=NOT_ASKED
+                    )
 
     async def call_tool(
-        self, name: str, call: ToolCall, *, timeout_s: float, progress: Progress | None
+        self, name: str, call: ToolCall, *, timeout_s: float, caller: Caller
     ) -> dict[str, Any]:
         """Relay one call; see `Connection`."""
         params: dict[str, Any] = {"name": name, "arguments": dict(call.arguments)}
@@ -334,21 +347,28 @@ class SessionConnection:
                 meta[CLIENT_CAPABILITIES_META_KEY] = dict(call.client_capabilities)
         if meta:
             params["_meta"] = meta
-        opts: CallOptions = {"timeout": timeout_s}
-        if progress is None:
-            return await self._request("tools/call", params, opts, timeout_s=timeout_s)
-        notices = ProgressNotices(progress)
-        opts["on_progress"] = notices.report
-        result = await self._request("tools/call", params, opts, timeout_s=timeout_s)
+        clock = CallClock(timeout_s, self._spec.timeouts.longest_call_s)
+        notices = ProgressNotices(caller, lambda: self._progressed(clock))
+        opts: CallOptions = {"on_progress": notices.report}
+        result = await self._request("tools/call", params, opts, timeout_s, clock)
         await notices.delivered()
         return result
 
+    def _progressed(self, clock: CallClock) -> None:
+        clock.extend()
+        self.heard_at = self._silent_since = time.monotonic()
+
     async def _request(
-        self, method: str, params: dict[str, Any], opts: CallOptions, timeout_s: float = 0.0
+        self,
+        method: str,
+        params: dict[str, Any],
+        opts: CallOptions,
+        timeout_s: float = 0.0,
+        clock: CallClock | None = None,
     ) -> dict[str, Any]:
         self._in_flight += 1
         try:
-            return await self._answered(method, params, opts, timeout_s)
+            return await self._answered(method, params, opts, timeout_s, clock)
         except anyio.get_cancelled_exc_class():  # no caller waits any more: the server may be well
             if self._in_flight == 1:
                 self._silent_since = None
@@ -359,15 +379,23 @@ class SessionConnection:
         finally:
             self._in_flight -= 1
         await self.list_tools()  # learns which headers the server requires
-        return await self._answered(method, params, opts, timeout_s)
+        return await self._answered(method, params, opts, timeout_s, clock)
 
     async def _answered(
-        self, method: str, params: dict[str, Any], opts: CallOptions, timeout_s: float
+        self,
+        method: str,
+        params: dict[str, Any],
+        opts: CallOptions,
+        timeout_s: float,
+        clock: CallClock | None,
     ) -> dict[str, Any]:
         if self._silent_since is None:
             self._silent_since = time.monotonic()
         try:
-            answer = await self._session.request(method, params, CallOptions(**opts))
+            with clock.running() if clock else nullcontext():
+                answer = await self._session.request(method, params, CallOptions(**opts))
+            if clock and clock.expired:
+                raise CallTimeoutError(self._spec.name, method, clock.limit_s, in_all=clock.is_over)
         except MCPError as error:
             told = self._translate(error, method, timeout_s)
             if isinstance(told, ProtocolError | ServerUnavailableError | UnreadableAnswerError):
@@ -454,7 +482,7 @@ class _SessionSubscription:
             with anyio.move_on_after(self._pulse_s):
                 return await self._connection.closed()
             try:
-                await self._connection.request("ping", {}, timeout_s=_PULSE_S)
+                await self._connection.request("ping", {}, timeout_s=_PULSE_S, caller=NOT_ASKED)
             except ConnectionLostError as error:
                 return error.reason
             except ServerError:

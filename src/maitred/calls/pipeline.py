@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from maitred.audit.service import Entry
-from maitred.backends.base import Progress
+from maitred.backends.base import NOT_ASKED, Caller
 from maitred.calls.answer import Answer
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolCall
@@ -37,16 +37,17 @@ class Call:
     """A call on its way, with the results of the steps so far.
 
     `read_only` refuses a tool that may change something. `shorten` is for callers who pass the answer to a
-    model: it is cut to the budget of tokens and says whose data it is. `chain` is the chain that calls, if
-    one does. `FindTool` sets `tool`, and `AuditCall` sets `entry`; a step that reads them earlier gets a
-    `StepOrderError`. No step changes anything else, and none copies a call: `dataclasses.replace` drops both.
+    model: it is cut to the budget of tokens and says whose data it is. `caller` is whom the
+    server may ask meanwhile. `chain` is the chain that calls, if one does. `FindTool` sets `tool`, and
+    `AuditCall` sets `entry`; a step that reads them earlier gets a `StepOrderError`. No step changes anything
+    else, and none copies a call: `dataclasses.replace` drops both.
     """
 
     request: ToolCall
     viewer: Viewer
     read_only: bool = False
     shorten: bool = False
-    progress: Progress | None = None
+    caller: Caller = NOT_ASKED
     chain: CallingChain | None = None
     tool: Tool = field(init=False, repr=False)
     entry: Entry = field(init=False, repr=False)

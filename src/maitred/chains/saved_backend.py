@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from maitred.backends.base import Backend, Connection, ConnectOptions, Listing, Progress, ServerOffers
+from maitred.backends.base import Backend, Caller, Connection, ConnectOptions, Listing, ServerOffers
 from maitred.chains.saved_chain import SavedChain, parse_saved
 from maitred.config.sections import SavedFile, files_of
 from maitred.errors import ConfigError, ServerUnavailableError, ToolWithheldError
@@ -127,16 +127,13 @@ class _Connection:
         return ServerOffers()
 
     async def call_tool(
-        self,
-        name: str,
-        call: ToolCall,
-        *,
-        timeout_s: float,
-        progress: Progress | None,
+        self, name: str, call: ToolCall, *, timeout_s: float, caller: Caller
     ) -> dict[str, Any]:
         raise ServerUnavailableError(self._spec.name, f"{name} can be called by a gateway only")
 
-    async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, timeout_s: float, caller: Caller
+    ) -> dict[str, Any]:
         raise ServerUnavailableError(self._spec.name, f"it does not answer {method}")
 
     def subscribe(self, uri: str) -> Any:

@@ -78,6 +78,7 @@ class ServerEntry:
     start_timeout_s: Seconds | None = None
     list_timeout_s: Seconds | None = None
     call_timeout_s: Seconds | None = None
+    call_timeout_max_s: Seconds | None = None
     idle_stop_s: Seconds | None = None
     cache_s: Annotated[float, Ge(0)] = 0.0
     result_tools: bool = False
@@ -380,6 +381,7 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         start_s=entry.start_timeout_s or limits.start_timeout_s,
         list_s=entry.list_timeout_s or limits.list_timeout_s,
         call_s=entry.call_timeout_s or limits.call_timeout_s,
+        longest_call_s=entry.call_timeout_max_s or limits.call_timeout_max_s,
         idle_stop_s=entry.idle_stop_s or limits.idle_stop_s,
     )
     return ServerSpec(

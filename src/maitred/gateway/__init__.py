@@ -6,7 +6,7 @@ To add an ability, write its service and a method of `Gateway`, or of `Operation
 """
 
 from maitred.audit.service import REQUEST_KEY, AuditService, known_id
-from maitred.backends.base import Progress
+from maitred.backends.base import NOT_ASKED, Caller
 from maitred.calls.answer import Answer
 from maitred.catalog.snapshot import Snapshot
 from maitred.disclosure.answers import ServerStatus
@@ -26,15 +26,16 @@ __all__ = [
     "LOCAL",
     "LONGEST_MS",
     "MAX_LIMIT",
+    "NOT_ASKED",
     "PAGE_TOOLS",
     "REQUEST_KEY",
     "Answer",
     "AuditService",
+    "Caller",
     "Detail",
     "Gateway",
     "GatewayParts",
     "Offer",
-    "Progress",
     "ResourceService",
     "ServerStatus",
     "Snapshot",

@@ -16,7 +16,7 @@ import structlog
 from anyio import from_thread, to_thread
 
 from maitred.audit.service import AuditService, RequestContext, known_id, origin_marks
-from maitred.backends.base import Progress
+from maitred.backends.base import NOT_ASKED, Caller, Progress
 from maitred.background import Background
 from maitred.calls.answer import Answer, text_block
 from maitred.calls.pipeline import Call, Proceed
@@ -25,6 +25,7 @@ from maitred.calls.screening import AnswerScreen
 from maitred.chains.account import Account, ChainRun
 from maitred.chains.answer import MAX_OUTPUT_SIZE, ChainAnswer, Keep, answer, check_answer
 from maitred.chains.base import ChainFault, ChainLimits, ChainProgram
+from maitred.chains.caller import ChainCaller
 from maitred.chains.forms import DirectCalls, read_form, strip_fence
 from maitred.chains.lazy_engine import LazyEngine, Open
 from maitred.chains.runner import ChainRunner, ChainTarget
@@ -133,7 +134,7 @@ class Chains:
         max_output_size: int = MAX_OUTPUT_SIZE,
         dry_run: bool = False,
         keep: bool = True,
-        progress: Progress | None = None,
+        caller: Caller = NOT_ASKED,
         request_id: str = "",
     ) -> ChainAnswer:
         """Run a program, or calls in a short form; with `dry_run` say what is wrong, and call nothing.
@@ -158,7 +159,7 @@ class Chains:
             return tell([program])
         if dry_run:
             return tell(await self._looked_at(program, wait_s, viewer))
-        run = await self._runner(about).run(program, timeout_s=wait_s, progress=progress)
+        run = await self._runner(about, caller).run(program, timeout_s=wait_s, progress=_progress(caller))
         self._note(run, about, code)
         store = partial(self._results.keep, viewer.principal) if keep else _kept_nowhere
         return await _told(run, code, store, size)
@@ -220,11 +221,11 @@ class Chains:
             modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
             program = chain.program(call.arguments, modules, known=index.names)
             about = RequestContext(viewer=viewer, request_id=call.entry.request_id)
-            runner = self._runner(about, saved=chain)
+            runner = self._runner(about, call.caller, saved=chain)
             run = await runner.run(
                 program,
                 timeout_s=min(spec.timeouts.call_s, LONGEST_MS / 1_000),
-                progress=call.progress,
+                progress=_progress(call.caller),
                 within=within.account if isinstance(within, RunningChain) else None,
             )
         if within:
@@ -258,8 +259,9 @@ class Chains:
         outcome = fault.kind if fault else "ok"
         self._auditing.chain(about, code, outcome=outcome, calls=len(run.calls), ms=run.ms, name=saved)
 
-    def _runner(self, about: RequestContext, saved: SavedChain | None = None) -> ChainRunner:
+    def _runner(self, about: RequestContext, client: Caller, saved: SavedChain | None = None) -> ChainRunner:
         viewer = about.viewer
+        caller = ChainCaller(client)
         reads = saved is not None and saved.read_only
 
         async def find(name: str) -> ChainTarget:
@@ -273,7 +275,8 @@ class Chains:
             async def call(arguments: Mapping[str, Any], account: Account) -> dict[str, Any]:
                 request = ToolCall(name=tool.name, arguments=arguments, request_id=about.request_id)
                 chain = RunningChain(account=account, saved=saved is not None)
-                return (await self._proceed(Call(request=request, viewer=viewer, chain=chain))).wire
+                made = Call(request=request, viewer=viewer, caller=caller, chain=chain)
+                return (await self._proceed(made)).wire
 
             nested = self._context.is_composed(tool.server)
             return ChainTarget(
@@ -307,6 +310,10 @@ def _value(run: ChainRun) -> dict[str, Any]:
         return {"content": [], "structuredContent": run.outcome.value}
     where = f"line {fault.line}: " if fault.line else ""
     return {"content": [text_block(f"{where}{fault.message}")], "isError": True}
+
+
+def _progress(caller: Caller) -> Progress | None:
+    return caller.progress if caller.wants_progress else None
 
 
 def _kept_nowhere(_: dict[str, Any]) -> str:

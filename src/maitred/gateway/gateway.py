@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from maitred.audit.service import Entry, RequestContext, known_id
-from maitred.backends.base import Progress
+from maitred.backends.base import NOT_ASKED, Caller
 from maitred.background import Background
 from maitred.calls.pipeline import Call, compose
 from maitred.calls.results import ResultPage
@@ -446,7 +446,7 @@ class Gateway(Operations):
         *,
         viewer: Viewer,
         read_only: bool = False,
-        progress: Progress | None = None,
+        caller: Caller = NOT_ASKED,
         shorten: bool = False,
     ) -> dict[str, Any]:
         """Call a tool for a viewer, and return its server's answer unchanged.
@@ -464,7 +464,7 @@ class Gateway(Operations):
         """
         if ours := self._lists.answer(call, viewer):
             return ours
-        made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, progress=progress)
+        made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)
         return (await self._proceed(made)).wire
 
     def result(self, result_id: str, cursor: str = "", *, viewer: Viewer) -> ResultPage:
@@ -486,7 +486,7 @@ class Gateway(Operations):
         max_output_size: int = MAX_OUTPUT_SIZE,
         dry_run: bool = False,
         keep: bool = True,
-        progress: Progress | None = None,
+        caller: Caller = NOT_ASKED,
         request_id: str = "",
     ) -> ChainAnswer:
         """Run a program that calls tools, or calls in a short form; with `dry_run` check it alone.
@@ -504,7 +504,7 @@ class Gateway(Operations):
             max_output_size=max_output_size,
             dry_run=dry_run,
             keep=keep,
-            progress=progress,
+            caller=caller,
             request_id=request_id,
         )
 

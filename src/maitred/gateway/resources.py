@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from maitred.audit.service import AuditService
-from maitred.backends.base import Connection
+from maitred.backends.base import NOT_ASKED, Caller, Connection
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.subscriptions import Subscriptions
 from maitred.catalog.names import RESOURCES, resource_uri, split_resource_uri
@@ -91,11 +91,17 @@ class ResourceService:
             raise ToolWithheldError(uri, f"it {fitting[0].withheld}", what="Resource")
 
     async def read(
-        self, uri: str, also: Mapping[str, Any] | None = None, *, viewer: Viewer
+        self,
+        uri: str,
+        also: Mapping[str, Any] | None = None,
+        *,
+        viewer: Viewer,
+        caller: Caller = NOT_ASKED,
     ) -> dict[str, Any]:
         """The result of `resources/read`, with URIs that a client of the gateway can use.
 
-        `also` are further parameters of the request, such as answers to questions of the server.
+        `also` are further parameters of the request, such as answers to questions of the server. `caller` is
+        whom the server may ask meanwhile.
 
         Raises:
             NotAllowedError: The viewer may not call.
@@ -107,7 +113,8 @@ class ResourceService:
             server, inner = self.locate(uri)
             entry.means(server, inner)
             params = {**(also or {}), "uri": inner}
-            result = await self._request(server, "resources/read", params, partial(self.locate, uri))
+            recheck = partial(self.locate, uri)
+            result = await self._request(server, "resources/read", params, recheck, caller)
             await entry.ended(result)
         result = await self._screen.screened(result, server, kind="contents")
         contents = result.get("contents")
@@ -151,8 +158,9 @@ class ResourceService:
         also: Mapping[str, Any] | None = None,
         *,
         viewer: Viewer,
+        caller: Caller = NOT_ASKED,
     ) -> dict[str, Any]:
-        """The result of `prompts/get`; `also` as with `read`.
+        """The result of `prompts/get`; `also` and `caller` as with `read`.
 
         Raises:
             NotAllowedError: The viewer may not call.
@@ -164,7 +172,8 @@ class ResourceService:
             offer = self.prompt(name)
             entry.means(offer.server, offer.key.key)
             params = {**(also or {}), "name": offer.key.key, "arguments": dict(arguments)}
-            result = await self._request(offer.server, "prompts/get", params, partial(self.prompt, name))
+            recheck = partial(self.prompt, name)
+            result = await self._request(offer.server, "prompts/get", params, recheck, caller)
             await entry.ended(result)
         return await self._screen.screened(result, offer.server, kind="messages")
 
@@ -176,6 +185,7 @@ class ResourceService:
         context: Mapping[str, Any] | None,
         *,
         viewer: Viewer,
+        caller: Caller = NOT_ASKED,
     ) -> dict[str, Any]:
         """The result of `completion/complete` for an argument of a prompt or a template of a server.
 
@@ -199,7 +209,7 @@ class ResourceService:
             async with self._context.keeper.connections.connection(server) as connection:
                 self._reference(kind, name)  # the server may have been started, and its prompts may differ
                 if connection.completes:
-                    result = await self._ask(connection, server, "completion/complete", params)
+                    result = await self._ask(connection, server, "completion/complete", params, caller)
             await entry.ended(result)
         return await self._screen.screened(result, server, kind="completion")
 
@@ -216,21 +226,26 @@ class ResourceService:
     # --- relaying -----------------------------------------------------------------------------------------
 
     async def _request(
-        self, server: str, method: str, params: Mapping[str, Any], recheck: Callable[[], object]
+        self,
+        server: str,
+        method: str,
+        params: Mapping[str, Any],
+        recheck: Callable[[], object],
+        caller: Caller,
     ) -> dict[str, Any]:
         """Send a request to a server. `recheck` raises if a start of the server withheld its subject."""
         if why := self._context.reasons().get(server, "it is not configured any more"):
             raise ServerUnavailableError(server, why)
         async with self._context.keeper.connections.connection(server) as connection:
             recheck()
-            return await self._ask(connection, server, method, params)
+            return await self._ask(connection, server, method, params, caller)
 
     async def _ask(
-        self, connection: Connection, server: str, method: str, params: Mapping[str, Any]
+        self, connection: Connection, server: str, method: str, params: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
         timeout_s = self._context.spec(server).timeouts.call_s
         async with self._screen.errors():
-            return await connection.request(method, params, timeout_s=timeout_s)
+            return await connection.request(method, params, timeout_s=timeout_s, caller=caller)
 
     def published_uri(self, server: str, uri: str) -> str:
         """The URI by which a client knows a resource of a server."""

@@ -30,11 +30,15 @@ _NEWER: Final = ("image", "auth")
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """Seconds that a server may take before maitred gives up on it."""
+    """Seconds that a server may take before maitred gives up on it.
+
+    A call may take `call_s` without progress, and `longest_call_s` in all.
+    """
 
     start_s: float = 60.0
     list_s: float = 30.0
     call_s: float = 120.0
+    longest_call_s: float = 3_600.0
     idle_stop_s: float = 300.0
 
 

@@ -10,6 +10,7 @@ import pytest
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 
+from maitred.backends.base import NOT_ASKED
 from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Catalog, Settings
 from maitred.disclosure.budget import for_model
@@ -70,14 +71,12 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
         yield opened
 
 
-async def report(progress: float, total: float | None = None, message: str | None = None) -> None:
-    """Nobody follows the progress."""
-
-
 async def ask(gateway: Gateway, name: str, arguments: Any) -> tuple[bool, str]:
     """Call a tool of the menu; whether the answer is an error, and its text."""
     surface = McpSurface(gateway)
-    result = await surface.call_tool({"name": name, "arguments": arguments}, "2025-11-25", report, LOCAL_USER)
+    result = await surface.call_tool(
+        {"name": name, "arguments": arguments}, "2025-11-25", NOT_ASKED, LOCAL_USER
+    )
     return bool(result.get("isError")), str(result["content"][0]["text"])
 
 

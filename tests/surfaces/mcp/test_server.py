@@ -25,6 +25,7 @@ from mcp_types import (
 )
 from mcp_types.version import LATEST_MODERN_VERSION
 
+from maitred.backends.base import NOT_ASKED
 from maitred.config.settings import Catalog, Disclosure, Mode, Settings
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
@@ -198,11 +199,8 @@ async def test_a_cursor_that_is_none_of_ours_is_refused(
 )
 async def test_a_malformed_call_is_a_protocol_error(menu: McpSurface, params: dict[str, Any]) -> None:
     """-32602 and what a call needs; nothing is called."""
-
-    async def report(progress: float, total: float | None = None, message: str | None = None) -> None: ...
-
     with pytest.raises(MCPError, match="a text `name` and an object `arguments`") as caught:
-        await menu.call_tool(params, LATEST_MODERN_VERSION, report, LOCAL_USER)
+        await menu.call_tool(params, LATEST_MODERN_VERSION, NOT_ASKED, LOCAL_USER)
 
     assert caught.value.code == INVALID_PARAMS
 

@@ -46,6 +46,6 @@ class Relay:
         async with self._connections.connection(tool.server) as connection:
             self._recheck(call)
             result = await connection.call_tool(
-                tool.key.name, call.request, timeout_s=timeout_s, progress=call.progress
+                tool.key.name, call.request, timeout_s=timeout_s, caller=call.caller
             )
         return Answer(wire=result)

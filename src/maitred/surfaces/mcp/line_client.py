@@ -20,6 +20,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from maitred.jsonrpc import Inbound, LineChannel
 from maitred.model.access import Grant, Viewer
+from maitred.surfaces.mcp.caller import HandshakeCaller, StatelessCaller
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.wire import Wire
 
@@ -72,7 +73,8 @@ class _Era:
         if method == "tools/call" and self.connection.initialize_accepted:
             version = self.connection.protocol_version
             viewer = self._surface.viewers.behind(self.connection, self._guest.grant if self._guest else None)
-            return await self._surface.call_tool(params or {}, version, context.progress, viewer)
+            caller = HandshakeCaller(context, self.connection, params, viewer)
+            return await self._surface.call_tool(params or {}, version, caller, viewer)
         return await self._runner.on_request(context, method, params)
 
     async def _answer_stateless(
@@ -89,9 +91,8 @@ class _Era:
             raise MCPError(code=route.code, message=route.message, data=route.data)
         if method == "tools/call":
             viewer = self._surface.viewers.named(_name(route.client_info), self._guest)
-            return await self._surface.call_tool(
-                params or {}, route.protocol_version, context.progress, viewer
-            )
+            caller = StatelessCaller(context, params, viewer)
+            return await self._surface.call_tool(params or {}, route.protocol_version, caller, viewer)
         connection = self._of_the_client(
             Connection.from_envelope(
                 route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound

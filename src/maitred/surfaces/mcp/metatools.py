@@ -13,11 +13,12 @@ from maitred.gateway import (
     LEDGER_KEY,
     LONGEST_MS,
     MAX_LIMIT,
+    NOT_ASKED,
     PAGE_TOOLS,
     REQUEST_KEY,
     Answer,
+    Caller,
     Gateway,
-    Progress,
     known_id,
 )
 from maitred.model.access import Viewer
@@ -30,12 +31,12 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class MetaToolRequest:
-    """One call of a meta-tool: its arguments, its viewer, and the call to relay if it calls a tool."""
+    """One call of a meta-tool: its arguments, viewer and caller, and the call to relay if there is one."""
 
     arguments: Mapping[str, Any]
     viewer: Viewer
     call: ToolCall
-    progress: Progress | None = None
+    caller: Caller = NOT_ASKED
 
 
 Handler = Callable[[Gateway, MetaToolRequest], Awaitable[Result]]
@@ -91,7 +92,7 @@ async def _relayed(gateway: Gateway, request: MetaToolRequest, *, read_only: boo
         result = await gateway.call(
             await _inner(gateway, request),
             read_only=read_only,
-            progress=request.progress,
+            caller=request.caller,
             viewer=request.viewer,
             shorten=True,
         )
@@ -139,7 +140,7 @@ async def _chain(gateway: Gateway, request: MetaToolRequest) -> Result:
         timeout_ms=read.integer(given, "timeout_ms", 30_000, most=LONGEST_MS),
         max_output_size=read.integer(given, "max_output_size", 20_000, most=read.MAX_OUTPUT),
         dry_run=read.boolean(given, "dry_run"),
-        progress=request.progress,
+        caller=request.caller,
         request_id=request_id,
     )
     result = await gateway.chain_result(made, request.viewer, request_id)

@@ -33,6 +33,7 @@ from maitred.errors import (
 from maitred.gateway import Gateway, Offer
 from maitred.model.access import Viewer
 from maitred.model.resources import OfferKind
+from maitred.surfaces.mcp.caller import caller_of
 from maitred.surfaces.mcp.completions import OwnCompletions, limit_values
 from maitred.surfaces.mcp.identity import Viewers
 from maitred.surfaces.mcp.notices import ListTracker
@@ -215,7 +216,8 @@ class OfferHandler:
             viewer = self._viewers.of(ctx)
             if own := await self._resources.read(uri, viewer):
                 return own.to_result()
-            result = await self._gateway.offers(viewer).read(uri, _relayed(ctx), viewer=viewer)
+            caller = caller_of(ctx, viewer)
+            result = await self._gateway.offers(viewer).read(uri, _relayed(ctx), viewer=viewer, caller=caller)
         except (MaitredError, MCPError) as error:
             raise resource_error(error, uri, ctx.protocol_version) from error
         fresh = {"ttlMs": 0, "cacheScope": "private"}
@@ -240,7 +242,9 @@ class OfferHandler:
             if own := await self._prompts.get(params.name, arguments, viewer):
                 return own
             offers = self._gateway.offers(viewer)
-            result = await offers.get_prompt(params.name, arguments, _relayed(ctx), viewer=viewer)
+            result = await offers.get_prompt(
+                params.name, arguments, _relayed(ctx), viewer=viewer, caller=caller_of(ctx, viewer)
+            )
         except MaitredError as error:
             raise _prompt_error(error) from error
         return for_revision("prompts/get", ctx.protocol_version, result, {})
@@ -264,7 +268,10 @@ class OfferHandler:
             return own
         try:
             offers = self._gateway.offers(viewer)
-            return limit_values(await offers.complete(kind, name, asked, relayed, viewer=viewer))
+            caller = caller_of(ctx, viewer)
+            return limit_values(
+                await offers.complete(kind, name, asked, relayed, viewer=viewer, caller=caller)
+            )
         except MaitredError as error:
             raise _prompt_error(error) from error
 

@@ -16,16 +16,18 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from maitred import __version__
+from maitred.background import Background
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
-from maitred.gateway import Gateway, Progress
+from maitred.gateway import Caller, Gateway
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
 from maitred.surfaces.mcp import meta_definitions, metatools
+from maitred.surfaces.mcp.caller import caller_of
+from maitred.surfaces.mcp.heartbeats import Heartbeats
 from maitred.surfaces.mcp.identity import Viewers
 from maitred.surfaces.mcp.notices import ListTracker, Notices
 from maitred.surfaces.mcp.offers import (
@@ -81,6 +83,7 @@ class McpSurface:
     def __init__(self, gateway: Gateway, *, viewer: Viewer = LOCAL_USER) -> None:
         self._gateway = gateway
         self._lists = ListTracker(gateway)
+        self._heartbeats = Heartbeats()
         self.viewers = Viewers(viewer, self._ended)
         offering = OfferHandler(gateway, self._lists, self.viewers)
         self._notices = Notices(gateway, self._lists, self.viewers, offering.check)
@@ -104,15 +107,18 @@ class McpSurface:
         self._notices.close()
 
     async def announce(self) -> None:
-        """Notify clients of both eras of changes; runs until cancelled."""
-        await self._notices.run()
+        """Notify clients of both eras of changes, and of calls under way; runs until cancelled."""
+        async with Background() as background:
+            background.start(self._heartbeats.run)
+            await self._notices.run()
 
     # --- requests -----------------------------------------------------------------------------------------
 
     async def _middleware(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/call" and ctx.request_id is not None and _is_open(ctx):
+            viewer = self.viewers.of(ctx)
             return await self.call_tool(
-                ctx.params or {}, ctx.protocol_version, ctx.session.report_progress, self.viewers.of(ctx)
+                ctx.params or {}, ctx.protocol_version, caller_of(ctx, viewer), viewer
             )
         result = await call_next(ctx)
         if ctx.method in _GREETINGS and isinstance(result, dict):
@@ -170,7 +176,7 @@ class McpSurface:
         self,
         params: Mapping[str, Any],
         protocol_version: str,
-        report_progress: Progress,
+        caller: Caller,
         viewer: Viewer,
     ) -> dict[str, Any]:
         """Answer a `tools/call` request; the result is ready for the wire of that protocol revision.
@@ -181,10 +187,10 @@ class McpSurface:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
             raise MCPError(INVALID_PARAMS, "tools/call needs a text `name` and an object `arguments`")
-        progress = report_progress if progress_token_from_params(params) is not None else None
         call = read_call(name, params)
         try:
-            result = await self._answer(name, call, progress, viewer)
+            with self._heartbeats.watch(caller) as beating:
+                result = await self._answer(name, call, beating, viewer)
         except ToolNotFoundError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error
         except ProtocolError as error:
@@ -197,15 +203,11 @@ class McpSurface:
             return for_stateless(result, self.server.server_info_stamp)
         return for_handshake(result)
 
-    async def _answer(
-        self, name: str, call: ToolCall, progress: Progress | None, viewer: Viewer
-    ) -> dict[str, Any]:
+    async def _answer(self, name: str, call: ToolCall, caller: Caller, viewer: Viewer) -> dict[str, Any]:
         """The whole answer of a meta-tool, or of a tool that the client calls by its published name."""
         if name not in metatools.HANDLERS:
-            return await self._gateway.call(call, viewer=viewer, progress=progress)
-        request = metatools.MetaToolRequest(
-            arguments=call.arguments, viewer=viewer, call=call, progress=progress
-        )
+            return await self._gateway.call(call, viewer=viewer, caller=caller)
+        request = metatools.MetaToolRequest(arguments=call.arguments, viewer=viewer, call=call, caller=caller)
         return await metatools.answer(self._gateway, name, request)
 
 

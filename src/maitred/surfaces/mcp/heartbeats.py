@@ -1,0 +1,114 @@
+"""Heartbeats: a client that asked for progress hears of its call also while the server reports none.
+
+Clients end a request that is silent for too long. So the gateway reports progress of its own every 15 s.
+The protocol wants progress to grow with each report: a heartbeat adds the smallest step, and what the server
+reports afterwards stays above it.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import anyio
+import structlog
+
+from maitred.background import Background
+from maitred.gateway import Caller
+
+log = structlog.get_logger(__name__)
+
+EVERY_S: Final = 15.0
+_STEP: Final = 1e-6
+
+
+class Heartbeats:
+    """The calls under way of clients that asked for progress; `run` must run beside them."""
+
+    def __init__(self, every_s: float = EVERY_S) -> None:
+        self._every_s = every_s
+        self._waiting: set[BeatingCaller] = set()
+
+    @contextmanager
+    def watch(self, caller: Caller) -> Iterator[Caller]:
+        """The caller to give to the call that runs inside the context."""
+        if not caller.wants_progress:
+            yield caller
+            return
+        beating = BeatingCaller(caller)
+        self._waiting.add(beating)
+        try:
+            yield beating
+        finally:
+            self._waiting.discard(beating)
+
+    async def run(self) -> None:
+        """Report progress to each client that has heard nothing for long enough; runs until cancelled."""
+        async with Background() as background:
+            while True:
+                await anyio.sleep(self._every_s / 3)
+                now = time.monotonic()
+                for one in self._waiting:
+                    if now - one.heard_at >= self._every_s:
+                        background.start(one.beat, now)
+
+
+class BeatingCaller:
+    """A caller whose progress grows, whether the server reports it or a heartbeat does."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._begun = self.heard_at = time.monotonic()
+        self._last = 0.0
+        self._total: float | None = None
+        self._has_beaten = False
+
+    @property
+    def key(self) -> str:
+        """Identifies the client; see `Caller`."""
+        return self._caller.key
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared; see `Caller`."""
+        return self._caller.capabilities
+
+    @property
+    def log_level(self) -> str:
+        """The least severe level that the client wants; see `Caller`."""
+        return self._caller.log_level
+
+    @property
+    def takes_rounds(self) -> bool:
+        """Whether `input_required` may go to the client; see `Caller`."""
+        return self._caller.takes_rounds
+
+    @property
+    def wants_progress(self) -> bool:
+        """True: others have no heartbeats."""
+        return True
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the client; see `Caller`."""
+        return await self._caller.ask(method, params)
+
+    async def log(self, params: Mapping[str, Any]) -> None:
+        """Send a log message; see `Caller`."""
+        await self._caller.log(params)
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Report the server's progress; see `Caller`."""
+        if self._has_beaten and progress <= self._last:
+            progress = self._last + _STEP
+        self._last, self._total, self.heard_at = progress, total, time.monotonic()
+        await self._caller.progress(progress, total, message)
+
+    async def beat(self, now: float) -> None:
+        """Report that the call is still under way."""
+        self._has_beaten, self.heard_at = True, now
+        self._last += _STEP
+        text = f"maitred waits for the server, {now - self._begun:.0f} s so far"
+        try:
+            await self._caller.progress(self._last, self._total, text)
+        except Exception as error:  # noqa: BLE001  # the client may have gone; its call notices that
+            log.debug("a heartbeat was not delivered", reason=repr(error))
