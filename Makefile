@@ -8,7 +8,8 @@ NPM_SERVERS := \
 	@modelcontextprotocol/server-filesystem@2026.8.31 \
 	@modelcontextprotocol/server-memory@2026.8.31 \
 	@modelcontextprotocol/server-sequential-thinking@2026.8.31 \
-	@modelcontextprotocol/conformance@0.2.0-alpha.12
+	@modelcontextprotocol/conformance@0.2.0-alpha.12 \
+	@modelcontextprotocol/client@2.4.0
 # Servers that need the first major of the SDK, which cannot share an environment with ours.
 OLD_SERVERS := mcp-server-sqlite==2025.4.25 mcp-server-duckdb==1.1.0 mcp-server-calculator==0.2.1 'mcp<2'
 EXCEL_SERVER := excel-mcp-server==2.2.2

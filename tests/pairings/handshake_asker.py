@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import anyio
-import mcp.types as types
+from mcp import types
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from pydantic import AnyUrl
@@ -16,19 +16,24 @@ from pydantic import AnyUrl
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ADDER = types.Tool(name="add", description="Add two numbers.", inputSchema={"type": "object"})
 WATCHED = AnyUrl("pairs://watched")
-TOOLS = ("form", "url", "sampling", "sampling_tools", "roots", "log", "progress", "wait", "waiting", "cancelled", "touch")
+PAUSE_S = 0.05  # the TypeScript SDK 2 drops progress that comes together with the answer
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 server: Server[Any, Any] = Server("asker", version="1.0")
 server.experimental.enable_tasks()
-waiting = cancelled = 0
+counts = {"waiting": 0, "cancelled": 0}
+SENDING = ("log", "progress", "touch")
+TOOLS = ("form", "url", "sampling", "sampling_tools", "roots", *SENDING, "wait", *counts)
 
 
 @server.list_tools()
 async def list_tools() -> list[types.Tool]:
     tools = [types.Tool(name=name, description=f"Show {name}.", inputSchema=NO_ARGUMENTS) for name in TOOLS]
     support = types.ToolExecution(taskSupport="optional")
-    return [*tools, types.Tool(name="task", description="Show tasks.", inputSchema=NO_ARGUMENTS, execution=support)]
+    return [
+        *tools,
+        types.Tool(name="task", description="Show tasks.", inputSchema=NO_ARGUMENTS, execution=support),
+    ]
 
 
 def text(value: object) -> types.CallToolResult:
@@ -68,21 +73,21 @@ async def send(name: str) -> str:
             await ctx.session.send_progress_notification(
                 ctx.meta.progressToken, step, 2, f"step {step}", str(ctx.request_id)
             )
+            await anyio.sleep(PAUSE_S)
     elif name == "touch":
         await ctx.session.send_resource_updated(WATCHED)
     return "sent"
 
 
 async def wait() -> str:
-    global cancelled, waiting
-    waiting += 1
+    counts["waiting"] += 1
     try:
         await anyio.sleep_forever()
     except anyio.get_cancelled_exc_class():
-        cancelled += 1
+        counts["cancelled"] += 1
         raise
     finally:
-        waiting -= 1
+        counts["waiting"] -= 1
     return "never"
 
 
@@ -100,9 +105,9 @@ async def call_tool(name: str, arguments: dict[str, Any]) -> Any:
         return await features.run_task(work)
     if name == "wait":
         return text(await wait())
-    if name in ("waiting", "cancelled"):
-        return text(str(waiting if name == "waiting" else cancelled))
-    return text(await (send(name) if name in ("log", "progress", "touch") else ask(name)))
+    if name in counts:
+        return text(str(counts[name]))
+    return text(await (send(name) if name in SENDING else ask(name)))
 
 
 @server.set_logging_level()

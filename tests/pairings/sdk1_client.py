@@ -8,16 +8,16 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import anyio
-import mcp.types as types
-from mcp import ClientSession, StdioServerParameters
+from mcp import ClientSession, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl
 
-PATIENCE_S = 6.0
+PATIENCE_S = 60.0
 SERVERS = ("handshake", "stateless")
 QUESTIONS = ("form", "url", "sampling", "sampling_tools", "roots")
 
@@ -100,10 +100,15 @@ class Features:
 
     async def cancel(self) -> str:
         """Cancel by the notification: this SDK sends none by itself."""
-        before = int(await self.call("cancelled"))
-        number = self.session._request_id
+        before, number = int(await self.call("cancelled")), 0
+
+        async def wait() -> None:
+            nonlocal number
+            number = self.session._request_id
+            await self.call("wait")
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.call, "wait")
+            tasks.start_soon(wait)
             while (await self.call("waiting")) == "0":
                 await anyio.lowlevel.checkpoint()
             params = types.CancelledNotificationParams(requestId=number, reason="tried")
@@ -139,7 +144,7 @@ async def outcome(work: Callable[[], Awaitable[str]]) -> str:
     try:
         with anyio.fail_after(PATIENCE_S):
             return await work()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # whatever goes wrong is the outcome
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         return f"FAILED {type(error).__name__}: {error}"
@@ -178,7 +183,7 @@ async def main(target: dict[str, Any]) -> None:
         for server in SERVERS:
             features = Features(session, person, server)
             tried: dict[str, Callable[[], Awaitable[str]]] = {
-                **{name: lambda name=name: features.call(name) for name in QUESTIONS},
+                **{name: partial(features.call, name) for name in QUESTIONS},
                 "log messages": features.log,
                 "log level": features.level,
                 "progress": features.progress,
@@ -187,7 +192,7 @@ async def main(target: dict[str, Any]) -> None:
                 "completion": features.completion,
             }
             outcomes[server] = {name: await outcome(work) for name, work in tried.items()}
-    print(json.dumps(outcomes))
+    sys.stdout.write(json.dumps(outcomes))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Run as `sdk2_client.py TARGET MODE`: TARGET is JSON, `{"command": [...]}` or `{"
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Literal
 
 import anyio
@@ -16,7 +17,7 @@ from mcp.client.subscriptions import ResourceUpdated
 
 Outcome = Awaitable[str]
 
-PATIENCE_S = 6.0
+PATIENCE_S = 60.0
 SERVERS = ("handshake", "stateless")
 QUESTIONS = ("form", "url", "sampling", "sampling_tools", "roots")
 
@@ -152,7 +153,11 @@ async def outcome(work: Callable[[], Outcome]) -> str:
 async def main(target: dict[str, Any], mode: Literal["legacy", "2026-07-28"]) -> None:
     person = Person()
     command = target.get("command")
-    where = StdioServerParameters(command=command[0], args=command[1:], env=target["env"]) if command else target["url"]
+    where = (
+        StdioServerParameters(command=command[0], args=command[1:], env=target["env"])
+        if command
+        else target["url"]
+    )
     client = Client(
         where,
         mode=mode,
@@ -170,7 +175,7 @@ async def main(target: dict[str, Any], mode: Literal["legacy", "2026-07-28"]) ->
         for server in SERVERS:
             features = Features(client, person, server, modern=mode != "legacy")
             tried: dict[str, Callable[[], Outcome]] = {
-                **{name: lambda name=name: features.call(name) for name in QUESTIONS},  # type: ignore[misc]
+                **{name: partial(features.call, name) for name in QUESTIONS},
                 "log messages": features.log,
                 "log level": features.level,
                 "progress": features.progress,
@@ -179,7 +184,7 @@ async def main(target: dict[str, Any], mode: Literal["legacy", "2026-07-28"]) ->
                 "completion": features.completion,
             }
             outcomes[server] = {name: await outcome(work) for name, work in tried.items()}
-    print(json.dumps(outcomes))
+    sys.stdout.write(json.dumps(outcomes))
 
 
 if __name__ == "__main__":

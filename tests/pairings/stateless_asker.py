@@ -20,10 +20,11 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 ADDER = types.Tool(name="add", description="Add two numbers.", input_schema={"type": "object"})
 WATCHED = "pairs://watched"
 SENDING = ("log", "progress", "touch")
+PAUSE_S = 0.05  # the TypeScript SDK 2 drops progress that comes together with the answer
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 
 bus = InMemorySubscriptionBus()
-waiting = cancelled = 0
+counts = {"waiting": 0, "cancelled": 0}
 
 
 def sampling(tools: list[types.Tool] | None = None) -> types.CreateMessageRequest:
@@ -46,7 +47,7 @@ QUESTIONS: dict[str, types.InputRequest] = {
     "sampling_tools": sampling([ADDER]),
     "roots": types.ListRootsRequest(),
 }
-TOOLS = (*QUESTIONS, *SENDING, "wait", "waiting", "cancelled")
+TOOLS = (*QUESTIONS, *SENDING, "wait", *counts)
 
 
 def text(value: object) -> types.CallToolResult:
@@ -81,21 +82,21 @@ async def send(name: str, ctx: Context) -> types.CallToolResult:
     elif name == "progress":
         for step in (1, 2):
             await ctx.session.report_progress(step, 2, f"step {step}")
+            await anyio.sleep(PAUSE_S)
     else:
         await bus.publish(ResourceUpdated(uri=WATCHED))
     return text("sent")
 
 
 async def wait() -> types.CallToolResult:
-    global cancelled, waiting
-    waiting += 1
+    counts["waiting"] += 1
     try:
         await anyio.sleep_forever()
     except anyio.get_cancelled_exc_class():
-        cancelled += 1
+        counts["cancelled"] += 1
         raise
     finally:
-        waiting -= 1
+        counts["waiting"] -= 1
 
 
 async def call_tool(ctx: Context, params: Params) -> types.CallToolResult | types.InputRequiredResult:
@@ -105,7 +106,7 @@ async def call_tool(ctx: Context, params: Params) -> types.CallToolResult | type
         return await send(params.name, ctx)
     if params.name == "wait":
         return await wait()
-    return text(str(waiting if params.name == "waiting" else cancelled))
+    return text(str(counts[params.name]))
 
 
 async def list_tools(_ctx: Context, _params: object) -> types.ListToolsResult:

@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url';
 
 const [target, mode, modules, version] = [JSON.parse(process.argv[2]), process.argv[3], process.argv[4], process.argv[5]];
 const modern = mode !== 'legacy';
-const patience = 6_000;
+const patience = 60_000;
 const required = createRequire(pathToFileURL(path.join(modules, 'x.js')));
 
 async function load(name) {
