@@ -31,7 +31,8 @@ $(VENV)/made: # an environment of our own, also where the system's Python is ext
 	@touch $@
 
 $(VENV)/demo: $(VENV)/made pyproject.toml
-	$(BIN)/pip install -q --disable-pip-version-check -e '.[demo]'
+	@echo "Installing maitred and three real servers into $(VENV), this once; it may take one to two minutes ..."
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[demo]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/made pyproject.toml

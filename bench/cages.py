@@ -35,7 +35,7 @@ from maitred.config.settings import Isolation, Limits, Settings
 from maitred.evaluation.metrics import percentile
 from maitred.model.servers import Cage, Mount, ServerSpec
 from maitred.model.tools import ToolCall
-from maitred.wiring.backends import Programs, make_engines
+from maitred.wiring.isolation import Programs, make_engines
 
 PLAIN, JAIL, CONTAINER = "plain", "jail", "container"
 _CATALOG: Final = "0be4c000"

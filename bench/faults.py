@@ -26,7 +26,7 @@ from typing import Final
 import pytest
 from tests.support.podman import IMAGE, Podman, podman_service
 
-from bench.lives import CAGED, JAILED, NEEDED, TAG, Begin, GoneError, House, Life, Told, begin
+from bench.lives import CAGED, JAILED, NEEDED, TAG, Begin, GoneError, House, HttpAnswer, Life, begin
 from bench.scale import Skipped
 from bench.seen import Watch
 from bench.stage import Stage
@@ -51,7 +51,7 @@ class Row:
     """One single fault: the answer that a caller got during it, and the state after it."""
 
     fault: str
-    told: str
+    answer: str
     recovered_s: float
     doubled: int
     orphans: int
@@ -62,7 +62,7 @@ class Faults:
     """What came of it. `early` kills hit a gateway before all was ready, `unguarded` ones its warden as well.
 
     `restart_s` are seconds from a start to the desired state, `doubled` the times that a server ran twice,
-    `orphans` what was left of a killed gateway, `lost` decisions that were told and are not there.
+    `orphans` what was left of a killed gateway, `lost` confirmed decisions that are not there.
     """
 
     kills: int
@@ -213,7 +213,7 @@ def _live_on(life: Life, seconds: float, *, unguarded: bool) -> None:
 
 # --- single faults ----------------------------------------------------------------------------------------
 
-Taken = Iterator[tuple[str, Told | str, Life, float]]
+Taken = Iterator[tuple[str, HttpAnswer | str, Life, float]]
 """Its name, the answer that a caller got, the gateway, and the time at which the fault was removed."""
 Fault = Callable[[House, Life], "Taken"]
 
@@ -221,7 +221,7 @@ Fault = Callable[[House, Life], "Taken"]
 def _single(fault: Fault, house: House, life: Life, watch: Watch, tally: _Tally) -> Life:
     """Run the parts of a fault. Each yields the answer that a caller got, once the fault is removed."""
     before = watch.doubled
-    for name, told, now, since in fault(house, life):
+    for name, answer, now, since in fault(house, life):
         life = now
         try:
             recovered_s = life.settle(since)
@@ -233,7 +233,7 @@ def _single(fault: Fault, house: House, life: Life, watch: Watch, tally: _Tally)
         tally.rows.append(
             Row(
                 fault=name,
-                told=str(told)[:_SHORT],
+                answer=str(answer)[:_SHORT],
                 recovered_s=recovered_s,
                 doubled=watch.doubled - before,
                 orphans=len(left),
@@ -251,13 +251,13 @@ def _of_containers(house: House, life: Life) -> Taken:
     yield "its container is killed", life.hello(CAGED), life, since
     podman.run("rmi", TAG)
     podman.run("kill", *_containers(podman))
-    told = _insisted(life, CAGED, TAG)
+    answer = _insisted(life, CAGED, TAG)
     podman.run("tag", IMAGE, TAG)
-    yield "its image is removed, and there again", told, life, time.monotonic()
+    yield "its image is removed, and there again", answer, life, time.monotonic()
     podman.kill()
-    told = _insisted(life, CAGED, "engine")
+    answer = _insisted(life, CAGED, "engine")
     podman.start()
-    yield "the engine is killed, and started again", told, life, time.monotonic()
+    yield "the engine is killed, and started again", answer, life, time.monotonic()
 
 
 def _containers(podman: Podman) -> Sequence[str]:
@@ -267,26 +267,26 @@ def _containers(podman: Podman) -> Sequence[str]:
 def _of_jails(house: House, life: Life) -> Taken:
     house.offer("bwrap", there=False)
     _kill_server(house, JAILED)
-    told = _insisted(life, JAILED, "bubblewrap")
+    answer = _insisted(life, JAILED, "bubblewrap")
     house.offer("bwrap", there=True)
-    yield "bubblewrap is removed while it runs, and there again", told, life, time.monotonic()
+    yield "bubblewrap is removed while it runs, and there again", answer, life, time.monotonic()
     house.offer("bwrap", there=False)
     life.end(kill=True)
     life = house.start()
     life.listen()
-    told = life.hello(JAILED)
+    answer = life.hello(JAILED)
     house.offer("bwrap", there=True)
-    yield "bubblewrap is not there at the start, and then is", told, life, time.monotonic()
+    yield "bubblewrap is not there at the start, and then is", answer, life, time.monotonic()
 
 
-def _insisted(life: Life, server: str, word: str) -> Told:
+def _insisted(life: Life, server: str, word: str) -> HttpAnswer:
     """Call until an answer contains a word; right after an end, the first answers only say how it ended."""
     for _ in range(_MOST_TRIES):
-        told = life.hello(server)
-        if word in str(told):
+        answer = life.hello(server)
+        if word in str(answer):
             break
         time.sleep(_BETWEEN_S)
-    return told
+    return answer
 
 
 def _kill_server(house: House, name: str) -> None:
@@ -333,16 +333,16 @@ class _Mounted:
     def full(self, house: House, life: Life) -> Taken:
         """It is full for one that runs, and for one that is started then."""
         life.decide()
-        told = _refused(life, self._fill)
+        answer = _refused(life, self._fill)
         self._filler.unlink()
-        yield "the catalog's disk is full, and has room again", told, life, time.monotonic()
+        yield "the catalog's disk is full, and has room again", answer, life, time.monotonic()
         self._fill()
         life.end(kill=True)
         life = house.start()
         life.settle(keeping=True)
-        told = _refused(life, self._fill)
+        answer = _refused(life, self._fill)
         self._filler.unlink()
-        yield "it is full at a start, and has room again", told, life, time.monotonic()
+        yield "it is full at a start, and has room again", answer, life, time.monotonic()
 
 
 class _Limited:
@@ -353,9 +353,9 @@ class _Limited:
         life.decide()
         most = resource.prlimit(life.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(life.pid, resource.RLIMIT_FSIZE, (_BLOCK, most[1]))
-        told = _refused(life, lambda: None)
+        answer = _refused(life, lambda: None)
         resource.prlimit(life.pid, resource.RLIMIT_FSIZE, most)
-        yield "the catalog's files may not grow, and may again", told, life, time.monotonic()
+        yield "the catalog's files may not grow, and may again", answer, life, time.monotonic()
 
 
 @contextmanager
@@ -382,10 +382,10 @@ def _refused(life: Life, fill: Callable[[], None]) -> str:
     return f"a decision: {decision}\na call: {_first_refusal(lambda: life.hello(NEEDED))}"
 
 
-def _first_refusal(ask: Callable[[], Told]) -> Told:
+def _first_refusal(ask: Callable[[], HttpAnswer]) -> HttpAnswer:
     """Ask until an answer is a refusal, which needs a few writes; returns the last answer."""
     for _ in range(_MOST_TRIES):
-        told = ask()
-        if told.status >= _FAILED:
+        answer = ask()
+        if answer.status >= _FAILED:
             break
-    return told
+    return answer

@@ -86,8 +86,8 @@ class GoneError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """What a caller was told."""
+class HttpAnswer:
+    """What the HTTP API answered to a caller."""
 
     status: int
     body: Mapping[str, Any]
@@ -195,8 +195,8 @@ class House:
     def orphans(self, gateway: int) -> list[str]:
         """Processes, containers and control groups of gateways of this catalog other than one, in words."""
         catalog = catalog_of(self.catalog)
-        others = [(pid, told) for pid, mark, told in marked(catalog) if not is_of(mark, gateway)]
-        found = [f"process {pid} ({told})" for pid, told in others]
+        others = [(pid, command) for pid, mark, command in marked(catalog) if not is_of(mark, gateway)]
+        found = [f"process {pid} ({command})" for pid, command in others]
         if not gateway:
             found += [f"processes {pids} of {name}" for name, pids in self.running().items()]
         if self.groups is not None:
@@ -234,7 +234,7 @@ class Life:
 
     # --- asking -------------------------------------------------------------------------------------------
 
-    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Told:
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpAnswer:
         """Ask over HTTP.
 
         Raises:
@@ -249,25 +249,25 @@ class Life:
         request.add_header("Content-Type", "application/json")
         try:
             with urlopen(request, timeout=_ASK_S) as answer:
-                return Told(status=answer.status, body=json.loads(answer.read()))
+                return HttpAnswer(status=answer.status, body=json.loads(answer.read()))
         except HTTPError as error:
             with error:
-                return Told(status=error.code, body=json.loads(error.read()))
+                return HttpAnswer(status=error.code, body=json.loads(error.read()))
         except (OSError, HTTPException, ValueError) as error:
             raise GoneError from error
 
-    def call(self, server: str, tool: str = "echo", **arguments: Any) -> Told:
+    def call(self, server: str, tool: str = "echo", **arguments: Any) -> HttpAnswer:
         """Call a tool."""
         return self.ask("POST", f"tools/{server}/{tool}/call", {"arguments": arguments})
 
-    def hello(self, server: str) -> Told:
+    def hello(self, server: str) -> HttpAnswer:
         """Call a server, whatever it is."""
         return self.call(server, "hello") if server in (JAILED, CAGED) else self.call(server, text=server)
 
     def states(self) -> Mapping[str, str]:
         """The state of each server."""
-        told = self.ask("GET", "servers").body.get("servers", ())
-        return {one["name"]: one["state"] for one in told}
+        answer = self.ask("GET", "servers").body.get("servers", ())
+        return {one["name"]: one["state"] for one in answer}
 
     # --- the desired state --------------------------------------------------------------------------------
 
@@ -311,27 +311,27 @@ class Life:
     def register(self) -> None:
         """Register the servers in cages, and approve them."""
         for name, manifest in self._house.manifests().items():
-            told = self.ask("POST", "servers", manifest)
-            if str(told) != ANSWER:
-                raise PeerError(f"{name} cannot be registered: {told}")
+            answer = self.ask("POST", "servers", manifest)
+            if str(answer) != ANSWER:
+                raise PeerError(f"{name} cannot be registered: {answer}")
             seen = self.ask("GET", f"servers/{name}/approval").body["digest"]
-            told = self.ask("POST", f"servers/{name}/approval", {"verdict": "approve", "seen": seen})
-            if str(told) != ANSWER:
-                raise PeerError(f"{name} cannot be approved: {told}")
+            answer = self.ask("POST", f"servers/{name}/approval", {"verdict": "approve", "seen": seen})
+            if str(answer) != ANSWER:
+                raise PeerError(f"{name} cannot be approved: {answer}")
 
     # --- decisions ----------------------------------------------------------------------------------------
 
-    def decide(self) -> Told:
+    def decide(self) -> HttpAnswer:
         """Suspend a server, or resume it; what it says that it has decided is kept in mind."""
         where = f"servers/{DECIDED}/approval"
         state = self.ask("GET", where).body.get("state")
         verdict = "resume" if state == "suspended" else "suspend"
         self._made += 1
         why = f"{self._house.lives}.{self._made}"
-        told = self.ask("POST", where, {"verdict": verdict, "why": why})
-        if str(told) == ANSWER:
+        answer = self.ask("POST", where, {"verdict": verdict, "why": why})
+        if str(answer) == ANSWER:
             self._house.decided.add(why)
-        return told
+        return answer
 
     def lost(self) -> int:
         """How many decisions are not in the log exactly once though they were said to be taken."""

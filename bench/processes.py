@@ -46,7 +46,7 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def told(process: psutil.Process) -> str:
+def describe(process: psutil.Process) -> str:
     """A process as a person recognises it."""
     try:
         return " ".join(process.cmdline())[-120:] or process.name()
@@ -88,7 +88,7 @@ def end_all() -> list[str]:
     """End every descendant that is there; the answer names those that did not end on their own."""
     found = psutil.Process().children(recursive=True)
     _, late = psutil.wait_procs(found, timeout=_PATIENCE_S)
-    left = [told(process) for process in late]
+    left = [describe(process) for process in late]
     for process in late:
         process.terminate()
     _, stubborn = psutil.wait_procs(late, timeout=_PATIENCE_S)

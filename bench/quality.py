@@ -167,8 +167,8 @@ def _generated(stage: Stage) -> LabelledSet:
     queries = []
     for tool in tools:
         about = ToolDocument(name=tool.name, server=tool.server, description=tool.description)
-        told = paraphrases(about)[:1]
-        queries += [LabelledQuery(id=tool.id, text=phrase, relevant=(tool.id,)) for phrase in told]
+        phrases = paraphrases(about)[:1]
+        queries += [LabelledQuery(id=tool.id, text=phrase, relevant=(tool.id,)) for phrase in phrases]
     return LabelledSet(name="generated", tools=tools, queries=queries)
 
 

@@ -24,7 +24,7 @@ from bench.tiers import CLIENTS, EVERY_S, Tiers
 from bench.tokens import Tokens
 from bench.values import Failure, Spread
 
-_LEFT = ("", "way", "program", "corpus", "set", "children", "fault", "a caller was told meanwhile")
+_LEFT = ("", "way", "program", "corpus", "set", "children", "fault", "answer to a caller meanwhile")
 
 
 def show_machine(console: Console, machine: Machine) -> None:
@@ -307,10 +307,10 @@ def show_faults(console: Console, faults: Faults) -> None:
     row = (str(len(faults.restart_s)), *figures)
     console.print(_table("gateways that are killed", heads, [row], caption))
     rows = [
-        (one.fault, one.told, f"{one.recovered_s:.2f}", str(one.doubled), str(one.orphans))
+        (one.fault, one.answer, f"{one.recovered_s:.2f}", str(one.doubled), str(one.orphans))
         for one in faults.rows
     ]
-    heads = ("fault", "a caller was told meanwhile", "desired after s", "twice", "left")
+    heads = ("fault", "answer to a caller meanwhile", "desired after s", "twice", "left")
     caption = "seconds from when it was there again, or the container was killed, to the desired state"
     console.print(_table("what cages need is taken away", heads, rows, caption))
     _show_skipped(console, faults.skipped)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from bench.processes import below, cpu_s, told
+from bench.processes import below, cpu_s, describe
 from bench.stage import Command, Known, Stage, serve
 from bench.values import Failure, PeerError, Size, Spread, ratios, spread
 from bench.wire import connect
@@ -149,7 +149,7 @@ async def _start(contender: _Contender) -> _Taken:
         if not contender.may_start:
             await anyio.sleep(_LATER_S)
             found += below(wire.pid)
-        contender.children.update(told(process) for process in found)
+        contender.children.update(describe(process) for process in found)
         contender.listed = len(tools)
         if len(tools) < contender.least_tools:
             raise PeerError(f"it lists {len(tools)} tools of {contender.least_tools}")

@@ -345,6 +345,7 @@ async def test_a_tool_of_a_server_that_is_not_known_yet_is_never_unknown(tmp_pat
             await gateway.call(call, viewer=LOCAL_USER)
         answer = await gateway.search(["history"], viewer=LOCAL_USER)
         assert answer.unread == {"git": "still starting"}
+        assert answer.note == "the tools of git are not known yet: search again in some seconds"
         assert gateway.browse("server/git", viewer=LOCAL_USER).text.startswith("(still starting)")
         assert (await gateway.listing(LOCAL_USER))[0] == "menu"
 
@@ -352,6 +353,22 @@ async def test_a_tool_of_a_server_that_is_not_known_yet_is_never_unknown(tmp_pat
         assert await gateway.settled(SOON_S)
         assert text_of(await gateway.call(call, viewer=LOCAL_USER)) == "git/log {'path': '/'}"
         assert (await gateway.listing(LOCAL_USER))[0] == "all"
+
+
+async def test_search_says_what_to_do_about_servers_that_could_not_be_read(tmp_path: Path) -> None:
+    """Seven servers that do not answer are no reason to search again; the note has bounded length."""
+    names = [f"server-{number}" for number in range(7)]
+    fine = settings_of(tmp_path, "git")
+    missing = {name: ServerSpec(name=name, command="/nonexistent/program") for name in names}
+    settings = replace(fine, servers={**fine.servers, **missing})
+    async with open_gateway(settings, in_process={"git": make_server("git", TOOLS["git"])}) as gateway:
+        await gateway.settled(SOON_S)
+        answer = await gateway.search(["history"], viewer=LOCAL_USER)
+
+    five = ", ".join(names[:5])
+    note = f"the tools of {five} and 2 more servers are not known: `maitred doctor` says why and what to do"
+    assert answer.note == note
+    assert f"({note})" in answer.text
 
 
 async def test_a_call_waits_for_a_server_that_is_just_starting(tmp_path: Path) -> None:

@@ -175,10 +175,15 @@ class LanguageModel:
     def _connect(self) -> Any:
         with self._connecting:
             if self._client is None:
-                make = getattr(import_module(self._by.package), self._by.client)
-                key = self._endpoint.key or "none"  # the SDK requires one, the endpoint may not
-                self._client = make(
-                    api_key=key, base_url=self._endpoint.url, max_retries=0, timeout=self._patience_s
+                from maitred.tls import tls_context  # noqa: PLC0415  # imports httpx2
+
+                sdk = import_module(self._by.package)
+                self._client = getattr(sdk, self._by.client)(
+                    api_key=self._endpoint.key or "none",  # the SDK requires one, the endpoint may not
+                    base_url=self._endpoint.url,
+                    max_retries=0,
+                    timeout=self._patience_s,
+                    http_client=sdk.DefaultAsyncHttpxClient(verify=tls_context()),
                 )
             return self._client
 

@@ -167,7 +167,7 @@ async def living(folder: Path, http: Http | None = None) -> AsyncIterator[House]
     async with open_gateway(settings, in_process=servers) as gateway, anyio.create_task_group() as tasks:
         assert await gateway.settled(SOON_S)
         surface = McpSurface(gateway)
-        app = application(gateway, settings.http, mcp_app(surface))
+        app = application(gateway, settings.http, mcp_app(surface, settings.http))
         listening = anyio.Event()
 
         def ready(url: str) -> None:

@@ -25,8 +25,8 @@ def test_the_table_has_all_roles_and_all_abilities() -> None:
 CLI: Mapping[str, Sequence[str]] = {
     "see": ["info x", "categories"],
     "call": ["call x"],
-    "watch": ["stats", "doctor x"],
-    "operate": ["mediate --accept x --diff", "tiers update"],
+    "watch": ["stats", "doctor x"],  # `doctor` watches first
+    "operate": ["doctor x", "mediate --accept x --diff", "tiers update"],
     "register": ["unregister x"],
     "approve": ["approve x --yes"],
     "audit": ["audit verify"],

@@ -12,13 +12,21 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from starlette.responses import PlainTextResponse
 from tests.access.house import FILES, READING, TEXT, House, opened, settings_of
+from tests.gateway import rig
+from tests.gateway.rig import Upstream
+from tests.gateway.test_auditing import lines
 from tests.interaction.harness import LEGACY, Mode
 
 from maitred.access.tokens import TokenRequest
+from maitred.catalog.snapshot import Change
 from maitred.config.settings import Disclosure
+from maitred.errors import NotAllowedError, PathNotFoundError, ServerNotFoundError
+from maitred.gateway.events import GUIDE, OVERVIEW, TOOLS
 from maitred.model.access import LOCAL_USER, Grant, Scope, Viewer
-from maitred.model.tools import ToolCall
+from maitred.model.categories import Category, ToolChoice
+from maitred.model.tools import ToolCall, ToolKey
 from maitred.surfaces.http.app import application
+from maitred.surfaces.mcp.resources import OwnResources
 
 pytestmark = pytest.mark.anyio
 
@@ -154,6 +162,57 @@ async def test_a_scope_covers_the_categories_below_its_own(house: House) -> None
     assert "files/read_note" in answer
 
 
+async def test_figures_and_times_count_what_is_there_alone(tmp_path: Path) -> None:
+    """What the raw list would cost, and when our resources last changed, tell nothing of other servers."""
+    async with opened(settings_of(tmp_path)) as gateway:
+        viewer = Viewer(grant=Grant(principal="ann", role="agent", scope=FILES))
+        resources = OwnResources(gateway)
+
+        async def seen() -> tuple[Any, ...]:
+            read = [await resources.read(uri, viewer) for uri in (OVERVIEW, TOOLS, GUIDE)]
+            listed = [one["annotations"] for one in resources.listed(viewer)]
+            return gateway.count_answer("", viewer)["raw_list"], [one.modified for one in read if one], listed
+
+        before, cost = await seen(), gateway.snapshot.by_server["files"]
+        later = replace(gateway.snapshot.servers["tickets"], synced_at="2999-01-01T00:00:00+00:00")
+        await gateway._context.catalog.change(lambda _: changes(Change(servers=[later])))
+        after = await seen()
+
+    assert before == after
+    assert before[0] == sum(tool.cost_tokens for tool in cost)
+    assert "2999" not in str(after)
+
+
+async def changes(change: Change) -> Change:
+    return change
+
+
+async def test_a_category_of_other_servers_is_no_suggestion(tmp_path: Path) -> None:
+    """The operator's own names of categories may say what the other servers are for."""
+    settings = settings_of(tmp_path)
+    merger = ToolChoice(category="merger_with_acme")
+    settings = replace(
+        settings,
+        categories={**settings.categories, "merger_with_acme": Category(name="merger_with_acme")},
+        tools={**settings.tools, ToolKey(server="tickets", name="list_tickets"): merger},
+    )
+    async with opened(settings) as gateway:
+        told_ = {}
+        for scope in (Scope(), FILES, TEXT):
+            viewer = Viewer(grant=Grant(principal="ann", role="agent", scope=scope))
+            for path in ("category/merger_with_acne", "category/merger_with_acme"):
+                try:
+                    told_[scope, path[-2:]] = gateway.page(path, viewer=viewer).page.text
+                except PathNotFoundError as error:
+                    told_[scope, path[-2:]] = str(error).replace(path.partition("/")[2], "")
+
+    assert "merger_with_acme" in told_[Scope(), "ne"]
+    assert "tickets__list_tickets" in told_[Scope(), "me"]
+    for scope in (FILES, TEXT):
+        assert "acme" not in told_[scope, "ne"]
+        assert told_[scope, "ne"] == told_[scope, "me"]
+
+
 # --- calls ------------------------------------------------------------------------------------------------
 
 REFUSALS = [
@@ -264,6 +323,43 @@ async def test_who_watches_a_part_sees_the_servers_of_it(house: House) -> None:
     assert (other.status_code, "tickets" in other.json().get("nearest", ())) == (403, False)
     assert "files" in resource
     assert "tickets" not in resource
+
+
+async def test_who_watches_a_part_learns_that_a_name_is_like_another_but_not_whose(tmp_path: Path) -> None:
+    """The warning matters to whoever decides; the name of the other server is outside of the scope."""
+    names = ("mail", "vault")
+    servers = (Upstream(name, {"send": "Send a text."}) for name in names)
+    scope = Scope(servers=frozenset({"mail", "vaults"}))
+    ann = Viewer(grant=Grant(principal="ann", role="operator", scope=scope))
+    async with rig.opened(rig.settings_of(tmp_path, *names), *servers) as gateway:
+        whole = await gateway.case("mail", viewer=LOCAL_USER)
+        part = await gateway.case("mail", viewer=ann)
+        listed = await gateway.cases(ann)
+        with pytest.raises(ServerNotFoundError) as known:
+            await gateway.case("vaults", viewer=LOCAL_USER)
+        with pytest.raises(ServerNotFoundError) as unknown:
+            await gateway.case("vaults", viewer=ann)
+
+    assert [finding.reason for finding in whole.findings] == [
+        "'send' is called the same as 'send' of 'vault'"
+    ]
+    hidden = "it is like a name of a server outside of what 'ann' may watch"
+    assert [finding.reason for finding in part.findings] == [hidden]
+    assert [finding.severity for finding in part.findings] == [f.severity for f in whole.findings]
+    assert "vault" not in str(listed)
+    assert (list(known.value.nearest), list(unknown.value.nearest)) == (["vault"], [])
+
+
+async def test_who_may_only_read_starts_no_server(tmp_path: Path) -> None:
+    """Listing the tools of servers again starts them, and changes what all callers see."""
+    reader = Viewer(grant=Grant(principal="ann", role="operator", scope=READING))
+    async with opened(settings_of(tmp_path)) as gateway:
+        for servers in (["files"], []):
+            with pytest.raises(NotAllowedError, match="may only read"):
+                await gateway.sync(servers, viewer=reader)
+        trail = await lines(gateway)
+
+    assert [(line["action"], line["outcome"]) for line in trail] == [("operate", "not_allowed")] * 2
 
 
 # --- what belongs to a principal --------------------------------------------------------------------------

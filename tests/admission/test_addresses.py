@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maitred.admission.addresses import is_forbidden, networks, parse_host, parse_url, why_forbidden
+from maitred.admission.addresses import networks, parse_host, parse_url, why_forbidden
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,6 @@ from maitred.admission.addresses import is_forbidden, networks, parse_host, pars
 def test_an_address_of_no_public_host_is_forbidden_and_told_why(address: str, what: str) -> None:
     """Special-purpose registries of IANA, and where clouds keep credentials."""
     assert what in why_forbidden(address)
-    assert is_forbidden(address)
 
 
 @pytest.mark.parametrize(
@@ -80,23 +79,23 @@ def test_an_exemption_opens_its_networks_but_never_a_clouds_metadata() -> None:
     """An exempted link-local network does not hand out credentials."""
     exempted = networks(["10.1.0.0/16", "169.254.0.0/16", "::1"])
 
-    assert not is_forbidden("10.1.2.3", exempted)
-    assert not is_forbidden("169.254.1.1", exempted)
-    assert not is_forbidden("::1", exempted)
-    assert is_forbidden("10.2.0.1", exempted)
-    assert is_forbidden("169.254.169.254", exempted)
+    assert not why_forbidden("10.1.2.3", exempted)
+    assert not why_forbidden("169.254.1.1", exempted)
+    assert not why_forbidden("::1", exempted)
+    assert why_forbidden("10.2.0.1", exempted)
+    assert why_forbidden("169.254.169.254", exempted)
 
 
 @given(st.ip_addresses(v=4))
 def test_nothing_that_python_calls_private_is_allowed(address: IPv4Address) -> None:
     """The standard library's own notion of a global address is a lower bound."""
-    assert address.is_global or is_forbidden(address)
+    assert address.is_global or why_forbidden(address)
 
 
 @given(st.ip_addresses(v=6))
 def test_nothing_of_ipv6_that_python_calls_private_is_allowed(address: IPv6Address) -> None:
     """The same for IPv6, where everything outside 2000::/3 is forbidden as well."""
-    assert address.is_global or is_forbidden(address)
+    assert address.is_global or why_forbidden(address)
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.cpu import cpu_within
 
-from maitred.admission.definition import (
-    Definition,
-    DefinitionChange,
-    PartKey,
-    define,
-    diff,
-    shadow_lookup,
-)
+from maitred.admission.definition import Definition, DefinitionChange, PartKey, define, diff
 from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.tools import RawTool, ToolKey
+from maitred.poisoning.tool_index import OtherTools, ToolIndex
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -188,8 +182,8 @@ def test_a_prompt_that_wants_a_new_argument_wants_more() -> None:
 def test_new_and_gone_parts_are_told() -> None:
     """A new tool is ordinary, unless it could be taken for another server's."""
     live = define([replace(TOOL, key=ToolKey(server="s", name=name)) for name in ("Read_File", "new")])
-    others = [ToolKey(server="files", name="readFile"), ToolKey(server="s", name="new")]
-    found = {c.part.name: c for c in diff(define([TOOL]), live, shadowed=shadow_lookup(others, but="s"))}
+    others = OtherTools(ToolIndex({"files": ["readFile"], "s": ["new"]}), "s")
+    found = {c.part.name: c for c in diff(define([TOOL]), live, shadowed=others.lookalike)}
 
     assert (found["send"].kind, found["send"].weight) == ("gone", "less")
     assert (found["new"].kind, found["new"].weight) == ("added", "wording")

@@ -19,7 +19,8 @@ from maitred.backends.process import Warden
 from maitred.config.settings import Settings
 from maitred.model.servers import ServerSpec
 from maitred.model.transports import TRANSPORTS
-from maitred.wiring.backends import BackendParts, Containers, Programs, make_backend
+from maitred.wiring.isolation import Containers, Programs
+from maitred.wiring.transports import BackendParts, make_backend
 
 pytestmark = pytest.mark.anyio
 

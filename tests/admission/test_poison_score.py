@@ -16,6 +16,7 @@ from maitred.errors import AdmissionError
 from maitred.model.tools import RawTool, ToolKey
 from maitred.poisoning.scan import PoisonScan
 from maitred.poisoning.scorer import WEIGHTS, Scorer, bundled_scorer, load, sentence_features
+from maitred.poisoning.tool_index import ToolIndex
 
 PLAIN = {
     "name": "list_invoices",
@@ -135,17 +136,15 @@ def test_where_the_scan_cannot_look_nothing_is_let_in(tmp_path: Path) -> None:
     def missing() -> Scorer:
         return load(tmp_path / "none.npz")
 
-    judge = Judge({"here": ["odd"]}, scan=PoisonScan(scorer=missing))
+    judge = Judge("here", ToolIndex({"here": ["odd"]}), scorer=missing)
     tools = [RawTool(key=ToolKey(server="here", name="odd"), description="Odd.", input_schema={})]
     live = define(tools)
 
     with pytest.raises(AdmissionError, match=r"cannot be looked through: the weights .* are missing"):
-        judge.judge("here", live, ApprovedState(), ApprovalRules(pinning="warn", scan="warn"))
+        judge.judge(live, ApprovedState(), ApprovalRules(pinning="warn", scan="warn"))
     with pytest.raises(AdmissionError, match="cannot be looked through"):
-        judge.judge_result_tools("here", tools, ApprovalRules(pinning="warn", scan="block"))
-    assert (
-        judge.judge("here", live, ApprovedState(), ApprovalRules(pinning="warn", scan="off")).findings == []
-    )
+        judge.judge_result_tools(tools, ApprovalRules(pinning="warn", scan="block"))
+    assert judge.judge(live, ApprovedState(), ApprovalRules(pinning="warn", scan="off")).findings == []
 
 
 @pytest.mark.alone

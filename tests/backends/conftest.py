@@ -1,6 +1,5 @@
 """One server for all tests of a module, in each transport and era."""
 
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tests.backends.rig import HONEST, RESOLVE, HttpServer, http_server, stdio
 from tests.backends.subject import ERAS, Subject
 from tests.catalog.databases import key_beside
 from tests.catalog.makers import open_store
+from tests.support import prefork
 from tests.support.oauth_house import OAuthHouse, few_certificates, oauth_house
 from tests.support.podman import Podman
 
@@ -48,7 +48,8 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         spec = ServerSpec(name=Subject.name, transport=transport, url=server.url)
         subject = Subject(lambda: HttpBackend(spec, resolve=RESOLVE, limits=Limits()), era)
     elif transport == "stdio":
-        spec = ServerSpec(name=Subject.name, command=sys.executable, args=(str(HONEST), "stdio"))
+        program, *args = prefork.script(HONEST, "stdio")
+        spec = ServerSpec(name=Subject.name, command=program, args=tuple(args))
         subject = Subject(lambda: stdio(spec, warden), era)
     else:
         spec = ServerSpec(name=Subject.name, transport="memory")

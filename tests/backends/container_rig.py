@@ -21,7 +21,7 @@ from maitred.config.settings import Isolation, Limits
 from maitred.errors import ConnectionLostError
 from maitred.model.servers import Cage, ServerSpec
 from maitred.model.tools import ToolCall
-from maitred.wiring.backends import open_engine
+from maitred.wiring.isolation import open_engine
 
 PODMAN = [pytest.mark.anyio, pytest.mark.xdist_group("podman")]
 """The marks of tests that start containers."""

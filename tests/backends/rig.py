@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from typing import Any
 
 import anyio
 import psutil
+from tests.support import prefork
 
 from maitred.backends.base import ConnectOptions, Notice
 from maitred.backends.process import Warden
@@ -127,20 +126,21 @@ class HttpServer:
         self._transport = transport
         self._environment = os.environ | {"HONEST_TOKEN": token, "HONEST_AGE": age}
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: prefork.Command | None = None
         path = "sse" if transport == "sse" else "mcp"
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/{path}"
 
     def start(self) -> None:
-        descriptor = self._listener.fileno()
-        command = [sys.executable, str(HONEST), self._transport, str(descriptor)]
-        self._process = subprocess.Popen(command, pass_fds=[descriptor], env=self._environment)
+        with open(1, "w", closefd=False) as out, open(2, "w", closefd=False) as err:
+            streams = (self._listener, out, err)  # it listens on its standard input
+            self._process = prefork.start(
+                [self._transport, "0"], streams, env=self._environment, script=HONEST
+            )
 
     def kill(self) -> None:
         """End the process; connections wait until the next `start`."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
+            self._process.close()
             self._process = None
 
     def close(self) -> int:

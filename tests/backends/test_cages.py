@@ -15,7 +15,7 @@ from maitred.backends.isolation.report import of_jail
 from maitred.backends.process import Warden
 from maitred.config.settings import Isolation, Settings
 from maitred.model.servers import ServerSpec
-from maitred.wiring.backends import Programs
+from maitred.wiring.isolation import Programs
 
 HERE = JailMeans(bwrap="/usr/bin/bwrap", version="bubblewrap 0.8.0", groups=Tree(folders={}, version=2))
 

@@ -15,7 +15,7 @@ from maitred.backends.isolation.engine_api import EngineError
 from maitred.config.settings import Isolation, Settings
 from maitred.model.servers import Mount
 from maitred.wiring import look_at_cages
-from maitred.wiring.backends import open_engine
+from maitred.wiring.isolation import open_engine
 
 pytestmark = PODMAN
 SECRET = "s3cret-of-the-gateway"
@@ -60,7 +60,7 @@ async def test_a_network_that_was_granted_is_the_engines_own(rig: Rig, podman: P
     """Not that of the machine."""
     backend = rig.backend(cage={"network": True})
     engine = await rig.engines.engine()
-    made = await backend._wanted(engine)
+    made = await backend._container_spec(engine)
     await engine.create("granted", made)
     try:
         assert podman.inspect("granted")["HostConfig"]["NetworkMode"] == "bridge"
@@ -73,7 +73,7 @@ async def test_an_engine_that_cannot_use_our_filter_uses_its_own(
 ) -> None:
     """As when the gateway itself runs in a container; that is told."""
     monkeypatch.setattr(engine_module, "narrow_profile", lambda _: {"archMap": "none"})
-    made = await rig.backend()._wanted(await rig.engines.engine())
+    made = await rig.backend()._container_spec(await rig.engines.engine())
     engine = await open_engine(Isolation(engine=podman.address))
     await engine.create("unfiltered", made)
     try:
@@ -90,7 +90,7 @@ async def test_a_container_that_cannot_be_made_takes_the_filter_from_no_other(
 ) -> None:
     """Whatever the engine says of it, by the names it was given, and though the engine was lost since."""
     engine = await rig.engines.engine()
-    made = await rig.backend()._wanted(engine)
+    made = await rig.backend()._container_spec(engine)
     with pytest.raises(EngineError, match="seccomp-and-init"):
         await engine.create("odd", replace(made, image="localhost/seccomp-and-init:1"))
     engine.close()

@@ -22,7 +22,7 @@ from maitred.backends.orphans import ClaimRegistry
 from maitred.config.settings import Isolation
 from maitred.errors import CallTimeoutError
 from maitred.model.tools import ToolCall
-from maitred.wiring.backends import make_engines
+from maitred.wiring.isolation import make_engines
 
 pytestmark = PODMAN
 
@@ -273,5 +273,5 @@ async def left(rig: Rig, name: str, *, mark: str) -> None:
     """A container that somebody made and did not remove."""
     backend: ContainerBackend = rig.backend()
     engine = await rig.engines.engine()
-    made = await backend._wanted(engine)
+    made = await backend._container_spec(engine)
     await engine.create(name, replace(made, labels={**made.labels, "maitred.gateway": mark}))

@@ -30,7 +30,7 @@ from maitred.backends.warden import is_gone, start_time
 from maitred.config.settings import Isolation
 from maitred.extras import install_command
 from maitred.model.servers import Cage, MachineAspect, Mount, ServerSpec
-from maitred.wiring.backends import open_engine
+from maitred.wiring.isolation import open_engine
 
 pytestmark = pytest.mark.anyio
 LOCAL = EngineInfo(address="unix:///run/engine.sock", name="Docker", version="1", socket="/run/engine.sock")

@@ -118,7 +118,7 @@ async def test_an_answer_that_is_no_json_ends_its_call_at_once_and_is_called_so(
     with http_server("http", age="garbled") as server, anyio.fail_after(LONG_S):
         async with backend(server.url).connect(options("stateless")) as connection:
             with pytest.raises(UnreadableAnswerError, match="its answer could not be read"):
-                await connection.call_tool("echo", call("echo", text="in"), timeout_s=600, progress=None)
+                await connection.call_tool("echo", call("echo", text="in"), timeout_s=600, caller=NOT_ASKED)
 
 
 async def test_a_server_that_answered_the_probe_with_404_has_not_forgotten_its_session() -> None:

@@ -110,6 +110,8 @@ async def test_an_answer_without_an_end_is_not_read_to_its_end(packed: bool) -> 
 class Renewing:
     """Tokens of which the first is refused."""
 
+    scope = ""
+
     async def token(self) -> str:
         return "old-token"
 

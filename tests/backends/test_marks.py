@@ -26,7 +26,7 @@ DEAF = "import signal as s; s.signal(s.SIGTERM, s.SIG_IGN); print(flush=True); s
 SWEEP = """
 import sys, anyio
 from pathlib import Path
-from maitred.wiring.backends import ending_processes
+from maitred.wiring.orphans import ending_processes
 anyio.run(ending_processes(Path(sys.argv[1])))
 """
 

@@ -4,23 +4,30 @@ import json
 import logging
 import stat
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 from tests.backends.oauth_rig import NAME, NEEDED, Whisper, logged_in, whisper_once, whispering
+from tests.backends.rig import RESOLVE, options
 from tests.catalog.databases import key_beside
 from tests.support.oauth_house import OAuthHouse, Page
 
 from maitred.backends.base import ConnectError, LoginNeededError
+from maitred.backends.http import HttpBackend
 from maitred.backends.oauth.client import LoginTarget
 from maitred.backends.oauth.grants import LoginGrant
 from maitred.backends.oauth.login import log_out
 from maitred.backends.oauth.vault import Vault
+from maitred.config.settings import Http, Limits
 from maitred.errors import ServerUnavailableError
-from maitred.model.servers import OAuth
+from maitred.model.servers import OAuth, ServerSpec
 from maitred.storage.sqlite import SqliteDatabase
+from maitred.surfaces.http.serve import serve_http
 
 pytestmark = pytest.mark.anyio
 
@@ -139,14 +146,19 @@ async def test_the_tokens_of_a_login_go_to_no_other_server(
 async def test_a_login_that_may_too_little_is_told_with_the_scope(
     house: OAuthHouse, access: LoginTarget
 ) -> None:
-    """Source: RFC 6750."""
+    """With all scopes that the next login must ask for, or it would lose one. Source: SEP-2350."""
     await logged_in(access)
-    challenge = 'Bearer error="insufficient_scope", scope="more"'
+    advice = {
+        'scope="more"': r"lacks the scope 'more': set .*\.auth\.scopes to \[use, more\] and run",
+        'realm="x"': r"lacks a scope that the server does not name: .*, beside \[use\], and run",
+    }
     async with whispering(access) as whisper:
-        house.pages["/mcp"] = Page({}, status=403, headers={"www-authenticate": challenge})
-        with pytest.raises(ServerUnavailableError, match=r"lacks the scope 'more': add it to .*auth\.scopes"):
-            await whisper()
-        del house.pages["/mcp"]
+        for named, told in advice.items():
+            challenge = f'Bearer error="insufficient_scope", {named}'
+            house.pages["/mcp"] = Page({}, status=403, headers={"www-authenticate": challenge})
+            with pytest.raises(ServerUnavailableError, match=told):
+                await whisper()
+            del house.pages["/mcp"]
 
 
 # --- at rest, and the end ---------------------------------------------------------------------------------
@@ -217,3 +229,40 @@ async def test_a_logout_says_when_the_tokens_stay_good(house: OAuthHouse, access
 
     assert await log_out(access) == "its authorization server answered HTTP 503"
     assert await access.store.load(NAME) is None
+
+
+async def test_a_refused_login_is_the_reason_whatever_the_server_says_to_the_other_era() -> None:
+    """The gateway probes both eras; the second may be refused for another reason. Source: SEP-2352."""
+    address, ready, stop = list[str](), anyio.Event(), anyio.Event()
+
+    async def server(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        body = (await receive()).get("body", b"")
+        status = 401 if b"server/discover" in body else 400
+        await Response(status_code=status)(scope, receive, send)
+
+    def listens(url: str) -> None:
+        address.append(url)
+        ready.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(serve_http, server, Http(port=0), stop=stop, ready=listens))
+        await ready.wait()
+        spec = ServerSpec(name=NAME, transport="http", url=f"{address[0]}/mcp", auth=OAuth())
+        backend = HttpBackend(spec, resolve=RESOLVE, limits=Limits(), tokens=Ended())
+        with pytest.raises(LoginNeededError, match=r"maitred login"):
+            async with backend.connect(options()):
+                pass
+        stop.set()
+
+
+class Ended:
+    """The token of a login that the server has ended."""
+
+    scope = ""
+
+    async def token(self) -> str:
+        return "old"
+
+    async def renewed(self, refused: str) -> str:
+        raise LoginNeededError(f"its login has ended: {NEEDED}" if refused else "")

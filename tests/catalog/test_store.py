@@ -227,24 +227,56 @@ async def test_a_catalog_of_a_newer_maitred_is_refused_with_advice(tmp_path: Pat
             pass
 
 
-@pytest.mark.parametrize("revision", ["0001", "0004"])
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004"])
 async def test_a_catalog_from_before_the_first_release_is_refused_and_kept(
-    revision: str, tmp_path: Path
+    revision: str, mode: str, tmp_path: Path
 ) -> None:
-    """No release wrote such a file. The message says what to do; the file stays as it is."""
+    """No release wrote such a file. The message names it and says what to do; not a byte of it changes."""
     path = tmp_path / "c.db"
     async with open_store(path) as store:
         await write(store, found("s", raw("s", "a")))
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    before = kept(path, mode)
 
     told = rf"before the first release wrote it .revision {revision}.; it is left as it is: move it away"
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=told) as refused:
         async with open_store(path):
             pass
+    assert str(path) in str(refused.value)
+    assert look(path) == before
     with closing(sqlite3.connect(path)) as database:
-        assert database.execute("SELECT version_num FROM alembic_version").fetchall() == [(revision,)]
         assert database.execute("SELECT name FROM tools").fetchall() == [("s__a",)]
+
+
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+async def test_a_file_of_another_program_is_refused_and_kept(mode: str, tmp_path: Path) -> None:
+    """As when `catalog.path` names the wrong file: no table of ours is made in it."""
+    path = tmp_path / "places.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE bookmarks (name TEXT)")
+    before = kept(path, mode)
+
+    with pytest.raises(
+        ConfigError, match=r"not those of a catalog \(bookmarks\).* set `catalog\.path`"
+    ) as refused:
+        async with open_store(path):
+            pass
+    assert str(path) in str(refused.value)
+    assert look(path) == before
+
+
+def kept(path: Path, mode: str) -> tuple[bytes, int]:
+    """A file that others may read, in a mode of the log; what is in it and who may read it."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA journal_mode={mode}")
+    path.chmod(0o644)
+    return look(path)
+
+
+def look(path: Path) -> tuple[bytes, int]:
+    return path.read_bytes(), path.stat().st_mode
 
 
 async def test_a_catalog_of_the_last_development_version_is_taken_over_as_it_is(

@@ -117,6 +117,23 @@ def test_cursor_has_a_user_file_and_a_project_file(home: Path, cwd: Path, look: 
     assert "not taken over: `envFile`" in second.notes
 
 
+def test_keys_of_another_transport_keep_no_server_from_being_imported(home: Path, look: Look) -> None:
+    """Clients accept such entries, which `maitred.yaml` may not have. Source: docs/import.md."""
+    servers = {
+        "address": {
+            "type": "http", "url": "https://example.com/mcp", "args": ["x"], "env": {"A": "b"}, "timeout": 7,
+            "disabled": False,
+        },
+        "program": {"type": "stdio", "command": "run", "headers": {"A": "b"}, "timeout": 7, "disabled": True},
+    }  # fmt: skip
+    put(home / ".cursor/mcp.json", {"mcpServers": servers})
+    address, program = look().found
+    assert address.entry == {"url": "https://example.com/mcp"}
+    assert address.notes == ("not taken over: `args`, `env`, `timeout`",)
+    assert program.entry == {"command": "run", "enabled": False}
+    assert "not taken over: `headers`, `timeout`" in program.notes
+
+
 def test_what_vs_code_would_ask_becomes_a_variable_with_a_note(home: Path, cwd: Path, look: Look) -> None:
     content = """{
       // asked once

@@ -109,6 +109,68 @@ disclosure: {mode: some}
     )
 
 
+def test_every_key_that_is_for_servers_of_another_transport_is_named_with_its_line() -> None:
+    """A key that does nothing is a mistake of the operator. Source: docs/configuration.md, servers."""
+    text = """\
+servers:
+  program:
+    command: x
+    headers: {Authorization: secret}
+  address:
+    url: https://example.com/mcp
+    args: [-y]
+    env: {A: b}
+    cwd: /srv
+  stream: {url: "https://example.com/sse", transport: sse, args: [a]}
+  silent: {command: x, headers: {}, url: }
+"""
+    for_programs, for_addresses = "it is for stdio: leave it out", "it is for http or sse: leave it out"
+    assert faults_of(YAML, text) == (
+        f"line 4: servers.program.headers: does not fit the transport stdio; {for_addresses}",
+        f"line 7: servers.address.args: does not fit the transport http; {for_programs}",
+        f"line 8: servers.address.env: does not fit the transport http; {for_programs}",
+        f"line 9: servers.address.cwd: does not fit the transport http; {for_programs}",
+        f"line 10: servers.stream.args: does not fit the transport sse; {for_programs}",
+    )
+
+
+def test_a_fault_of_one_key_hides_no_fault_of_another_key_of_the_server() -> None:
+    """An operator corrects a file once, not once for each fault."""
+    text = """\
+servers:
+  a: {command: x, transport: pigeon, enabled: perhaps, comand: y, env: {A=B: c}}
+  b: {command: x, headers: {A: b}, start: never, auth: oauth}
+  c: {command: x, url: "https://example.com", start: never}
+  d: {url: [x], transport: pigeon, auth: oauth, args: [a]}
+  e: {comand: x, auth: oauth}
+"""
+    own_login = "is for servers with `url`; a program gets its credentials by `env`"
+    assert faults_of(YAML, text) == (
+        "line 2: servers.a.comand: is not a known key; did you mean `command`?",
+        "line 2: servers.a.enabled: must be true or false",
+        NAME,
+        "line 2: servers.a.transport: 'pigeon' is not a transport; use stdio, http or sse",
+        f"line 3: servers.b.auth: {own_login}",
+        "line 3: servers.b.headers: does not fit the transport stdio; it is for http or sse: leave it out",
+        "line 3: servers.b.start: must be 'on_demand' or 'always'",
+        "line 4: servers.c.start: must be 'on_demand' or 'always'",
+        f"line 4: servers.c: {COMMAND_OR_URL}",
+        "line 5: servers.d.transport: 'pigeon' is not a transport; use stdio, http or sse",
+        "line 5: servers.d.url: must be text",
+        "line 6: servers.e.comand: is not a known key; did you mean `command`?",
+    )
+
+
+def test_keys_of_another_transport_in_the_json_of_a_client_are_ignored() -> None:
+    """The file is the client's, which accepts them: such entries are common. Source: docs/import.md."""
+    text = """{"mcpServers": {
+  "a": {"type": "http", "url": "https://example.com/mcp", "args": ["x"], "env": {"A": "b"}, "timeout": 5},
+  "b": {"type": "stdio", "command": "x", "headers": {"A": "b"}, "disabled": false}
+}}"""
+    servers = parse(JSON, text).servers
+    assert (servers["a"].transport, servers["b"].transport) == ("http", "stdio")
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [

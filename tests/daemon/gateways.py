@@ -3,11 +3,12 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from maitred.errors import DaemonError
+from maitred.meta_tools.menu import safe_tools
 from maitred.surfaces.daemon.client_relay import ClientRelay
 from maitred.surfaces.daemon.handshake import GatewayConnection, encode_line
 
@@ -53,9 +54,13 @@ class Lines:
 
 
 class Rig:
-    """`client` is one end of the relay; each gateway that it reaches is given by `gateway`."""
+    """`client` is one end of the relay; each gateway that it reaches is given by `gateway`.
 
-    def __init__(self) -> None:
+    `safe` are the tools that each gateway names as those that change nothing.
+    """
+
+    def __init__(self, safe: Sequence[str]) -> None:
+        self._safe = frozenset(safe)
         ours, theirs = socket.socketpair()
         self.client = Lines(ours)
         self.codes: list[int] = []
@@ -83,7 +88,7 @@ class Rig:
             raise DaemonError(fault) if isinstance(fault, str) else fault
         ours, theirs = socket.socketpair()
         talk = GatewayConnection.__new__(GatewayConnection)
-        talk.socket, talk.rest = theirs, b""
+        talk.socket, talk.rest, talk.safe_tools = theirs, b"", self._safe
         self._talks.append(talk)
         with self._there:
             self._made.append(Lines(ours))
@@ -114,8 +119,9 @@ class Rig:
 
 
 @contextmanager
-def rig() -> Iterator[Rig]:
-    made = Rig()
+def rig(safe: Sequence[str] | None = None) -> Iterator[Rig]:
+    """A relay whose gateways name the safe tools of the menu, or others."""
+    made = Rig(safe_tools() if safe is None else safe)
     try:
         yield made
     finally:

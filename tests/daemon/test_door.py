@@ -13,8 +13,11 @@ from tests.support.debugger_server import DebuggerServer
 
 from maitred.access.tokens import TokenRequest
 from maitred.config.settings import Disclosure
+from maitred.meta_tools.menu import safe_tools
 from maitred.model.access import LOCAL_USER, Role, Scope
+from maitred.surfaces.daemon.discovery import EndpointQuery, found_now
 from maitred.surfaces.daemon.handshake import HERE, PLACE, encode_line
+from maitred.surfaces.daemon.sockets import address_of
 
 pytestmark = pytest.mark.anyio
 
@@ -48,6 +51,18 @@ async def test_clients_of_both_eras_are_served_at_one_socket(place: Place) -> No
         assert await old.tools() <= await new.tools(**stateless())
         assert "error" in await old.ask("tools/list", **stateless())
         assert "error" in await new.ask("initialize", protocolVersion="2025-11-25")
+
+
+async def test_a_clients_program_learns_which_tools_it_may_call_again(place: Place) -> None:
+    """Those of the gateway that it found: the meta-tools that change nothing."""
+    query = EndpointQuery(
+        address_of(place.gateway.settings.source), {"token": "", "values": dict(place.values)}
+    )
+    talk = await anyio.to_thread.run_sync(found_now, query)
+
+    assert talk is not None
+    talk.close()
+    assert talk.safe_tools == set(safe_tools()) >= {"search_tools", "call_read_only_tool"}
 
 
 async def test_what_one_connection_did_shows_no_other_connection_more(place: Place) -> None:

@@ -16,13 +16,11 @@ from tests.daemon.gateways import (
     shake_hands,
 )
 
+from maitred.meta_tools.menu import META_TOOLS, safe_tools
 from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
 from maitred.surfaces.daemon.session_replay import LOST, Replay
-from maitred.surfaces.mcp.meta_definitions import definitions, is_safe
 
 LISTS = [f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")]
-
-SAFE_TOOLS = {"search_tools", "list_tools_meta", "tool_info", "call_read_only_tool"}
 
 
 def heard(relayed: Rig, count: int) -> list[str]:
@@ -104,7 +102,7 @@ def test_another_gateway_hears_the_handshake_again_and_the_client_does_not() -> 
         request(1, "resources/read", uri="a://b"),
         request(1, "prompts/get", name="p"),
         request(1, "completion/complete"),
-        *(call(1, tool) for tool in sorted(SAFE_TOOLS)),
+        *(call(1, tool) for tool in safe_tools()),
     ],
     ids=lambda message: message["params"].get("name", message["method"]),
 )
@@ -123,10 +121,26 @@ def test_what_changes_nothing_is_asked_again(safe: dict[str, object]) -> None:
 
 
 def test_every_tool_of_the_menu_that_only_reads_is_asked_again() -> None:
-    """And no other."""
-    assert {d["name"] for d in definitions() if d["annotations"].get("readOnlyHint")} == SAFE_TOOLS
-    assert {d["name"] for d in definitions() if is_safe(d["name"])} == SAFE_TOOLS
-    assert not is_safe("time__now")
+    """And no other: those that a client sees as tools that only read."""
+    read = {name for name, tool in META_TOOLS.items() if tool.definition()["annotations"].get("readOnlyHint")}
+
+    assert set(safe_tools()) == read
+    assert {"search_tools", "list_tools_meta", "tool_info", "call_read_only_tool"} <= read
+    assert not read & {"call_tool", "call_tool_chain"}
+
+
+def test_a_call_is_made_again_only_if_the_gateway_that_ended_named_its_tool() -> None:
+    """A gateway that names none has none that is known to change nothing."""
+    with rig(safe=[]) as relayed:
+        first = relayed.gateway()
+        relayed.client.say(call(1, "search_tools"), request(2, "tools/list"))
+        for _ in range(2):
+            first.hear()
+        first.close()
+        lost = relayed.client.hear()
+
+        assert (lost["id"], lost["result"]["content"][0]["text"]) == (1, LOST)
+        assert relayed.gateway().hear()["id"] == 2
 
 
 @pytest.mark.parametrize("modern", [False, True])

@@ -21,7 +21,7 @@ from maitred.errors import DaemonError
 from maitred.surfaces.daemon import client_entry as entry
 from maitred.surfaces.daemon.control import gateways, stop_gateways
 from maitred.surfaces.daemon.discovery import EndpointQuery, found_now
-from maitred.surfaces.daemon.environment import EnvironmentMatch, runs_here
+from maitred.surfaces.daemon.environment import OF_POSTGRES, EnvironmentMatch, runs_here
 from maitred.surfaces.daemon.handshake import HERE, PLACE, GatewayConnection, decode_line, values
 from maitred.surfaces.daemon.session_replay import Replay
 from maitred.surfaces.daemon.sockets import EndpointLock, address_of
@@ -187,9 +187,9 @@ def test_a_request_that_no_gateway_has_read_is_sent_to_the_next_whatever_it_is()
     number = replay.sent(line)
     assert number == 1
     replay.unsent(number)
-    assert list(replay.lost()) == []
+    assert list(replay.lost(())) == []
     assert list(replay.again()) == [(1, line)]
-    assert len(list(replay.lost())) == 1
+    assert len(list(replay.lost(()))) == 1
     assert list(replay.again()) == []
 
 
@@ -224,6 +224,22 @@ def test_variables_of_postgresql_matter_only_with_a_catalog_there() -> None:
     there = settings("catalog: {url: 'postgresql://db/maitred'}")
     assert EnvironmentMatch(own).differing(other, there) == ["PGPASSWORD"]
     assert EnvironmentMatch(own).differing(other, settings("servers: {}")) == []
+
+
+def test_variables_of_other_programs_of_postgresql_separate_no_clients() -> None:
+    """The driver does not read them, whatever their first letters are."""
+    names = ("PGDATA", "PG_COLOR", "PGDATABASE_OF_TESTS", "PGADMIN_SETUP_EMAIL", "PGAPPNAME")
+    own, other = (values(dict.fromkeys(names, value)) for value in ("a", "b"))
+    there = settings("catalog: {url: 'postgresql://db/maitred'}")
+    assert EnvironmentMatch(own).differing(other, there) == []
+
+
+def test_all_variables_that_the_driver_reads_matter() -> None:
+    """As the installed library lists them, except those that the gateway itself sets for each connection."""
+    driver = pytest.importorskip("psycopg", reason="PostgreSQL needs the extra `postgres`")
+    read = {option.envvar.decode() for option in driver.pq.Conninfo.get_defaults() if option.envvar}
+    assert read - OF_POSTGRES <= {"PGAPPNAME", "PGCONNECT_TIMEOUT"}
+    assert "PGHOST" in read
 
 
 @pytest.mark.parametrize(

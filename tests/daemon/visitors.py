@@ -11,6 +11,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.daemon.gateways import LEGACY, MODERN, Json, request
 
 from maitred.gateway import Gateway
+from maitred.meta_tools.menu import safe_tools
 from maitred.surfaces.daemon.handshake import encode_line, values
 from maitred.surfaces.daemon.serve import answering
 from maitred.surfaces.daemon.server import SocketServer
@@ -86,7 +87,7 @@ class Place:
     async def client(self, **hello: Any) -> AsyncIterator[Visitor]:
         """A visitor who was welcomed."""
         async with self.visitor() as visitor:
-            assert await visitor.hello(**hello) == {"maitred": "welcome"}
+            assert await visitor.hello(**hello) == {"maitred": "welcome", "safe_tools": safe_tools()}
             yield visitor
 
 

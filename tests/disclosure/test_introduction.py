@@ -5,7 +5,7 @@ import re
 import pytest
 
 from maitred.disclosure.introduction import MOST_CHARACTERS, ListContent, introduction
-from maitred.surfaces.mcp.meta_definitions import calling, definitions
+from maitred.meta_tools.menu import calling, definitions
 
 MODES: tuple[ListContent, ...] = ("menu", "categories", "all")
 THREE = ["github", "playwright", "sqlite"]

@@ -20,6 +20,7 @@ from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Disclosure, Family
 from maitred.disclosure.budget import to_o200k_budget
 from maitred.disclosure.pages import CUMULATIVE, INDEX_TOKENS, OVERVIEW_TOKENS, CategoryLine, index, start_of
+from maitred.errors import CursorError
 from maitred.model.categories import Category, Placement
 from maitred.model.tools import RawTool
 from maitred.model.usage import ToolStanding, Usage
@@ -233,7 +234,7 @@ def test_a_cursor_goes_on_behind_the_last_name_wherever_that_stands_now(
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "1.5", ":", "²", "x:gone", " 1", "٣:gone"])
 def test_what_is_no_cursor_is_refused(cursor: str) -> None:
-    with pytest.raises(ValueError, match=r".*"):
+    with pytest.raises(CursorError, match="is not a cursor"):
         start_of(cursor, ["a", "b"])
 
 

@@ -85,9 +85,48 @@ def test_an_environment_without_pip_gets_a_command_of_uv(monkeypatch: pytest.Mon
     assert command[:5] == ["uv", "pip", "install", "--python", sys.executable]
 
 
+@pytest.mark.parametrize("metadata", ["Metadata-Version: 2.1\nName: maitred\nVersion: 0.0.1\n", ""])
+def test_a_checkout_that_is_newer_than_its_installation_is_to_be_installed_again(
+    metadata: str, tmp_path: Path
+) -> None:
+    """The installed metadata does not know the extra yet; `doctor` says what to do, without a traceback."""
+    installed = tmp_path / "maitred-0.0.1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(metadata, encoding="utf-8")
+    config = tmp_path / "maitred.yaml"
+    config.write_text("isolation: {jail: none}\ncatalog: {path: catalog.db}\n", encoding="utf-8")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.modules['docker'] = None;"
+        f" sys.argv = ['maitred', 'doctor', '-c', {str(config)!r}];"
+        " from maitred.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+
+    command = shlex.join([sys.executable, "-m", "pip", "install", "-e", f"{ROOT}[containers]"])
+    assert done.returncode == 0, done.stderr
+    assert f"which is missing; `{command}` installs it" in done.stdout
+
+
 def test_an_extra_that_does_not_exist_is_a_bug() -> None:
     with pytest.raises(ValueError, match="no extra 'nope'"):
         install_command("nope")
+
+
+def test_make_demo_says_what_it_does_before_it_is_silent_for_a_minute(tmp_path: Path) -> None:
+    """A newcomer should not take the installation for a fault. `-n` prints the commands only."""
+    done = subprocess.run(
+        ["make", "-n", "demo", f"VENV={tmp_path / 'venv'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    said = done.stdout.index('echo "Installing maitred and three real servers')
+    assert said < done.stdout.index("pip install") < done.stdout.index("maitred demo")
+    assert "it may take one to two minutes" in done.stdout
 
 
 def test_the_demonstration_says_what_to_install(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from maitred import errors
 from maitred.catalog.token_count import count_tokens
 from maitred.config.load import parse
 from maitred.disclosure.budget import for_model
+from maitred.meta_tools.menu import definitions
 from maitred.surfaces.cli.app import app
-from maitred.surfaces.mcp.meta_definitions import definitions
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

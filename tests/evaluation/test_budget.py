@@ -13,7 +13,6 @@ from maitred.evaluation.budget import AnswerCost, measure
 from maitred.evaluation.fixture_gateway import gateway_with_tools
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import RawTool, ToolKey
-from maitred.surfaces.mcp.meta_definitions import definitions
 
 pytestmark = [
     pytest.mark.anyio,
@@ -48,7 +47,7 @@ async def measured(tools: Sequence[RawTool]) -> dict[str, AnswerCost]:
     with anyio.fail_after(850):
         async with gateway_with_tools(tools, WORDS) as gateway:
             assert await gateway.settled(600)
-            return {one.name: one for one in await measure(gateway, LOCAL_USER, definitions)}
+            return {one.name: one for one in await measure(gateway, LOCAL_USER)}
 
 
 @pytest.mark.parametrize("which", ["generated", "recorded"])

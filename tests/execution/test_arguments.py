@@ -46,6 +46,24 @@ def test_every_fault_is_told_with_its_place() -> None:
     assert any(fault.startswith("deep.1: ") and "string" in fault for fault in found)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "fits"),
+    [
+        ({"must": "x", "a": None}, True),
+        ({"must": "x", "a": "x"}, False),
+        ({"must": None}, False),
+        ({"must": None, "a": 1}, False),
+        ({"must": "x", "a": None, "b": "x"}, False),
+    ],
+)
+def test_null_counts_as_an_argument_that_is_not_given(arguments: dict[str, Any], fits: bool) -> None:
+    """Many clients write it so; the server gets it and decides. Source: 2026-07-28, parameter headers."""
+    properties = {"must": {"type": "string"}, "a": {"type": "integer"}, "b": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties, "required": ["must"]}
+
+    assert (faults(schema, arguments) == []) is fits
+
+
 def test_faults_beyond_count_and_length_are_cut() -> None:
     """A wrong list of a thousand long texts must not come back a thousand times."""
     found = faults(of({"items": {"type": "integer"}}), {"a": ["x" * 5_000] * 1_000})

@@ -88,7 +88,6 @@ async def test_a_call_that_fails_leaves_nothing() -> None:
     with pytest.raises(ServerUnavailableError):
         await cache.get_or_call(KEY, 10, answering(ERROR))
 
-    assert cache.used_bytes == 0
     assert await cache.get_or_call(KEY, 10, answering(texts())) == (texts(), False)
 
 
@@ -120,8 +119,8 @@ async def test_an_answer_that_cannot_be_encoded_is_given_but_not_kept() -> None:
     """Half a character, which some servers send."""
     cache = ResultCache(max_bytes=10_000)
 
-    assert await cache.get_or_call(KEY, 10, answering(texts("\ud800"))) == (texts("\ud800"), False)
-    assert cache.used_bytes == 0
+    for _ in range(2):
+        assert await cache.get_or_call(KEY, 10, answering(texts("\ud800"))) == (texts("\ud800"), False)
 
 
 async def test_the_least_recently_used_makes_room() -> None:
@@ -135,9 +134,8 @@ async def test_the_least_recently_used_makes_room() -> None:
     await cache.get_or_call(keys[3], 10, answering(texts("x" * 800)))
     await cache.get_or_call(KEY, 10, answering(texts("x" * 6_000)))
 
-    assert cache.used_bytes <= 5_000
-    kept = [(await cache.get_or_call(key, 10, answering(texts(isError=True))))[1] for key in keys]
-    assert kept == [True, False, True, True]
+    kept = [(await cache.get_or_call(key, 10, answering(texts(isError=True))))[1] for key in (*keys, KEY)]
+    assert kept == [True, False, True, True, False]
     assert await cache.get_or_call(KEY, 10, answering(texts())) == (texts(), False)
 
 

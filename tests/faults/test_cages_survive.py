@@ -81,14 +81,14 @@ def test_what_a_cage_needs_may_go_away_and_come_back(fault: str, found: Faults) 
     rows = {row.fault: row for row in found.rows}
     if fault not in rows:
         pytest.skip("; ".join(f"{one.what}: {one.why}" for one in found.skipped))
-    assert re.search(ROWS[fault], rows[fault].told)
+    assert re.search(ROWS[fault], rows[fault].answer)
     assert came_back(rows[fault])
 
 
 def test_a_full_disk_is_told_and_nothing_is_lost_by_it(found: Faults) -> None:
     """Decisions and calls are refused while servers run on; with room again all is as before."""
-    rows = [row for row in found.rows if row.told.startswith("a decision")]
+    rows = [row for row in found.rows if row.answer.startswith("a decision")]
     assert rows
     for row in rows:
-        assert re.search(FULL, row.told)
+        assert re.search(FULL, row.answer)
         assert came_back(row)

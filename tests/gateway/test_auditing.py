@@ -30,9 +30,10 @@ from maitred.errors import (
     ToolWithheldError,
 )
 from maitred.gateway import Gateway
+from maitred.meta_tools import menu
+from maitred.meta_tools.base import MetaToolRequest
 from maitred.model.access import LOCAL_USER, Grant, Viewer
 from maitred.model.tools import ToolCall
-from maitred.surfaces.mcp import metatools
 
 pytestmark = pytest.mark.anyio
 
@@ -346,8 +347,8 @@ async def test_acts_of_persons_and_what_they_may_not_do_are_written_down(tmp_pat
 async def asked(gateway: Gateway, meta_tool: str, request_id: str, **arguments: Any) -> dict[str, Any]:
     """The `_meta` of the answer of a meta-tool."""
     call = ToolCall(name=meta_tool, arguments=arguments, meta={"maitred/request": request_id})
-    request = metatools.MetaToolRequest(arguments=arguments, viewer=ANN, call=call)
-    found: dict[str, Any] = (await metatools.answer(gateway, meta_tool, request))["_meta"]
+    request = MetaToolRequest(arguments=arguments, viewer=ANN, call=call)
+    found: dict[str, Any] = (await menu.answer(gateway, meta_tool, request))["_meta"]
     return found
 
 

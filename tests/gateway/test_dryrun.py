@@ -1,6 +1,8 @@
 """A dry run finds the faults that a run would have, as far as they can be seen, and says where they are."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -13,10 +15,12 @@ from tests.gateway.rig import Upstream, opened, settings_of
 from tests.gateway.test_saved import CODE, FILES, PARAMETERS, saved_in, text_of
 from tests.support.viewers import agent
 
+from maitred.catalog.snapshot import Change, Snapshot
 from maitred.chains.answer import ChainAnswer
 from maitred.config.settings import Disclosure
 from maitred.gateway import Gateway
 from maitred.gateway.dry_run import _written
+from maitred.model.access import LOCAL_USER
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -110,6 +114,39 @@ async def test_a_saved_chain_that_changed_is_a_fault(tmp_path: Path) -> None:
         answer = await dry(gateway, '{"tool": "chains__fetch", "arguments": {"where": "/"}}')
 
     assert "changed since it was reviewed" in answer.text
+
+
+@asynccontextmanager
+async def catalog_as_it_is(gateway: Gateway) -> AsyncIterator[None]:
+    """The catalog, which no discovery changes until the context is left."""
+    held, done = anyio.Event(), anyio.Event()
+
+    async def plan(_: Snapshot) -> Change:
+        held.set()
+        await done.wait()
+        return Change()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(gateway._context.catalog.change, plan)
+        await held.wait()
+        yield
+        done.set()
+
+
+async def test_a_chain_that_is_saved_no_more_is_a_fault(tmp_path: Path) -> None:
+    """Also while the catalog still lists it: a run would be refused, in the same words."""
+    settings = saved_in(tmp_path, fetch=text_of(CODE, PARAMETERS), other=text_of("1"))
+    code = '{"tool": "chains__fetch", "arguments": {"where": "/"}}'
+    async with opened(settings, Upstream("files", FILES)) as gateway:
+        await gateway.configure(saved_in(tmp_path, other=text_of("1")), viewer=LOCAL_USER)
+        async with catalog_as_it_is(gateway):
+            checked = await dry(gateway, code)
+            ran = await gateway.run_chain(code, viewer=agent("ann"))
+
+    assert "no chain is saved under this name" in checked.text
+    assert checked.fault is not None
+    assert ran.fault is not None
+    assert checked.fault.message == ran.fault.message
 
 
 async def test_a_check_has_the_time_of_a_run(tmp_path: Path) -> None:

@@ -19,12 +19,11 @@ from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Catalog, Disclosure, Settings
 from maitred.errors import CursorError
 from maitred.gateway import Gateway
-from maitred.gateway.lists import RESERVED
+from maitred.meta_tools.menu import META_TOOLS, calling
 from maitred.model.access import LOCAL, Viewer, ViewerEra
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.servers import ServerSpec
 from maitred.model.tools import ToolCall, ToolKey
-from maitred.surfaces.mcp.meta_definitions import calling, definitions
 from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
@@ -194,10 +193,24 @@ async def test_tools_without_a_category_of_their_server_stand_in_those_of_the_ca
     assert shown == {"page__role_tools": 2, "security_tools": 3}
 
 
-def test_no_category_is_published_by_the_name_of_a_tool_of_ours() -> None:
-    """A category `search` must not hide the search. Source: maitred."""
-    ours = {definition["name"] for definition in definitions()}
-    assert {name for name in ours if name.endswith("_tools")} == RESERVED
+async def test_no_category_is_published_by_the_name_of_a_tool_of_ours(tmp_path: Path) -> None:
+    """A category `search` must not hide the search; it opens by another name. Source: maitred."""
+    chosen = {
+        ToolKey(server="page", name=name): ToolChoice(category=category)
+        for category in ("search", *META_TOOLS)
+        for name in (f"{category}_one", f"{category}_two")
+    }
+    categories = {name: Category(name=name) for name in ("search", *META_TOOLS)}
+    context = team({}, *(key.name for key in chosen))
+    async with opened(tmp_path, context, tools=chosen, categories=categories) as gateway:
+        found = [definition["name"] for definition in gateway.category_definitions(OLD)]
+        answers = [await call(gateway, name, OLD) for name in found]
+
+    assert len(found) == len(categories)
+    assert set(found) & set(META_TOOLS) == set()
+    assert sorted(tool["name"] for answer in answers for tool in answer["tools"]) == sorted(
+        f"page__{key.name}" for key in chosen
+    )
 
 
 # --- opening and collapsing -------------------------------------------------------------------------------

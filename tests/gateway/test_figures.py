@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.rig import Upstream, call, opened, settings_of
+from tests.support.viewers import agent
 
 from maitred.config.settings import Settings
 from maitred.gateway import Gateway
@@ -131,7 +132,7 @@ async def test_figures_name_tools_servers_and_what_was_spent(tmp_path: Path) -> 
     async with opened(settings_of(tmp_path, "files"), upstream) as gateway:
         await call(gateway, "files__tool_02")
         await call(gateway, "files__tool_01", 2)
-        gateway._ledger.answered("ada", "some text")
+        gateway.count_answer("some text", agent("ada"))
         del upstream.tools["tool_02"]
         await gateway.sync(viewer=LOCAL_USER)
         stats = await gateway.stats(7, viewer=LOCAL_USER)

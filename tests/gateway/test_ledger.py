@@ -10,9 +10,10 @@ from tests.support.viewers import agent
 
 from maitred.disclosure.budget import estimate
 from maitred.gateway import LEDGER_KEY, LOCAL, Gateway
+from maitred.meta_tools.base import MetaToolRequest
+from maitred.meta_tools.menu import answer, definitions
 from maitred.model.access import LOCAL_USER
 from maitred.model.tools import ToolCall
-from maitred.surfaces.mcp import meta_definitions, metatools
 
 pytestmark = pytest.mark.anyio
 
@@ -22,8 +23,8 @@ TOOLS = {"read": "Read a file from the disk.", "write": "Write a file to the dis
 async def ask(gateway: Gateway, name: str, principal: str = LOCAL, /, **arguments: Any) -> dict[str, Any]:
     """Call a meta-tool as the MCP surface does."""
     inner = ToolCall(name=name, arguments=arguments)
-    request = metatools.MetaToolRequest(arguments=arguments, viewer=agent(principal), call=inner)
-    return await metatools.answer(gateway, name, request)
+    request = MetaToolRequest(arguments=arguments, viewer=agent(principal), call=inner)
+    return await answer(gateway, name, request)
 
 
 def entry(result: dict[str, Any]) -> dict[str, Any]:
@@ -50,9 +51,9 @@ async def test_the_cost_of_the_raw_list_is_that_of_all_tools_that_are_enabled(tm
     off = {**settings.servers, "b": replace(settings.servers["b"], enabled=False)}
     async with opened(settings, Upstream("a", TOOLS), Upstream("b", TOOLS)) as gateway:
         cost = {name: sum(t.cost_tokens for t in gateway.snapshot.by_server[name]) for name in "ab"}
-        both = gateway.raw_tokens
+        both = gateway.raw_tokens(LOCAL_USER)
         await gateway.configure(replace(settings, servers=off), viewer=LOCAL_USER)
-        one = gateway.raw_tokens
+        one = gateway.raw_tokens(LOCAL_USER)
 
     assert (both, one) == (cost["a"] + cost["b"], cost["a"])
     assert min(cost.values()) > 20
@@ -61,19 +62,19 @@ async def test_the_cost_of_the_raw_list_is_that_of_all_tools_that_are_enabled(tm
 async def test_break_even_is_told_once_finding_tools_costs_as_much_as_the_raw_lists(tmp_path: Path) -> None:
     """What tools themselves answer counts on neither side."""
     async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
-        definitions = meta_definitions.definitions(gateway.index(LOCAL_USER))
-        gateway._ledger.listed("ada", definitions)
-        raw = gateway.raw_tokens
+        ada, bob = agent("ada"), agent("bob")
+        gateway.count_menu(definitions(gateway.index(LOCAL_USER)), ada)
+        raw = gateway.raw_tokens(ada)
         told = entry(await ask(gateway, "list_tools_meta", "ada"))
-        gateway._ledger.relayed("bob", {"content": [{"type": "text", "text": "x" * 100_000}]})
-        gateway._ledger.listed_raw("bob", raw)
+        gateway.count_result({"content": [{"type": "text", "text": "x" * 100_000}]}, bob)
+        gateway.count_tools(gateway.snapshot.tools, bob)
         spending = {row.principal: row for row in (await gateway.stats(viewer=LOCAL_USER)).spending}
 
     assert told["raw_today"] == told["raw_list"] == raw
-    assert told["spent_today"] == gateway._ledger.menu_tokens + told["answer"]
+    assert told["spent_today"] == spending["ada"].list_tokens + told["answer"]
     assert told["break_even"] is (told["spent_today"] >= raw) is spending["ada"].break_even
     assert (spending["bob"].result_tokens, spending["bob"].spent) == (25_000, raw)
-    assert gateway._ledger.menu_tokens > 100
+    assert spending["ada"].list_tokens > 100
 
 
 async def test_an_answer_that_is_relayed_has_an_entry_only_through_the_meta_tool(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ async def test_what_was_spent_is_known_when_the_gateway_is_opened_again(tmp_path
     """Today's figures go on where they were, and so do those of calls."""
     settings = settings_of(tmp_path, "files")
     async with opened(settings, Upstream("files", TOOLS)) as gateway:
-        gateway._ledger.listed("ada", meta_definitions.definitions(""))
+        gateway.count_menu(definitions(""), agent("ada"))
         before = entry(await ask(gateway, "list_tools_meta", "ada"))
         await call(gateway, "files__read", 3)
     async with opened(settings, Upstream("files", TOOLS)) as gateway:
@@ -112,4 +113,4 @@ async def test_what_was_spent_is_known_when_the_gateway_is_opened_again(tmp_path
 async def test_an_answer_of_an_odd_shape_is_counted_as_nothing(tmp_path: Path, content: Any) -> None:
     """The tool was called; its answer is passed on as it came."""
     async with opened(settings_of(tmp_path, "files"), Upstream("files", TOOLS)) as gateway:
-        assert gateway._ledger.relayed("ada", {"content": content})["answer"] == 0
+        assert gateway.count_result({"content": content}, agent("ada"))["answer"] == 0

@@ -3,6 +3,7 @@
 The kinds are a transport, a check of manifests, a meta-tool and a level of detail.
 """
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 from starlette.responses import PlainTextResponse
 from tests.admission.layers import found, judge
-from tests.gateway.rig import SOON_S, Upstream, settings_of
+from tests.gateway.rig import SOON_S, Upstream, opened, settings_of
 
 from maitred.admission import review
 from maitred.admission.checks.base import Policy
@@ -26,22 +27,26 @@ from maitred.admission.manifest import Manifest, manifest_schema
 from maitred.backends.base import Backend, Connection, ConnectOptions
 from maitred.backends.memory import MemoryBackend
 from maitred.config.load import parse
-from maitred.config.settings import Admission
+from maitred.config.settings import Admission, Disclosure
+from maitred.disclosure.budget import estimate
+from maitred.disclosure.pages import lines_page
 from maitred.disclosure.views import DETAIL_VIEWS, DetailView
 from maitred.errors import ConfigError
 from maitred.gateway import Gateway
+from maitred.meta_tools import arguments as read
+from maitred.meta_tools.base import TEXT, MetaTool, MetaToolRequest, text_result
+from maitred.meta_tools.menu import META_TOOLS, safe_tools
 from maitred.model.access import LOCAL_USER
+from maitred.model.categories import Category, ToolChoice
 from maitred.model.details import DETAILS
 from maitred.model.servers import ServerSpec
-from maitred.model.tools import ToolCall
+from maitred.model.tools import ToolCall, ToolKey
 from maitred.model.transports import TRANSPORTS, TransportKind
 from maitred.surfaces.http.app import application
 from maitred.surfaces.http.schemas import Server as ServerAnswer
-from maitred.surfaces.mcp.meta_definitions import META_TOOLS, MetaTool, is_safe
-from maitred.surfaces.mcp.metatools import HANDLERS, MetaToolRequest, text_result
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
-from maitred.wiring.backends import MAKERS
+from maitred.wiring.transports import MAKERS
 
 PIGEON = TransportKind(
     name="pigeon",
@@ -279,12 +284,33 @@ async def test_a_new_check_decides_and_is_in_the_record(
 
 # --- a meta-tool ------------------------------------------------------------------------------------------
 
-COUNT = MetaTool(name="count_tools", description="Count the tools.", properties={}, reads_only=True)
+COUNT_TOKENS = 300
+"""What an answer of the made-up meta-tool costs at most."""
 
 
 async def count(gateway: Gateway, request: MetaToolRequest) -> dict[str, Any]:
-    """All that somebody writes who adds a meta-tool, besides its definition."""
-    return text_result(f"{len(gateway.visible_tools(request.viewer))} of {request.viewer.principal}")
+    """A text of its own within a budget, of what the caller may see."""
+    names = [tool.name for tool in gateway.visible_tools(request.viewer)]
+    page = lines_page(
+        names, lambda name: f"tool {name}", read.text(request.arguments, "cursor"), COUNT_TOKENS
+    )
+    return text_result(f"{len(names)} for {request.viewer.principal}\n{page.text}")
+
+
+COUNT = MetaTool(
+    name="count_tools",
+    description="Count the tools.",
+    answer=count,
+    properties={"cursor": TEXT},
+    reads_only=True,
+)
+"""Its entry; with the handler above, it is all that is written for one more meta-tool."""
+
+
+async def answer_of(client: Client, **arguments: str) -> str:
+    [block] = (await client.call_tool(COUNT.name, arguments)).content
+    assert isinstance(block, types.TextContent)
+    return block.text
 
 
 @pytest.mark.anyio
@@ -294,35 +320,81 @@ async def test_a_new_meta_tool_is_listed_and_answered(
 ) -> None:
     """After the others; a client of a background gateway may repeat it if it only reads."""
     monkeypatch.setitem(META_TOOLS, COUNT.name, COUNT)
-    monkeypatch.setitem(HANDLERS, COUNT.name, count)
     settings = parse(tmp_path / "maitred.yaml", f"{CONFIG}disclosure: {{mode: menu}}\n")
     async with open_gateway(settings) as gateway:
         assert await gateway.settled(SOON_S)
         async with Client(McpSurface(gateway).server) as client:
             listed = (await client.list_tools()).tools
             result = await client.call_tool(COUNT.name, {})
+            mistaken = await client.call_tool(COUNT.name, {"cursors": "1"})
+            called = await client.call_tool("call_tool", {"name": COUNT.name})
 
-        assert [tool.name for tool in listed][-1] == COUNT.name
-        assert result.content == [types.TextContent(text="1 of local")]
-        assert result.meta is not None
-        assert "maitred/tokens" in result.meta
-        assert is_safe(COUNT.name)
+    assert [tool.name for tool in listed][-1] == COUNT.name
+    assert result.content == [types.TextContent(text="1 for local\ntool coop__fly")]
+    assert result.meta is not None
+    assert "maitred/tokens" in result.meta
+    assert "no argument `cursors`; did you mean `cursor`?" in str(mistaken.content)
+    assert "`count_tools` is a tool beside `call_tool`" in str(called.content)
+    assert COUNT.name in safe_tools()
+
+
+@pytest.mark.anyio
+async def test_the_text_of_a_new_meta_tool_keeps_its_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has as many lines as fit, and a reader who follows the cursors gets each line once."""
+    monkeypatch.setitem(META_TOOLS, COUNT.name, COUNT)
+    upstream = Upstream("coop", {f"fly_{n:03}": "Bring a letter." for n in range(100)})
+    rows: list[str] = []
+    async with (
+        opened(settings_of(tmp_path, "coop"), upstream) as gateway,
+        Client(McpSurface(gateway).server) as client,
+    ):
+        text = await answer_of(client)
+        while more := re.search(r"^\(\d+ more: same path with cursor '(.+)'\)$", text, re.MULTILINE):
+            assert estimate(text) <= COUNT_TOKENS
+            rows += text.splitlines()[1:-1]
+            text = await answer_of(client, cursor=more[1])
+        rows += text.splitlines()[1:]
+
+    assert rows == [f"tool coop__fly_{n:03}" for n in range(100)]
+
+
+@pytest.mark.anyio
+async def test_no_category_takes_the_name_of_a_new_meta_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A category `count` would be called `count_tools`; its own tool has another name, and works."""
+    monkeypatch.setitem(META_TOOLS, COUNT.name, COUNT)
+    settings = settings_of(
+        tmp_path,
+        "coop",
+        categories={"count": Category(name="count")},
+        tools={ToolKey(server="coop", name=name): ToolChoice(category="count") for name in ("one", "two")},
+        disclosure=Disclosure(mode="categories", break_even_tokens=0),
+    )
+    async with opened(settings, Upstream("coop", {"one": "Count one.", "two": "Count two."})) as gateway:
+        assert await gateway.settled(SOON_S)
+        [category] = gateway.category_definitions(LOCAL_USER)
+        answer = await gateway.call(ToolCall(name=category["name"], arguments={}), viewer=LOCAL_USER)
+
+    assert category["name"].startswith("count_tools_")
+    assert [tool["name"] for tool in answer["tools"]] == ["coop__one", "coop__two"]
 
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("pigeon")
-async def test_a_meta_tool_without_a_handler_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Somebody added the definition only; and one without a definition is no meta-tool to anybody."""
-    monkeypatch.setitem(META_TOOLS, COUNT.name, COUNT)
+async def test_a_meta_tool_that_is_in_no_table_is_refused(tmp_path: Path) -> None:
+    """As any unknown tool; and there is no entry without a handler."""
     async with open_gateway(parse(tmp_path / "maitred.yaml", CONFIG)) as gateway:
         assert await gateway.settled(SOON_S)
         async with Client(McpSurface(gateway).server) as client:
             with pytest.raises(MCPError, match="count_tools"):
                 await client.call_tool(COUNT.name, {})
 
-    assert not is_safe("another_tool")
+    assert COUNT.name not in safe_tools()
+    with pytest.raises(TypeError, match="answer"):
+        MetaTool(name="count_tools", description="Count.", properties={})  # type: ignore[call-arg]  # as said
 
 
 # --- a level of detail ------------------------------------------------------------------------------------

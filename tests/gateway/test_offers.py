@@ -287,14 +287,3 @@ async def test_what_was_offered_is_known_to_the_next_process_before_any_server_r
         assert (gateway.snapshot.offers, broken.starts) == (listed, 0)
         with pytest.raises(ServerUnavailableError):
             await gateway.offers(LOCAL_USER).read("note:///wiki", viewer=LOCAL_USER)
-
-
-async def test_the_uri_by_which_a_client_knows_a_resource_can_be_asked_for(gateway: Gateway) -> None:
-    """Listed or not."""
-    assert (
-        gateway.offers(LOCAL_USER).published_uri("wiki", SHARED) == "maitred://resource/wiki/note:///shared"
-    )
-    assert (
-        gateway.offers(LOCAL_USER).published_uri("wiki", "note:///new")
-        == "maitred://resource/wiki/note:///new"
-    )

@@ -275,7 +275,7 @@ async def test_one_decision_is_one_judgement_for_which_nobody_waits(
         case = await gateway.case("notes", viewer=LOCAL_USER)
 
         def counted(self: Judge, *args: Any) -> Judgement:
-            judged.append(args[0])
+            judged.append(self._server)
             waiting.append(gateway._context.catalog._lock.locked())
             return judge(self, *args)
 

@@ -16,7 +16,7 @@ from maitred.config.sections import saved_spec
 from maitred.config.settings import SAVED, Chain, SavedEntry, Settings
 from maitred.errors import ArgumentsError, ConfigError, ToolWithheldError
 from maitred.gateway import Gateway
-from maitred.model.access import LOCAL_USER
+from maitred.model.access import LOCAL_USER, Grant, Scope, Viewer
 from maitred.model.categories import ToolChoice
 from maitred.model.tools import ToolCall, ToolKey
 
@@ -227,6 +227,23 @@ async def test_a_saved_chain_that_fails_inside_says_where(tmp_path: Path) -> Non
     assert answer.fault is not None
     assert answer.fault.line == 2
     assert "chains__loop failed: line 2: TypeError" in answer.fault.message
+
+
+async def test_a_fault_of_a_saved_chain_suggests_no_server_that_its_caller_may_not_see(
+    tmp_path: Path,
+) -> None:
+    """The chain may be called by whoever may not see the servers that it was written for."""
+    settings = saved_in(tmp_path, fetch=text_of("import fles\nreturn 1"))
+    scope = Scope(servers=frozenset({SAVED}))
+    part = Viewer(grant=Grant(principal="ann", role="agent", scope=scope))
+    call = ToolCall(name="chains__fetch", arguments={})
+    async with opened(settings, Upstream("files", FILES)) as gateway:
+        whole = await gateway.call(call, viewer=agent("ann"))
+        scoped = await gateway.call(call, viewer=part)
+
+    assert "`files`" in str(whole)
+    assert scoped["isError"]
+    assert "files" not in str(scoped)
 
 
 async def test_a_saved_chain_may_be_kept_and_has_its_form_for_each_caller(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from tests.support.viewers import agent
 from maitred.config.settings import Results
 from maitred.errors import ProtocolError, ResultNotFoundError
 from maitred.gateway import Gateway
+from maitred.meta_tools import menu
+from maitred.meta_tools.base import MetaToolRequest
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
-from maitred.surfaces.mcp import metatools
 
 pytestmark = pytest.mark.anyio
 
@@ -63,12 +64,12 @@ async def test_orders_are_taken_out_of_answers_resources_prompts_and_chains(tmp_
     async with opened(settings_of(tmp_path, "blog", results=results), Blog()) as gateway:
         offers = gateway.offers(ANN)
         call = ToolCall(name="call_tool_chain", arguments={"code": code})
-        request = metatools.MetaToolRequest(arguments=call.arguments, viewer=ANN, call=call)
+        request = MetaToolRequest(arguments=call.arguments, viewer=ANN, call=call)
         found = {
             "answer": await read(gateway),
             "resource": await offers.read("maitred://resource/blog/blog://1", None, viewer=ANN),
             "prompt": await offers.get_prompt("blog__summary", {}, None, viewer=ANN),
-            "chain": await metatools.answer(gateway, "call_tool_chain", request),
+            "chain": await menu.answer(gateway, "call_tool_chain", request),
         }
 
     for what, one in found.items():

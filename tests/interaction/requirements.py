@@ -28,7 +28,7 @@ REQUIREMENTS: Mapping[str, Requirement] = (
         "issue 2",
         {
             "front:era": "A client is answered in its own protocol era, over either transport.",
-            "menu:tools": "Above the break-even a client is shown the six meta-tools and nothing else.",
+            "menu:tools": "Above the break-even a client is shown the meta-tools and nothing else.",
             "search:phrases": "Several phrases are searched at once.",
             "search:server": "A search can be kept to one server.",
             "search:limit": "`limit` bounds the results of each phrase.",

@@ -29,10 +29,12 @@ from tests.interaction.listening import Listener, listening
 from tests.interaction.requirements import requirement
 from tests.support.team_server import LEARNED, PAGES, USERS
 
+from maitred.meta_tools.menu import calling
+
 pytestmark = pytest.mark.anyio
 
 MODES: list[Mode] = ["legacy", "auto"]
-CALLING = ["search_tools", "call_tool", "call_read_only_tool"]
+CALLING = [definition["name"] for definition in calling()]
 CLOSED = [*CALLING, "team__admin_tools", "team__content_tools", "team__learn"]
 CATEGORIES: Json = {"mode": "categories", "break_even_tokens": 0, "first_list_wait_s": 60}
 

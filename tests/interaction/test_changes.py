@@ -28,6 +28,8 @@ from tests.interaction.harness import (
 )
 from tests.interaction.requirements import requirement
 
+from maitred.meta_tools.menu import META_TOOLS
+
 pytestmark = pytest.mark.anyio
 
 ALL = {"mode": "all"}
@@ -188,7 +190,7 @@ async def test_behind_the_menu_a_new_server_can_be_found_and_called(tmp_path: Pa
     with serving(config) as gateway:
         async with both_eras(gateway) as watchers:
             write_settings(tmp_path, TWO, disclosure={"mode": "menu"})
-            await all_told(watchers, lambda names: len(names) == 6)
+            await all_told(watchers, lambda names: set(names) == set(META_TOOLS))
             for watcher in watchers:
                 await until_found(watcher, "second__add_tool")
             assert text_of(await call(watchers[1].client, "second__echo", {"text": "hello"})) == "hello"

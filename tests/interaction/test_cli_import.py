@@ -6,10 +6,9 @@ import os
 import pty
 import shlex
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from tests.interaction.harness import WAIT_S, cli, faulty, write_settings
 from tests.interaction.requirements import requirement
 from tests.interaction.test_cli import fine, read_json, refused
+from tests.support import prefork
 
 from maitred.config.load import load
 
@@ -63,15 +63,10 @@ def at_terminal(arguments: Sequence[str], typed: str, *, columns: int = 40) -> s
     """What a command prints at a terminal of so many columns, where this is typed."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with subprocess.Popen(
-        [sys.executable, "-m", "maitred", *arguments],
-        env={**{k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}, "TERM": "xterm"},
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        close_fds=True,
-    ) as process:
-        os.close(inner)
+    env = {**{k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}, "TERM": "xterm"}
+    with os.fdopen(inner, "r+b", buffering=0) as terminal:
+        process = prefork.start(arguments, [terminal] * 3, env=env)
+    with closing(process):
         os.write(outer, typed.encode())
         said = b""
         try:
@@ -79,9 +74,9 @@ def at_terminal(arguments: Sequence[str], typed: str, *, columns: int = 40) -> s
                 said += part
         except OSError:  # as Linux ends a terminal
             pass
-        process.wait(WAIT_S)
+        code = process.wait(WAIT_S)
     os.close(outer)
-    assert process.returncode == 0, said.decode()
+    assert code == 0, said.decode()
     return said.decode().replace("\r\n", "\n")
 
 

@@ -31,16 +31,11 @@ from tests.interaction.requirements import requirement
 from tests.support import corpus
 from tests.support.real_servers import require
 
+from maitred.meta_tools.menu import META_TOOLS
+
 pytestmark = pytest.mark.anyio
 
-MENU = {
-    "search_tools",
-    "list_tools_meta",
-    "tool_info",
-    "call_tool",
-    "call_read_only_tool",
-    "call_tool_chain",
-}
+MENU = set(META_TOOLS)
 MODES: list[Mode] = ["legacy", "auto"]
 PATIENT: Json = {"first_list_wait_s": 60}
 

@@ -30,16 +30,18 @@ class Person:
         self.updated: list[str] = []
         self.news = anyio.Event()
 
-    async def elicited(self, _: Any, params: Any) -> types.ElicitResult:
+    async def elicited(self, context: Any, params: Any) -> types.ElicitResult:
         content = None if params.mode == "url" else {"name": "Ann"}
         return types.ElicitResult(action="accept", content=content)
 
-    async def sampled(self, _: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    async def sampled(
+        self, context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
         said = "hello" + (f" with {params.tools[0].name}" if params.tools else "")
         content = types.TextContent(type="text", text=said)
         return types.CreateMessageResult(role="assistant", model="m", content=content)
 
-    async def roots(self, _: Any) -> types.ListRootsResult:
+    async def roots(self, context: Any) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root(uri="file:///pairs")])
 
     async def log(self, params: types.LoggingMessageNotificationParams) -> None:

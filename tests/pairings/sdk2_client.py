@@ -7,13 +7,15 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, cast
 
 import anyio
 import mcp_types as types
 from mcp import Client
+from mcp.client.client import ConnectMode
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.subscriptions import ResourceUpdated
+from pydantic import FileUrl
 
 Outcome = Awaitable[str]
 
@@ -30,18 +32,20 @@ class Person:
         self.updated: list[str] = []
         self.news = anyio.Event()
 
-    async def elicited(self, _: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicited(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         content: dict[str, Any] | None = {"name": "Ann"}
         if isinstance(params, types.ElicitRequestURLParams):
             content = None
         return types.ElicitResult(action="accept", content=content)
 
-    async def sampled(self, _: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    async def sampled(
+        self, context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
         said = "hello" + (f" with {params.tools[0].name}" if params.tools else "")
         return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text=said))
 
-    async def roots(self, _: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri="file:///pairs")])
+    async def roots(self, context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///pairs"))])
 
     async def log(self, params: types.LoggingMessageNotificationParams) -> None:
         self.logs.append(f"{params.level} {params.logger} {params.data}")
@@ -145,12 +149,13 @@ async def outcome(work: Callable[[], Outcome]) -> str:
         with anyio.fail_after(PATIENCE_S):
             return await work()
     except Exception as error:  # noqa: BLE001  # whatever goes wrong is the outcome
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        return f"FAILED {type(error).__name__}: {error}"
+        leaf: BaseException = error
+        while isinstance(leaf, BaseExceptionGroup):
+            leaf = leaf.exceptions[0]
+        return f"FAILED {type(leaf).__name__}: {leaf}"
 
 
-async def main(target: dict[str, Any], mode: Literal["legacy", "2026-07-28"]) -> None:
+async def main(target: dict[str, Any], mode: str) -> None:
     person = Person()
     command = target.get("command")
     where = (
@@ -160,7 +165,7 @@ async def main(target: dict[str, Any], mode: Literal["legacy", "2026-07-28"]) ->
     )
     client = Client(
         where,
-        mode=mode,
+        mode=cast("ConnectMode", mode),
         elicitation_callback=person.elicited,
         sampling_callback=person.sampled,
         sampling_capabilities=types.SamplingCapability(tools=types.SamplingToolsCapability()),

@@ -90,7 +90,7 @@ class Guest:
             target, mode=mode, elicitation_callback=self._elicited, read_timeout_seconds=STEP_S
         )
 
-    async def _elicited(self, _: Any, __: types.ElicitRequestParams) -> types.ElicitResult:
+    async def _elicited(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         await anyio.sleep(self._random.random() * 0.05)  # a person takes a while
         return types.ElicitResult(action="accept", content={"name": self.name})
 

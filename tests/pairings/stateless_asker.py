@@ -97,6 +97,7 @@ async def wait() -> types.CallToolResult:
         raise
     finally:
         counts["waiting"] -= 1
+    return text("never")
 
 
 async def call_tool(ctx: Context, params: Params) -> types.CallToolResult | types.InputRequiredResult:

@@ -144,6 +144,58 @@ async def test_a_writer_that_waited_too_long_for_another_says_so(database: Datab
     assert await database.read(generation) == 1
 
 
+MANY = 60
+"""More than the threads that all parts of the gateway share."""
+
+
+async def test_writers_that_wait_hold_up_neither_readers_nor_other_threads(
+    database: Database, other: Database
+) -> None:
+    """As when another process writes for long: the rest of the gateway goes on."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(connection: DriverConnection) -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    async def write() -> None:
+        await other.write(lambda connection: connection.execute(RAISE), WriteOptions(wait_s=60))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(database.write_driver, hold)
+        await anyio.to_thread.run_sync(begun.wait, 60)
+        for _ in range(MANY):
+            tasks.start_soon(write)
+        await anyio.wait_all_tasks_blocked()
+        try:
+            with anyio.fail_after(20):
+                assert await anyio.to_thread.run_sync(lambda: "done") == "done"
+                assert await other.read(generation) == 0
+        finally:
+            go_on.set()
+    assert await database.read(generation) == MANY
+
+
+async def test_other_threads_that_wait_hold_up_no_call_of_the_database(database: Database) -> None:
+    """As when a model or a disk elsewhere is slow: the audit trail is written all the same."""
+    go_on = threading.Event()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(MANY):
+            tasks.start_soon(anyio.to_thread.run_sync, go_on.wait, 60)
+        await anyio.wait_all_tasks_blocked()
+        try:
+            with anyio.fail_after(20):
+                await database.write(lambda connection: connection.execute(RAISE))
+                await database.write_driver(lambda connection: connection.execute(RAISE_DRIVER, (1,)))
+                writer = database.quick_writer()
+                await writer.write(lambda connection: connection.execute(RAISE_DRIVER, (1,)), rows=1)
+                await writer.close()
+                assert await database.read(generation) == 3
+                assert await database.check() == ""
+        finally:
+            go_on.set()
+
+
 async def test_a_write_that_is_given_up_is_done_whole_or_not_at_all(database: Database) -> None:
     """Its thread is waited for, so that nothing runs on behind a caller that has gone."""
     ended = threading.Event()

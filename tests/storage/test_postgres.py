@@ -64,3 +64,22 @@ async def test_tables_of_a_newer_maitred_are_left_alone(postgres: Postgres) -> N
         await database.write_driver(lambda connection: connection.execute(newer))
     with pytest.raises(ConfigError, match=r"newer maitred .*or set `catalog\.url` to another database"):
         await PostgresDatabase(url).open()
+
+
+async def test_tables_of_another_program_are_left_alone(postgres: Postgres) -> None:
+    """Those that are named as ours are; others in the same database stop nothing."""
+    import psycopg  # noqa: PLC0415  # of an extra
+
+    taken, free = postgres.new_database(), postgres.new_database()
+    for url, table in ((taken, "tools"), (free, "bookmarks")):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE TABLE {table} (name TEXT)".encode())
+    with pytest.raises(
+        ConfigError, match=r"not those of a catalog \(tools\).* set `catalog\.url` to another"
+    ):
+        await PostgresDatabase(taken).open()
+    async with PostgresDatabase(free) as database:
+        assert await database.check() == ""
+    with psycopg.connect(taken) as connection:
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+    assert found == [("tools",)]

@@ -20,6 +20,7 @@ import structlog
 
 from maitred.config.settings import Jwt
 from maitred.model.access import ROLES, Grant, RefusedAccess, Role, Scope
+from maitred.tls import tls_context
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,7 @@ async def fetch_keys(url: str) -> bytes:
     try:
         with anyio.fail_after(_TIMEOUT_S):
             async with (
-                httpx2.AsyncClient(timeout=_TIMEOUT_S) as client,
+                httpx2.AsyncClient(timeout=_TIMEOUT_S, verify=tls_context()) as client,
                 client.stream("GET", url, headers={"Accept": "application/json"}) as response,
             ):
                 if response.status_code != httpx2.codes.OK:

@@ -103,11 +103,6 @@ def why_forbidden(address: str | Address, exempted: Sequence[Network] = ()) -> s
     return "" if isinstance(address, IPv4Address) or address in _GLOBAL_V6 else "a reserved address"
 
 
-def is_forbidden(address: str | Address, exempted: Sequence[Network] = ()) -> bool:
-    """Whether the gateway must not connect to an address; see `why_forbidden`."""
-    return bool(why_forbidden(address, exempted))
-
-
 def networks(texts: Sequence[str]) -> tuple[Network, ...]:
     """Parse networks such as `10.1.0.0/16`; a single address is a network of one.
 

@@ -10,14 +10,13 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from maitred.admission.schema_diff import SchemaDifference, Weight, differences, rewording_clause, short
 from maitred.backends.listing import extra_fields
 from maitred.model.resources import Offer
-from maitred.model.tools import RawTool, ToolKey, canonical
-from maitred.poisoning.confusables import latin
+from maitred.model.tools import RawTool, canonical
 from maitred.wording import count_of
 
 PartKind = Literal["tool", "prompt", "template", "instructions"]
@@ -108,24 +107,6 @@ ShadowLookup = Callable[[str], str]
 def no_shadow(_: str) -> str:
     """For a server without others: no name resembles another."""
     return ""
-
-
-def shadow_lookup(tools: Iterable[ToolKey], *, but: str) -> ShadowLookup:
-    """Names shadow each other if they are equal except for case, separators, width and alphabet.
-
-    `but` is the server with the new tools; its own tools do not count.
-    """
-    owners: dict[str, str] = {}
-    for key in tools:
-        if key.server != but:
-            owners.setdefault(_fold(key.name), key.server)
-    return lambda name: owners.get(_fold(name), "")
-
-
-@lru_cache(maxsize=100_000)
-def _fold(name: str) -> str:
-    plain = latin(name).casefold()
-    return "".join(c for c in plain if c.isalnum()) or plain
 
 
 def define(

@@ -5,7 +5,7 @@ registered one has its manifest's review behind it. Decisions are in the registr
 comes to the same judgement.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -29,6 +29,7 @@ from maitred.model.resources import OfferKey
 from maitred.model.servers import ServerRecord, ServerSpec
 from maitred.model.tools import ToolKey, canonical, content_hash
 from maitred.model.transports import is_judged
+from maitred.poisoning.tool_index import OtherTools, ToolIndex
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +43,7 @@ _SHORT: Final = 32
 _LEAST_JUDGED: Final = 64
 """The cache holds at least so many judgements, and one for each known server."""
 
-MakeJudge = Callable[[Mapping[str, Collection[str]]], ServerJudge]
+MakeJudge = Callable[[str, ToolIndex], ServerJudge]
 
 
 def now() -> str:
@@ -60,6 +61,17 @@ class ServerApproval:
     judgement: Judgement = field(default_factory=Judgement)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _CachedJudgement:
+    """A judgement, what it is about, and what it asked about other servers; it is valid while these agree."""
+
+    definition: str
+    state: Approval
+    rules: ApprovalRules
+    others: OtherTools
+    judgement: Judgement
+
+
 class Gatekeeper:
     """Judges servers by the present settings."""
 
@@ -72,7 +84,8 @@ class Gatekeeper:
         """How many events this process has logged for what servers publish; no other task need read those
         again.
         """
-        self._judgements: dict[str, tuple[object, Judgement]] = {}
+        self._judgements: dict[str, _CachedJudgement] = {}
+        self._tools = ToolIndex()
 
     def use(self, section: Admission) -> None:
         """Apply new settings."""
@@ -102,10 +115,9 @@ class Gatekeeper:
         withheld = _withheld(spec.name, judgement, by)
         if not published.brought:
             return withheld
-        judge = self._make_judge(self._names(spec.name, live))
-        result_tools = await anyio.to_thread.run_sync(
-            judge.judge_result_tools, spec.name, published.brought, rules
-        )
+        index = (await self._index()).with_server(spec.name, _tools(live))
+        judge = self._make_judge(spec.name, index)
+        result_tools = await anyio.to_thread.run_sync(judge.judge_result_tools, published.brought, rules)
         return replace(withheld, tools={**withheld.tools, **result_tools})
 
     async def holds(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
@@ -216,24 +228,35 @@ class Gatekeeper:
         self, server: str, live: Definition, state: Approval, rules: ApprovalRules
     ) -> Judgement:
         """The judgement of a definition; the last one of each server is cached."""
-        names = self._names(server, live)
-        digests = await anyio.to_thread.run_sync(lambda: (live.digest, _names_hash(names)))
-        about = (digests, state, rules)
-        last_about, judgement = self._judgements.pop(server, (None, Judgement()))
-        if last_about != about:
-            judge = self._make_judge(names).judge
+        digest = await anyio.to_thread.run_sync(lambda: live.digest)
+        index = await self._index()
+        cached = self._judgements.pop(server, None)
+        if (
+            cached is None
+            or (cached.definition, cached.state, cached.rules) != (digest, state, rules)
+            or not cached.others.agrees(index)
+        ):
+            judge = self._make_judge(server, index.with_server(server, _tools(live)))
             memory = await self.memory(state)
-            judgement = await anyio.to_thread.run_sync(judge, server, live, memory, rules)
-        self._judgements[server] = (about, judgement)
-        if len(self._judgements) > max(_LEAST_JUDGED, len(names)):
+            judgement = await anyio.to_thread.run_sync(judge.judge, live, memory, rules)
+            cached = _CachedJudgement(
+                definition=digest, state=state, rules=rules, others=judge.others, judgement=judgement
+            )
+        self._judgements[server] = cached
+        if len(self._judgements) > max(_LEAST_JUDGED, len(index.names)):
             del self._judgements[next(iter(self._judgements))]
-        return judgement
+        return cached.judgement
 
-    def _names(self, server: str, live: Definition) -> Mapping[str, Collection[str]]:
-        """The names of all tools: of this server from `live`, of the others from the catalog."""
+    async def _index(self) -> ToolIndex:
+        """The names of all tools in the catalog."""
         snapshot = self._catalog.snapshot
-        names = {name: [t.key.name for t in tools] for name, tools in snapshot.by_server.items()}
-        return {**names, server: _tools(live)}
+
+        def now() -> ToolIndex:
+            names = {name: [t.key.name for t in tools] for name, tools in snapshot.by_server.items()}
+            return self._tools.with_names(names)
+
+        self._tools = await anyio.to_thread.run_sync(now)
+        return self._tools
 
     async def _definition(self, digest: str) -> Definition | None:
         body = await self.registry.definition(digest) if digest else None
@@ -301,11 +324,6 @@ def _takes_place_of_last(events: Sequence[Event], fresh: Sequence[Event]) -> boo
         return False
     before = replay(events[:-1])
     return before is not None and (before.approved is None or before.approved.definition != "")
-
-
-def _names_hash(names: Mapping[str, Collection[str]]) -> str:
-    """Stands for all names where a judgement is kept; the names themselves would be kept once a server."""
-    return content_hash(canonical({server: sorted(tools) for server, tools in names.items()}))
 
 
 def _tools(live: Definition) -> Collection[str]:

@@ -15,6 +15,7 @@ import httpx2
 
 from maitred.admission.address_guard import ForbiddenAddressError, Resolver, allowed_addresses, resolve
 from maitred.admission.addresses import Network
+from maitred.tls import tls_context
 
 
 class ForbiddenConnectError(ForbiddenAddressError, httpcore2.ConnectError):
@@ -42,7 +43,7 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
         limits: httpx2.Limits | None = None,
     ) -> None:
         limits = limits or httpx2.Limits(max_connections=100, max_keepalive_connections=20)
-        context = verify or httpx2.create_ssl_context()
+        context = verify or tls_context()
         # the parent's own pool would connect nowhere, so it fails closed if ours is not used
         super().__init__(verify=context, uds="/dev/null/guarded")
         self._pool = httpcore2.AsyncConnectionPool(

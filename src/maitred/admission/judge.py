@@ -6,11 +6,11 @@ and contain no word of the server. The details for a person are in the changes a
 resemble another server's.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from maitred.admission.approval import assess
-from maitred.admission.definition import Definition, PartKey, define, shadow_lookup
+from maitred.admission.definition import Definition, PartKey, define
 from maitred.admission.findings import Finding
 from maitred.admission.judgement import ApprovalRules, ApprovedState, Judgement, Scan
 from maitred.admission.lookalike import KnownTools, compare_servers
@@ -18,6 +18,8 @@ from maitred.errors import AdmissionError
 from maitred.model.approvals import Severity
 from maitred.model.tools import RawTool, ToolKey
 from maitred.poisoning.scan import PoisonFinding, PoisonScan
+from maitred.poisoning.scorer import Scorer, bundled_scorer
+from maitred.poisoning.tool_index import OtherTools, ToolIndex
 
 _ASK: Final = "and waits for a person, who sees it with `maitred approvals`"
 _NEW: Final = "is new since its server was approved"
@@ -43,73 +45,68 @@ _FIELDS: Final = {"input": "inputSchema", "output": "outputSchema"}
 
 
 class Judge:
-    """Judges a server among others, whose names of tools it knows."""
+    """Judges one server among others. `others` keeps what it asked about their tools."""
 
-    def __init__(self, names: Mapping[str, Collection[str]], *, scan: PoisonScan | None = None) -> None:
-        """`names` are the raw names of the tools of each server; `scan` replaces the default one."""
-        self._names = names
-        self._scan = scan or PoisonScan(names)
+    def __init__(
+        self, server: str, index: ToolIndex, *, scorer: Callable[[], Scorer] = bundled_scorer
+    ) -> None:
+        """`index` has the tools of all servers, also of this one; `scorer` replaces the default one."""
+        self.others = OtherTools(index, server)
+        self._server = server
+        self._scan = PoisonScan({server: index.names.get(server, ())}, scorer=scorer, others=self.others)
 
-    def judge(self, server: str, live: Definition, memory: ApprovedState, rules: ApprovalRules) -> Judgement:
-        """Judge all that a server publishes.
+    def judge(self, live: Definition, memory: ApprovedState, rules: ApprovalRules) -> Judgement:
+        """Judge all that the server publishes.
 
         Raises:
             AdmissionError: The scan cannot run, since the installation is damaged.
         """
-        tools = (
-            ToolKey(server=other_server, name=name)
-            for other_server in self._names
-            for name in self._names[other_server]
-        )
-        shadowed = shadow_lookup(tools, but=server)
         parts = live.parts if rules.scan != "off" else ()
-        findings_by_part = {part: list(self._findings_of(server, part, live)) for part in parts}
+        findings_by_part = {part: list(self._findings_of(part, live)) for part in parts}
         doubtful = {part for part in findings_by_part if _grades(findings_by_part[part]) & _WITHHELD["block"]}
-        worse = {part for part in doubtful if self._is_worse(server, part, live, memory.approved)}
+        worse = {part for part in doubtful if self._is_worse(part, live, memory.approved)}
         suspicious = {
             part for part in findings_by_part if _grades(findings_by_part[part]) & _WITHHELD[rules.scan]
         } | worse
         poisoned = {part for part in suspicious if not _is_vouched(memory.vouched, live, part)}
         pinning = "quarantine" if memory.refused or worse & poisoned else rules.pinning
-        assessment = assess(memory.approved, live, pinning=pinning, shadowed=shadowed)
+        assessment = assess(memory.approved, live, pinning=pinning, shadowed=self.others.lookalike)
         withheld = assessment.withheld | poisoned
         why = {p: _why(p, memory, changed=p in assessment.withheld, poisoned=p in poisoned) for p in withheld}
         findings = [finding for group in findings_by_part.values() for finding in group]
         return Judgement(withheld=why, changes=assessment.changes, findings=findings)
 
-    def judge_result_tools(
-        self, server: str, tools: Sequence[RawTool], rules: ApprovalRules
-    ) -> Mapping[ToolKey, str]:
+    def judge_result_tools(self, tools: Sequence[RawTool], rules: ApprovalRules) -> Mapping[ToolKey, str]:
         """The withheld tools of a result, with reasons; no person approves these, so the scan decides."""
         if rules.scan == "off":
             return {}
         live = define(tools)
         return {
-            ToolKey(server=server, name=part.name): _POISONED
+            ToolKey(server=self._server, name=part.name): _POISONED
             for part in live.parts
-            if _grades(self._findings_of(server, part, live)) & _WITHHELD[rules.scan]
+            if _grades(self._findings_of(part, live)) & _WITHHELD[rules.scan]
         }
 
-    def _is_worse(self, server: str, part: PartKey, live: Definition, approved: Definition | None) -> bool:
+    def _is_worse(self, part: PartKey, live: Definition, approved: Definition | None) -> bool:
         """Whether a part changed, and breaks a rule that it did not break when it was approved."""
         if approved is None or approved.digest_of(part) == live.digest_of(part):
             return False
-        return not self._broken_rules(server, part, live) <= self._broken_rules(server, part, approved)
+        return not self._broken_rules(part, live) <= self._broken_rules(part, approved)
 
-    def _broken_rules(self, server: str, part: PartKey, definition: Definition) -> frozenset[str]:
+    def _broken_rules(self, part: PartKey, definition: Definition) -> frozenset[str]:
         """The broken rules that a person should look at; empty if the part does not exist."""
         if part not in definition.parts:
             return frozenset()
         content = definition.parts[part].content
-        findings = self._scan_part(server, _as_sent(part, content))
+        findings = self._scan_part(_as_sent(part, content))
         unread = {key for key in _READ if f"{key}_hash" in content}
         return frozenset(
             {finding.rule for finding in findings if finding.severity in _WITHHELD["block"]} | unread
         )
 
-    def _findings_of(self, server: str, part: PartKey, live: Definition) -> Iterator[Finding]:
+    def _findings_of(self, part: PartKey, live: Definition) -> Iterator[Finding]:
         content = live.parts[part].content
-        for finding in self._scan_part(server, _as_sent(part, content)):
+        for finding in self._scan_part(_as_sent(part, content)):
             yield Finding(
                 layer="poisoning",
                 severity=finding.severity,
@@ -122,12 +119,12 @@ class Judge:
                 reason = f"its {label} too large or too deep to be looked through"
                 yield Finding(layer="poisoning", severity="ask", key=str(part), reason=reason)
 
-    def _scan_part(self, server: str, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
+    def _scan_part(self, definition: Mapping[str, Any]) -> Sequence[PoisonFinding]:
         """The findings of the scan; raises if it cannot run, so that nothing passes unchecked."""
         try:
-            return self._scan.scan(server, definition)
+            return self._scan.scan(self._server, definition)
         except (OSError, ValueError) as error:
-            raise AdmissionError(server, f"its texts cannot be looked through: {error}") from error
+            raise AdmissionError(self._server, f"its texts cannot be looked through: {error}") from error
 
 
 class Namesakes:

@@ -11,6 +11,7 @@ from maitred.admission.approval import Pinning
 from maitred.admission.definition import Definition, DefinitionChange, PartKey
 from maitred.admission.findings import Finding
 from maitred.model.tools import RawTool, ToolKey
+from maitred.poisoning.tool_index import OtherTools
 
 Scan = Literal["off", "warn", "block"]
 
@@ -45,15 +46,16 @@ class Judgement:
 
 
 class ServerJudge(Protocol):
-    """Judges a server among others, whose names of tools it knows."""
+    """Judges one server among others."""
 
-    def judge(self, server: str, live: Definition, memory: ApprovedState, rules: ApprovalRules) -> Judgement:
-        """Judge all that a server publishes."""
+    others: OtherTools
+    """What it asked about the tools of other servers; a judgement is valid while the answers are."""
+
+    def judge(self, live: Definition, memory: ApprovedState, rules: ApprovalRules) -> Judgement:
+        """Judge all that the server publishes."""
         ...
 
-    def judge_result_tools(
-        self, server: str, tools: Sequence[RawTool], rules: ApprovalRules
-    ) -> Mapping[ToolKey, str]:
+    def judge_result_tools(self, tools: Sequence[RawTool], rules: ApprovalRules) -> Mapping[ToolKey, str]:
         """The withheld tools among those that a result brought, with reasons."""
         ...
 

@@ -57,20 +57,6 @@ _SAID: Mapping[str, tuple[str, str]] = {
 }
 
 
-def load_manifest(path: Path) -> ManifestReading:
-    """Read a file; if it cannot be opened, is too large or is no text, that is the only finding."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(4 * MAX_CHARS + 1)
-        return read_manifest(path, data.decode("utf-8"))
-    except OSError as error:
-        return _nothing(
-            path, 0, f"the file cannot be read: {error.strerror}", "check its path and its rights"
-        )
-    except UnicodeDecodeError:
-        return _nothing(path, 0, "is not UTF-8 text", "save it as UTF-8")
-
-
 def read_manifest(path: Path, text: str) -> ManifestReading:
     """Read the text of a manifest; the suffix of `path` says JSON or YAML, and findings name it.
 
@@ -159,7 +145,7 @@ class _ManifestReader:
             faulty = set()
             for fault in error.errors(include_url=False):
                 faulty.add(fault["loc"][0])
-                self._explain(fault, has_name="name" in self._tree)
+                self._explain(fault)
         rest = {key: value for key, value in values.items() if key not in faulty}
         guess = next(kind.name for kind in manifest_kinds())
         whole = {"name": _UNNAMED, **self._reach(guess=guess), **rest}
@@ -175,7 +161,7 @@ class _ManifestReader:
             self._refuse("transport", "nothing says how to reach the server", fix)
         return {"transport": given[0].name if given and given[0] else guess or kinds[0].name}
 
-    def _explain(self, fault: Any, *, has_name: bool) -> None:
+    def _explain(self, fault: Any) -> None:
         key = _path([part for part in fault["loc"] if part != "[key]"])
         kind, context = fault["type"], fault.get("ctx", {})
         if kind == "unexpected_keyword_argument":

@@ -11,10 +11,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeVar
 
+from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.settings import Supervision
 from maitred.model.asking import check_askable
 from maitred.model.resources import Offer
-from maitred.model.servers import EraChoice, Health, ServerFacts, ServerSpec
+from maitred.model.servers import EraChoice, FaultCode, Health, ServerFacts, ServerSpec
 from maitred.model.tools import RawTool, ToolCall
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -96,9 +97,24 @@ Resolve = Callable[[str], str]
 class ConnectError(Exception):
     """A server could not be reached; the text is the reason, ready to follow the server's name."""
 
+    def __init__(self, reason: str, *, fault: FaultCode = "") -> None:
+        self.fault = fault
+        super().__init__(reason)
+
 
 class LoginNeededError(ConnectError):
     """A server requires a login by the operator. That is no fault of it, and may change at any time."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, fault="login_needed")
+
+
+def reference_error(error: UnresolvedReferenceError) -> ConnectError:
+    """The error of a server whose configuration has a reference that cannot be replaced."""
+    return ConnectError(
+        f"its configuration refers to something missing: {error}",
+        fault="variable_unset" if error.variable else "",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,10 +160,13 @@ class Ending:
     - `hang`: the gateway ended it, since it did not answer or was not ready in time.
     - `protocol`: the gateway ended it, since its output was not MCP, or was too long.
     - `lost`: the connection ended for any other reason.
+
+    `fault` is what an operator can mend about it.
     """
 
     kind: Literal["exit", "memory", "killed", "hang", "protocol", "lost"]
     reason: str
+    fault: FaultCode = ""
 
 
 @dataclass(frozen=True, kw_only=True)

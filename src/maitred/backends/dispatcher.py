@@ -29,21 +29,21 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._ended = anyio.Event()
+        self._end = anyio.Event()
         self._reason = "the connection was closed"
-        self._told = ""
-        self._refused: set[Any] = set()
+        self._close_reason = ""
+        self._refused_ids: set[Any] = set()
         self._locked_out: dict[Any, str] = {}
-        self._minted = 0
+        self._id_count = 0
 
     @property
     def alive(self) -> bool:
         """Whether requests can still be sent."""
-        return not (self._ended.is_set() or self._closed)
+        return not (self._end.is_set() or self._closed)
 
     def not_found(self, request_id: Any) -> None:
         """The transport got a 404 for a request of an open session: the server has forgotten the session."""
-        self._refused.add(request_id)
+        self._refused_ids.add(request_id)
 
     def locked_out(self, request_id: Any, reason: str) -> None:
         """The transport got a 401 or 403 for a request: the server wants other credentials."""
@@ -54,7 +54,7 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         try:
             await super().run(*args, **kwargs)
         finally:
-            self._ended.set()
+            self._end.set()
 
     async def send_raw_request(
         self, method: str, params: Any, opts: CallOptions | None = None, **kwargs: Any
@@ -71,36 +71,36 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         """
         if not self.alive:
             raise ChannelClosedError(self._reason, unread=True)
-        self._minted += 1
+        self._id_count += 1
         options = CallOptions(**(opts or {}))
-        request_id = options.setdefault("request_id", f"maitred-{self._minted}")
+        request_id = options.setdefault("request_id", f"maitred-{self._id_count}")
         try:
             return await super().send_raw_request(method, params, options, **kwargs)
         except MCPError as error:
             if reason := self._locked_out.get(request_id):
                 raise CredentialsRefusedError(reason) from error
-            if request_id in self._refused and error.code in _FORGOTTEN_CODES:
+            if request_id in self._refused_ids and error.code in _FORGOTTEN_CODES:
                 self._reason = "it has forgotten the session"
-                self._ended.set()
+                self._end.set()
                 raise ChannelClosedError(self._reason, unread=True) from error
             if error.code == CONNECTION_CLOSED and error.message.startswith(_TRANSPORT_SAYS):
-                raise ChannelClosedError(self._told or error.message) from error
+                raise ChannelClosedError(self._close_reason or error.message) from error
             if error.code == REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
                 raise RequestTimedOutError(error.message) from error
             if error.code == PARSE_ERROR and error.message.startswith(_NOT_JSON):
                 raise UnreadableMessageError("it is no JSON-RPC message") from error
             raise
         finally:
-            self._refused.discard(request_id)
+            self._refused_ids.discard(request_id)
             self._locked_out.pop(request_id, None)
 
     def close(self, reason: str) -> None:
         """End the connection; requests in flight fail with this reason when its context is left."""
         if self.alive:
-            self._reason = self._told = reason
-            self._ended.set()
+            self._reason = self._close_reason = reason
+            self._end.set()
 
     async def closed(self) -> str:
         """Wait for the end and return the reason."""
-        await self._ended.wait()
+        await self._end.wait()
         return self._reason

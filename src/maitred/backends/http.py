@@ -25,6 +25,7 @@ from maitred.backends.base import (
     LoginNeededError,
     Resolve,
     find,
+    reference_error,
 )
 from maitred.backends.dispatcher import EndingDispatcher
 from maitred.backends.http_bounds import BoundedClient
@@ -33,8 +34,9 @@ from maitred.backends.session import open_session
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
 from maitred.config.settings import Limits
-from maitred.model.servers import ServerSpec
+from maitred.model.servers import FaultCode, ServerSpec
 from maitred.model.transports import transport_kind
+from maitred.tls import tls_context
 
 MakeTransport = Callable[[], httpx2.AsyncBaseTransport]
 """Makes a transport that checks where it connects to."""
@@ -49,6 +51,11 @@ _BETWEEN = re.compile(r"[/?&=:@#]")
 
 class TokenSource(Protocol):
     """Provides the access token of a server's login. The texts of its errors are ready to be shown."""
+
+    @property
+    def scope(self) -> str:
+        """The scopes of the last token, separated by blanks; empty if they are not known."""
+        ...
 
     async def token(self) -> str:
         """A token that is valid as far as the gateway knows.
@@ -94,7 +101,7 @@ class HttpBackend(Backend):
             url = self._resolve(self.spec.url)
             headers = {key: self._resolve(value) for key, value in self.spec.headers.items()}
         except UnresolvedReferenceError as error:
-            raise ConnectError(f"its configuration refers to something missing: {error}") from error
+            raise reference_error(error) from error
         SECRETS.learn_address(url, headers)
         if self._tokens is not None:
             await self._tokens.token()
@@ -142,6 +149,7 @@ class HttpBackend(Backend):
                 timeout=httpx2.Timeout(30, read=max(300.0, self.spec.timeouts.call_s + 10)),
                 auth=auth,
                 transport=self._make_transport() if self._make_transport else None,
+                verify=tls_context(),
                 event_hooks={"response": [watch]},
             )
 
@@ -186,7 +194,7 @@ class _TokenAuth(httpx2.Auth):
                 await _dropped(response)
                 response = yield _signed(request, self._last)
         if response.status_code in (_UNAUTHORIZED, _FORBIDDEN):
-            self._refused.lock_out(request, problem or self._refused.unwanted(response))
+            self._refused.lock_out(request, problem or self._refused.unwanted(response, self._tokens.scope))
 
 
 async def _dropped(response: httpx2.Response) -> None:
@@ -207,6 +215,7 @@ class _Refusals:
         self._spec = spec
         self._url = url
         self._last: ConnectError | None = None
+        self._is_locked_out = False
         self.missing: Callable[[Any], None] = lambda _: None
         self.locked_out: Callable[[Any, str], None] = lambda _, __: None
 
@@ -223,10 +232,12 @@ class _Refusals:
             self.lock_out(request, self._explained(status))
 
     def _look(self, response: httpx2.Response) -> None:
-        self._last = None
         if response.status_code >= _REFUSED:
-            self._last = self._explained(response.status_code)
-        elif response.has_redirect_location:
+            if not self._is_locked_out:  # what the server says of the next attempt explains less
+                self._last = self._explained(response.status_code)
+            return
+        self._last, self._is_locked_out = None, False
+        if response.has_redirect_location:
             sent = response.request.url
             target = sent.join(response.headers["location"])
             if (target.scheme, target.host, target.port) == (sent.scheme, sent.host, sent.port):
@@ -240,24 +251,25 @@ class _Refusals:
 
     def lock_out(self, request: httpx2.Request, problem: ConnectError) -> None:
         """Record that the server wants other credentials for a request."""
-        self._last = problem
+        self._last, self._is_locked_out = problem, True
         if request.method == "POST":
             self.locked_out(_id(request), str(problem))
 
-    def unwanted(self, response: httpx2.Response) -> ConnectError:
-        """Why the server refuses a token that was just renewed, or that lacks a scope."""
+    def unwanted(self, response: httpx2.Response, has: str) -> ConnectError:
+        """Why the server refuses a token that was just renewed, or that lacks a scope beside those it has."""
         name = self._spec.name
         if response.status_code == _UNAUTHORIZED:
             return LoginNeededError(f"it refuses the token of its login: run `maitred login {name}`")
         told = response.headers.get("www-authenticate", "")
         if "insufficient_scope" not in told:
             return self._explained(response.status_code)
-        scope = told.partition('scope="')[2].partition('"')[0]
-        missing = f" {clean(scope)[:_LONGEST]!r}" if scope else ""
-        return LoginNeededError(
-            f"its login lacks the scope{missing}: add it to servers.{name}.auth.scopes and run"
-            f" `maitred login {name}`"
-        )
+        scope = clean(told.partition('scope="')[2].partition('"')[0])[:_LONGEST]
+        wanted = ", ".join(dict.fromkeys([*has.split(), *scope.split()]))
+        choice = f"servers.{name}.auth.scopes"
+        lacks = f"the scope {scope!r}: set {choice} to [{wanted}]"
+        if not scope:
+            lacks = f"a scope that the server does not name: add it to {choice}, beside [{wanted}],"
+        return LoginNeededError(f"its login lacks {lacks} and run `maitred login {name}`")
 
     def reason(self, error: Exception) -> ConnectError | None:
         """What the server refused, if that is why a session failed."""
@@ -272,7 +284,8 @@ class _Refusals:
             405: "it does not take POST; try `transport: sse`",
         }
         told = advice.get(status, "its own log may say why")
-        return ConnectError(f"{self._spec.url} answered HTTP {status}: {told}")
+        fault: FaultCode = "unauthorized" if status == _UNAUTHORIZED else ""
+        return ConnectError(f"{self._spec.url} answered HTTP {status}: {told}", fault=fault)
 
 
 def _unresolved(text: str, spec: ServerSpec, url: str) -> str:

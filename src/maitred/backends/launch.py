@@ -53,7 +53,9 @@ def find_program(name: str, search: str, cwd: str | None) -> str:
         found = shutil.which(str(Path(cwd) / name))
     if found is None:
         where = "does not exist or is not executable" if os.sep in name else "is not on PATH"
-        raise ConnectError(f"its program {name!r} {where}; install it or correct `command`")
+        raise ConnectError(
+            f"its program {name!r} {where}; install it or correct `command`", fault="program_missing"
+        )
     return found
 
 

@@ -82,7 +82,7 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         self._on_close = on_close
         self._keeps_running = keeps_running
         self._prepare = prepare
-        self._needed = anyio.Event()
+        self._demand = anyio.Event()
         self._prepared = anyio.Event()
         self._owners: dict[str, ServerTask] = {}
         self._given_up: dict[str, tuple[Health, Sequence[str]]] = {}
@@ -111,7 +111,7 @@ class BackendPool(anyio.AsyncContextManagerMixin):
 
     async def _get_ready(self, prepare: Callable[[], Awaitable[None]]) -> None:
         with anyio.move_on_after(_SOON_S):  # work before that would delay the first client
-            await self._needed.wait()
+            await self._demand.wait()
         try:
             await prepare()
         finally:
@@ -119,7 +119,7 @@ class BackendPool(anyio.AsyncContextManagerMixin):
 
     async def prepared(self) -> None:
         """Wait until servers may be started."""
-        self._needed.set()
+        self._demand.set()
         await self._prepared.wait()
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> bool:

@@ -43,7 +43,7 @@ from maitred.errors import (
     ServerUnavailableError,
     open_files_reason,
 )
-from maitred.model.servers import EraChoice, Health, ServerSpec, State
+from maitred.model.servers import EraChoice, FaultCode, Health, ServerSpec, State
 from maitred.wording import count_of
 
 _UNASKED_S: Final = 60.0
@@ -107,7 +107,15 @@ def connection_fault(server: str, error: Exception) -> str:
 
     An unknown failure is logged with its traceback.
     """
-    return redact(open_files_reason(error) or _told(server, error))
+    return redact(open_files_reason(error) or _reason_of(server, error))
+
+
+def fault_code(error: Exception) -> FaultCode:
+    """What an operator can mend about a failed connection; empty if the gateway does not know."""
+    if open_files_reason(error):
+        return "open_files"
+    known = find(error, ConnectError)
+    return known.fault if known else ""
 
 
 def redact_ending(ending: Ending) -> Ending:
@@ -115,7 +123,7 @@ def redact_ending(ending: Ending) -> Ending:
     return replace(ending, reason=redact(ending.reason))
 
 
-def _told(server: str, error: Exception) -> str:
+def _reason_of(server: str, error: Exception) -> str:
     if known := find(error, ConnectError):
         return str(known)
     if lost := find(error, ConnectionLostError):
@@ -205,7 +213,7 @@ class ServerTask:
         self._make = make
         self._predecessor = predecessor
         self._removed = False
-        self._told = (self.health.state, False)
+        self._last_report = (self.health.state, False)
         self._begun = anyio.Event()
         self._ready = anyio.Event()
         self._stop = anyio.Event()
@@ -245,8 +253,8 @@ class ServerTask:
 
     def tell(self) -> None:
         """Notify the listener of a change that it does not know yet."""
-        told, self._told = self._told, (self.health.state, self.refuses)
-        if self._told != told and self._pool.is_owner(self):
+        told, self._last_report = self._last_report, (self.health.state, self.refuses)
+        if self._last_report != told and self._pool.is_owner(self):
             self._pool.listener.health_changed(self.spec.name)
 
     def _report(self, event: SupervisionEvent) -> None:
@@ -415,7 +423,7 @@ class ServerTask:
         self.connection = connection
         self.era = connection.facts.era or "auto"
         self._idle_since = time.monotonic()
-        self._fares(state=State.READY, error="", starts=self.health.starts + 1)
+        self._fares(state=State.READY, error="", fault="", starts=self.health.starts + 1)
         self._ready.set()
         self._pool.listener.started(self.spec.name)
 
@@ -477,7 +485,7 @@ class ServerTask:
 
     def _ending(self, reason: str) -> Ending:
         if self._hung:
-            return Ending(kind="hang", reason=self._hung)
+            return Ending(kind="hang", reason=self._hung, fault="" if self._ready.is_set() else "not_ready")
         return redact_ending(
             self.backend.ending(reason) if self.backend else Ending(kind="lost", reason=reason)
         )
@@ -488,7 +496,7 @@ class ServerTask:
             if started is not None:
                 self._recovered()
             self._breaker, self.again_s = Breaker(), 0.0
-            self._fares(state=State.IDLE, error="")
+            self._fares(state=State.IDLE, error="", fault="")
             return
         now = time.monotonic()
         self._breaker = self._breaker.failed(now=now, ran_s=None if started is None else now - started)
@@ -501,6 +509,7 @@ class ServerTask:
             error=why or ending.reason,
             ended=ending.kind,
             last_error=ending.reason,
+            fault=ending.fault,
         )
         if why:
             self._report(SupervisionEvent(kind="suspend", why=why))
@@ -510,9 +519,10 @@ class ServerTask:
         if find(error, LoginNeededError):  # tried again with the next call: the operator may have logged in
             self._breaker, self.again_s = Breaker(), supervision.MAX_DELAY_S
             log.warning("server failed", server=self.spec.name, reason=reason)
-            self._fares(state=State.FAILED, error=reason, last_error=reason)
+            self._fares(state=State.FAILED, error=reason, last_error=reason, fault=fault_code(error))
         else:
-            self._ended(self._ending(reason), started)
+            ending = self._ending(reason)
+            self._ended(replace(ending, fault=ending.fault or fault_code(error)), started)
 
 
 def _now() -> str:

@@ -50,6 +50,7 @@ from maitred.backends.listing import (
     tools_as_sent,
 )
 from maitred.backends.notices import ProgressNotices, announced_lists, listening, notice_of, watching
+from maitred.backends.parameter_headers import judge_headers
 from maitred.config.redaction import SECRETS, redact
 from maitred.config.settings import Limits
 from maitred.errors import (
@@ -123,6 +124,7 @@ _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
 _MOST_SAID = 64 * 1024
 _LEAVE_S = 2.0
+_LEARN_S = 5.0
 _PULSE_S = 30.0
 _OUR_OWN_META = frozenset({"progressToken", PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY})
 _NEW = frozenset({"inputResponses", "requestState", CLIENT_CAPABILITIES_META_KEY})
@@ -160,10 +162,10 @@ class _RawSession(ClientSession):
     def modern(self) -> bool:
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    def mirror_headers(self, tool: str, schema: Any) -> None:
-        """Remember which arguments the server wants in HTTP headers (`x-mcp-header`)."""
-        if isinstance(schema, dict) and (found := x_mcp_header_map(schema)):
-            self._x_mcp_header_maps[tool] = found
+    def mirror_headers(self, schemas: Mapping[str, Any]) -> None:
+        """Remember which arguments the server wants in HTTP headers (`x-mcp-header`), by its whole list."""
+        maps = {tool: x_mcp_header_map(schema) for tool, schema in schemas.items()}
+        self._x_mcp_header_maps = {tool: found for tool, found in maps.items() if found}
 
 
 class SessionConnection:
@@ -179,6 +181,8 @@ class SessionConnection:
         self._in_flight = 0
         self._silent_since: float | None = None
         self._knows_ping = True
+        self._mirrors = session.modern and transport_kind(spec.transport).opened_by == "POST"
+        self._knows_headers = False
         self.heard_at = time.monotonic()
         self.facts = _facts(session)
         self.title_as_sent = _title(session)
@@ -239,12 +243,20 @@ class SessionConnection:
             definitions, notes = await self._pages("tools/list", "tools", "tools")
         if scope.cancelled_caught:
             raise CallTimeoutError(self._spec.name, "tools/list", self._spec.timeouts.list_s)
-        tools, more = read_tools(self._spec.name, definitions)
-        if self._session.modern:
-            for tool in tools:
-                self._session.mirror_headers(tool.key.name, tool.input_schema)
+        read, more = read_tools(self._spec.name, definitions)
+        tools, rejected = judge_headers(read, mirrored=self._mirrors)
+        if self._mirrors:
+            self._session.mirror_headers({tool.key.name: tool.input_schema for tool in tools})
+        self._knows_headers = True
         sent = tools_as_sent(self._spec.name, tools, definitions)
-        return Listing(tools=tools, as_sent=sent, notes=tuple(notes + more))
+        return Listing(tools=tools, as_sent=sent, notes=tuple(notes + more + rejected))
+
+    async def _learn_headers(self) -> None:
+        """List the tools of a new connection, since a call must carry the headers that they want."""
+        if self._mirrors and not self._knows_headers:
+            with anyio.move_on_after(_LEARN_S), suppress(ServerError):
+                await self.list_tools()
+            self._knows_headers = True  # without an answer, the server has to ask for the headers
 
     async def list_offers(self) -> ServerOffers:
         """Read the lists one after the other, within one time limit for all of them; see `Connection`."""
@@ -336,6 +348,7 @@ class SessionConnection:
         self, name: str, call: ToolCall, *, timeout_s: float, caller: Caller
     ) -> dict[str, Any]:
         """Relay one call; see `Connection`."""
+        await self._learn_headers()
         params: dict[str, Any] = {"name": name, "arguments": dict(call.arguments)}
         meta = dict(call.meta)
         if self._session.modern:

@@ -3,7 +3,14 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from maitred.backends.base import Backend, ConnectError, Connection, ConnectOptions, Ending, Resolve
+from maitred.backends.base import (
+    Backend,
+    Connection,
+    ConnectOptions,
+    Ending,
+    Resolve,
+    reference_error,
+)
 from maitred.backends.isolation.jail import ProgramJail
 from maitred.backends.launch import Launch
 from maitred.backends.process import ChildProcess, Tail, Warden, environment, start
@@ -85,7 +92,7 @@ class StdioBackend(Backend):
             granted = {key: self._resolve(value) for key, value in spec.env.items()}
             cwd = self._resolve(spec.cwd) or None
         except UnresolvedReferenceError as error:
-            raise ConnectError(f"its configuration refers to something missing: {error}") from error
+            raise reference_error(error) from error
         SECRETS.learn_launch(argv, granted)
         if self._jail is not None:
             return Launch(argv=argv, env=granted, cwd=cwd)

@@ -106,6 +106,9 @@ class ArgumentChecker:
 def _faults(validator: jsonschema_rs.Validator, arguments: Mapping[str, Any]) -> list[str]:
     if validator.is_valid(arguments):
         return []
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if len(given) < len(arguments) and validator.is_valid(given):
+        return []  # clients write null for what they do not give; the server decides what it means
     found: list[str] = []
     for error in validator.iter_errors(arguments):
         where = ".".join(str(part) for part in error.instance_path)

@@ -100,13 +100,8 @@ class ResultCache:
         self.max_bytes = max_bytes
         self._clock = clock
         # no TTLCache: how long an answer is fresh differs by tool
-        self._kept: LRUCache[CacheKey, _CachedAnswer] = LRUCache(max_bytes, lambda answer: answer.size)
+        self._answers: LRUCache[CacheKey, _CachedAnswer] = LRUCache(max_bytes, lambda answer: answer.size)
         self._flights: dict[CacheKey, _Flight] = {}
-
-    @property
-    def used_bytes(self) -> int:
-        """The bytes of all stored answers."""
-        return int(self._kept.currsize)
 
     async def get_or_call(
         self, key: CacheKey, ttl_s: float, call: Callable[[], Awaitable[dict[str, Any]]]
@@ -127,7 +122,7 @@ class ResultCache:
         while True:
             kept = self._fresh(key, ttl_s)
             if kept is not None:
-                return _decoded(kept), True
+                return _decode(kept), True
             flight = self._flights.get(key)
             if flight is None:
                 return await self._fly(key, call), False
@@ -139,8 +134,8 @@ class ResultCache:
 
     def clear(self, server: str, *, but: CacheKey | None = None) -> None:
         """Forget all answers of a server but one. The answer of a call under way is not stored or shared."""
-        for key in [key for key in self._kept if key.server == server and key != but]:
-            del self._kept[key]
+        for key in [key for key in self._answers if key.server == server and key != but]:
+            del self._answers[key]
         for key in [key for key in self._flights if key.server == server and key != but]:
             del self._flights[key]
 
@@ -149,8 +144,8 @@ class ResultCache:
         since = self._clock()
         try:
             result = await call()
-            data = _encoded(result)
-            flight.answer = (lambda: result) if data is None else (lambda: _decoded(data))
+            data = _encode(result)
+            flight.answer = (lambda: result) if data is None else (lambda: _decode(data))
             if data is not None and _is_lasting(result) and self._flights.get(key) is flight:
                 self._keep(key, _CachedAnswer(data=data, since=since))
         except Exception as error:
@@ -164,17 +159,17 @@ class ResultCache:
 
     def _fresh(self, key: CacheKey, ttl_s: float) -> bytes | None:
         try:
-            kept = self._kept[key]  # hashes the key once less than `get`
+            kept = self._answers[key]  # hashes the key once less than `get`
         except KeyError:
             return None
         if self._clock() - kept.since >= ttl_s:
-            del self._kept[key]
+            del self._answers[key]
             return None
         return kept.data
 
     def _keep(self, key: CacheKey, kept: _CachedAnswer) -> None:
         if kept.size <= self.max_bytes:
-            self._kept[key] = kept
+            self._answers[key] = kept
 
 
 def _is_lasting(result: Mapping[str, Any]) -> bool:
@@ -182,7 +177,7 @@ def _is_lasting(result: Mapping[str, Any]) -> bool:
     return not result.get("isError") and result.get("resultType", "complete") == "complete"
 
 
-def _encoded(result: dict[str, Any]) -> bytes | None:
+def _encode(result: dict[str, Any]) -> bytes | None:
     """An answer as bytes; None if it has no plain encoding (a lone surrogate, or nested too deep)."""
     try:
         return to_json(result)
@@ -190,7 +185,7 @@ def _encoded(result: dict[str, Any]) -> bytes | None:
         return None
 
 
-def _decoded(data: bytes) -> dict[str, Any]:
+def _decode(data: bytes) -> dict[str, Any]:
     try:
         found: dict[str, Any] = from_json(data)
     except ValueError:  # the quick decoder goes less deep than the quick encoder

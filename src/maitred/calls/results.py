@@ -23,7 +23,6 @@ from maitred.wording import count_of
 HEADER_TOKENS = 500
 LEAST_LIMIT_TOKENS = 400
 _SCHEME = "maitred://result/"
-_URI = re.compile(r"maitred://result/([A-Za-z0-9_-]{1,64})(?:\?cursor=(\d{1,15}))?", re.ASCII)
 _MEDIA = ("image", "audio")
 _MOST_PARTS = 8
 _SMALLEST_FIRST_LINE_TOKENS = 40
@@ -64,12 +63,6 @@ def result_uri(result_id: str, cursor: str = "") -> str:
     return f"{_SCHEME}{result_id}?cursor={cursor}" if cursor else f"{_SCHEME}{result_id}"
 
 
-def parse_result_uri(uri: str) -> tuple[str, str] | None:
-    """The id and the cursor ("" for the first page) of an address; None if it is not that of a result."""
-    match = _URI.fullmatch(uri)
-    return (match[1], match[2] or "") if match else None
-
-
 class ResultStore:
     """Stores results in memory as UTF-8, so that it counts the bytes that it holds."""
 
@@ -84,7 +77,7 @@ class ResultStore:
         self.ttl_s = ttl_s
         self.max_bytes = max_bytes
         self._new_id = new_id
-        self._kept: TTLCache[str, _StoredResult] = TTLCache(
+        self._results: TTLCache[str, _StoredResult] = TTLCache(
             max_bytes, ttl_s, timer=clock, getsizeof=lambda result: len(result.data)
         )
 
@@ -100,7 +93,7 @@ class ResultStore:
         if len(data) > self.max_bytes:
             return ""
         result_id = self._new_id()
-        self._kept[result_id] = _StoredResult(
+        self._results[result_id] = _StoredResult(
             principal=principal,
             data=data,
             chars=len(shown),
@@ -114,8 +107,8 @@ class ResultStore:
         Raises:
             ResultNotFoundError: It is unknown, expired or of another principal, or the cursor is wrong.
         """
-        self._kept.expire()  # frees the memory of others too
-        kept = self._kept.get(result_id)
+        self._results.expire()  # frees the memory of others too
+        kept = self._results.get(result_id)
         start = int(cursor or "0") if re.fullmatch(r"[0-9]{0,15}", cursor) else -1
         if kept is None or kept.principal != principal or not _begins_at(kept.data, start):
             raise ResultNotFoundError(result_id)
@@ -291,7 +284,7 @@ def _repeats(result: Mapping[str, Any]) -> bool:
     texts = [block.get("text") for block in blocks if _type(block) == "text"]
     if not texts or len(texts) < len(blocks):
         return False
-    said = [_parsed(text) for text in texts]
+    said = [_parse_or_text(text) for text in texts]
     value = result["structuredContent"]
     bare = _bare(value)
     try:
@@ -305,7 +298,7 @@ def _bare(value: Any) -> Any:
     return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value
 
 
-def _parsed(text: Any) -> Any:
+def _parse_or_text(text: Any) -> Any:
     """The value of a text that is a JSON object or list, else the text."""
     if not isinstance(text, str) or not text.lstrip()[:1].startswith(_JSON_STARTS):
         return text
@@ -335,7 +328,7 @@ def _value(block: Any) -> Any:
     if isinstance(resource, dict) and isinstance(resource.get("blob"), str):
         return {**resource, "blob": f"…+{count_of(len(resource['blob']), 'character')} of base64"}
     text = _text(block)
-    return block if text is None else _parsed(text)
+    return block if text is None else _parse_or_text(text)
 
 
 def _label(block: Any) -> str:

@@ -84,7 +84,7 @@ class AnswerScreen:
         self._mode = mode
         self._scan = scan
         self._mask = mask
-        self._kept = kept
+        self._store = kept
 
     @property
     def is_off(self) -> bool:
@@ -145,7 +145,7 @@ class AnswerScreen:
         Raises:
             ResultNotFoundError: It is not stored, or not any more.
         """
-        return self._kept.page(SCREENED, result_id, cursor)
+        return self._store.page(SCREENED, result_id, cursor)
 
     def _look(self, values: Mapping[str, Any], mode: Mode) -> _Seen:
         masked = _Masking(self._mask) if self._mask else None
@@ -175,8 +175,8 @@ class AnswerScreen:
 
     def _withheld(self, answer: Mapping[str, Any], server: str, seen: _Seen, kind: Kind) -> dict[str, Any]:
         """The answer in place of a withheld one. It says where a person finds the whole."""
-        result_id = self._kept.keep(SCREENED, answer)
-        minutes = max(round(self._kept.ttl_s / _MINUTE), 1)
+        result_id = self._store.keep(SCREENED, answer)
+        minutes = max(round(self._store.ttl_s / _MINUTE), 1)
         where = f"for {minutes} min at /api/v1/audit/answers/{result_id} where maitred serves HTTP, and "
         text = (
             f"maitred: this answer of {server!r} is withheld, since something in it gives orders to the model"
@@ -215,17 +215,17 @@ class _Redaction:
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
         self.count = 0
-        self._left = MAX_CHARACTERS
+        self._characters_left = MAX_CHARACTERS
 
     def __call__(self, text: str) -> str:
         if len(text) < _LEAST_CHARS:
             return text
-        if len(text) > self._left:
-            text, more = text[: self._left], CUT
+        if len(text) > self._characters_left:
+            text, more = text[: self._characters_left], CUT
             self.count += 1
         else:
             more = ""
-        self._left -= len(text)
+        self._characters_left -= len(text)
         if (value := _json_of(text)) is not None:
             before = self.count
             mapped = _mapped(value, self, blocks=False)
@@ -374,7 +374,7 @@ def origin_of(url: str) -> str:
 
 def _limited(value: Any, origins: Collection[str], depth: int) -> Any:
     if isinstance(value, str):
-        return _LINK.sub(partial(_kept, origins), value) if "://" in value else value
+        return _LINK.sub(partial(_link_or_note, origins), value) if "://" in value else value
     if depth > _MAX_DEPTH_ORIGINS:
         return None
     if isinstance(value, list):
@@ -394,5 +394,5 @@ def _foreign(uri: Any, origins: Collection[str]) -> str:
     return "" if origin in origins else f"[maitred: left out here: a link to {origin or 'nowhere'}]"
 
 
-def _kept(origins: Collection[str], match: "re.Match[str]") -> str:
+def _link_or_note(origins: Collection[str], match: "re.Match[str]") -> str:
     return _foreign(match[0], origins) or match[0]

@@ -48,7 +48,7 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
     def __init__(self, connections: Connections, *, on_updated: Callable[[str, str], None]) -> None:
         self._connections = connections
         self._on_updated = on_updated
-        self._held: dict[tuple[str, str], _SharedSubscription] = {}
+        self._shared: dict[tuple[str, str], _SharedSubscription] = {}
         self._background = Background()
 
     @asynccontextmanager
@@ -62,11 +62,11 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
         Raises:
             ServerError: The server cannot be reached or does not agree. Then do not call `remove`.
         """
-        held = self._held.get((server, uri))
+        held = self._shared.get((server, uri))
         if held is None or not held.wanted:
             held = _SharedSubscription(server, uri, predecessor=held)
             self._background.start(self._hold, held)
-            self._held[server, uri] = held
+            self._shared[server, uri] = held
         held.wanted += 1
         try:
             await held.answered.wait()
@@ -78,7 +78,7 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
 
     def remove(self, server: str, uri: str) -> None:
         """Count one subscriber less; the last one ends the subscription. An unknown one is ignored."""
-        if (held := self._held.get((server, uri))) is not None:
+        if (held := self._shared.get((server, uri))) is not None:
             self._release(held)
 
     def _release(self, held: _SharedSubscription) -> None:
@@ -95,8 +95,8 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
             with held.scope:
                 await self._follow(held)
         finally:
-            if self._held.get((held.server, held.uri)) is held:
-                del self._held[held.server, held.uri]
+            if self._shared.get((held.server, held.uri)) is held:
+                del self._shared[held.server, held.uri]
             held.done.set()
             held.answered.set()
 
@@ -107,7 +107,7 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
             started = anyio.current_time()
             tries += 1
             try:
-                reason = await self._subscribed(held)
+                reason = await self._subscribe(held)
             except ServerError as error:
                 reason = str(error)
                 if not held.answered.is_set():
@@ -121,7 +121,7 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
             await anyio.sleep(delay_s)
             delay_s = min(delay_s * 2, _MAX_DELAY_S)
 
-    async def _subscribed(self, held: _SharedSubscription) -> str:
+    async def _subscribe(self, held: _SharedSubscription) -> str:
         """Hold one subscription until it ends; returns the reason."""
         async with (
             self._connections.connection(held.server) as connection,

@@ -89,7 +89,7 @@ class Account:
         self.scope = anyio.CancelScope()
         self.fault: ChainFault | None = None
         self.started: list[Pending] = []
-        self._asked = self._bytes = 0
+        self._calls = self._bytes = 0
         self._computed_s = 0.0
 
     @property
@@ -108,9 +108,9 @@ class Account:
             OverError: The chain has ended, or ends now, since this is one call too many.
         """
         self.check()
-        self._asked += 1
+        self._calls += 1
         most = self.limits.calls
-        if self._asked > most:
+        if self._calls > most:
             raise self.stop("calls", f"A chain may make {most:,} calls; this one wanted more.")
 
     def weigh(self, size: int) -> None:

@@ -117,7 +117,7 @@ def answer(
     logs = _last(clean(outcome.logs), room // _LOG_SHARE)
     printed = f"Printed:\n{logs}" if logs else ""
     value, truncated, shown = _value(outcome, _rest(room, printed))
-    full_uri = _kept(outcome.value, keep) if truncated else ""
+    full_uri = _store_result(outcome.value, keep) if truncated else ""
     lines = [_status(run, fault), *_calls(run.calls)]
     if fault is None and value is None and logs:
         lines.append(
@@ -223,7 +223,7 @@ def _value(outcome: ChainOutcome, room: int) -> tuple[Any, bool, str]:
     return value, truncated, label + (value if isinstance(value, str) else compact(value))
 
 
-def _kept(value: Any, keep: Keep) -> str:
+def _store_result(value: Any, keep: Keep) -> str:
     """The address of the whole result, stored as one text so that its pages can be read as they are."""
     text = value if isinstance(value, str) else _by_line(value)
     result_id = keep({"content": [{"type": "text", "text": text}]})

@@ -52,7 +52,7 @@ _NAME_CHARS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _ToolRequest:
     """A call that the program has made and that is not yet started."""
 
     tool: str
@@ -99,9 +99,9 @@ class Drive:
         self._write = write
         self._functions = {f"{m.name}.{f.name}": f for m in program.modules for f in m.functions}
         self._turn = anyio.CapacityLimiter(limits.in_flight)
-        self._asked: dict[int, _Asked | float] = {}
+        self._requests: dict[int, _ToolRequest | float] = {}
         self._running: set[int] = set()
-        self._settled: dict[int, ExternalSettledResult] = {}
+        self._results: dict[int, ExternalSettledResult] = {}
         self._change = anyio.Event()
         self._bug: Exception | None = None
         self._over: ChainFault | None = None
@@ -115,12 +115,12 @@ class Drive:
 
         Raises a bug of the gateway after all calls have ended.
         """
-        outcome = self._ended("cancelled", "A call of the chain was cancelled.")
+        outcome = self._failure("cancelled", "A call of the chain was cancelled.")
         try:
             async with Background() as calls:
                 outcome = await self._to_the_end(session, calls)
         finally:
-            self._asked.clear()
+            self._requests.clear()
         if self._bug:
             raise self._bug
         return outcome
@@ -152,20 +152,20 @@ class Drive:
         except MontyError as error:
             return ChainOutcome(fault=fault_of(error, self._limits, self._program))
         except UnawaitedError:
-            return self._ended("runtime", _FORGOTTEN)
+            return self._failure("runtime", _FORGOTTEN)
         except TooBigError as error:
             kind: FaultKind = "type" if isinstance(error, NotPlainError) else "size"
-            return self._ended(kind, f"The value of the chain cannot be given back: {error}.")
+            return self._failure(kind, f"The value of the chain cannot be given back: {error}.")
         except _EndError as end:
-            return self._ended(end.kind, end.message)
+            return self._failure(end.kind, end.message)
 
-    def _ended(self, kind: FaultKind, message: str) -> ChainOutcome:
+    def _failure(self, kind: FaultKind, message: str) -> ChainOutcome:
         line, column = self.place
         return ChainOutcome(fault=ChainFault(kind=kind, message=message, line=line, column=column))
 
     def _none_forgotten(self) -> None:
         """Fail if a call was not awaited and so never made, which its author did not intend."""
-        asked = next((one for one in self._asked.values() if isinstance(one, _Asked)), None)
+        asked = next((one for one in self._requests.values() if isinstance(one, _ToolRequest)), None)
         if asked:
             self._at = asked.at
             raise _EndError("runtime", f"{tidy(asked.tool, 100)} was not called: write `await` before it.")
@@ -204,7 +204,7 @@ class Drive:
     async def _of_program(self, snapshot: AsyncFunctionSnapshot) -> _Snapshot:
         """Note a call; its result comes when the program awaits it. The program can catch a refusal."""
         try:
-            self._asked[snapshot.call_id] = await self._ask(snapshot)
+            self._requests[snapshot.call_id] = await self._ask(snapshot)
         except (TypeError, NameError) as error:
             return await self._step(snapshot.resume({"exception": type(error)(tidy(str(error)))}))
         return await self._step(snapshot.resume({"future": ...}))
@@ -217,7 +217,7 @@ class Drive:
             await anyio.sleep(self._seconds(snapshot.args))
             return await self._step(snapshot.resume({"return_value": None}))
         if snapshot.function_name == _ASYNC_SLEEP:
-            self._asked[snapshot.call_id] = self._seconds(snapshot.args)
+            self._requests[snapshot.call_id] = self._seconds(snapshot.args)
             return await self._step(snapshot.resume({"future": ...}))
         return await self._step(snapshot.resume_not_handled())
 
@@ -226,7 +226,7 @@ class Drive:
         known = isinstance(asked, int | float) and math.isfinite(asked)
         return min(max(float(asked), 0.0), self._limits.wall_s) if known else 0.0
 
-    async def _ask(self, snapshot: AsyncFunctionSnapshot) -> _Asked:
+    async def _ask(self, snapshot: AsyncFunctionSnapshot) -> _ToolRequest:
         name = snapshot.function_name
         function = self._functions.get(name)
         if snapshot.object_id is not None or (function is None and name != CALL_TOOL):
@@ -235,9 +235,9 @@ class Drive:
         if self._calls > self._limits.calls:
             raise _EndError("calls", f"A chain may make {self._limits.calls:,} calls; this one wanted more.")
         args, more = snapshot.args, snapshot.kwargs
-        tool, arguments = _mapped(function, args, more) if function else _told(args, more)
+        tool, arguments = _mapped(function, args, more) if function else _call_tool_arguments(args, more)
         try:
-            return _Asked(tool=tool, arguments=await self._plain(arguments), at=self._at)
+            return _ToolRequest(tool=tool, arguments=await self._plain(arguments), at=self._at)
         except NotPlainError as error:
             raise TypeError(f"the arguments of {tidy(tool, 100)} cannot be sent: {error}") from None
         except TooBigError as error:
@@ -248,9 +248,9 @@ class Drive:
         for call in sorted(ids):  # in the order in which they were made
             if call not in self._running:
                 self._running.add(call)
-                calls.start(self._carry_out, call, self._asked.pop(call))
+                calls.start(self._carry_out, call, self._requests.pop(call))
         while not self._bug and not self._over:
-            ready = {call: self._settled.pop(call) for call in ids if call in self._settled}
+            ready = {call: self._results.pop(call) for call in ids if call in self._results}
             if ready:
                 return ready
             self._change = anyio.Event()
@@ -259,7 +259,7 @@ class Drive:
             raise _EndError(self._over.kind, self._over.message)
         raise _EndError("crashed", "A call failed for a fault of the gateway.")
 
-    async def _carry_out(self, call: int, asked: _Asked | float) -> None:
+    async def _carry_out(self, call: int, asked: _ToolRequest | float) -> None:
         lost: ExternalSettledResult = {"exc_type": "RuntimeError", "message": "The call was cancelled."}
         outcome = lost
         try:
@@ -274,10 +274,10 @@ class Drive:
         except Exception as bug:  # noqa: BLE001 - it is raised where the run ends, once all calls have ended
             self._bug = bug
         finally:
-            self._settled[call] = outcome
+            self._results[call] = outcome
             self._change.set()
 
-    async def _result(self, asked: _Asked) -> ExternalSettledResult:
+    async def _result(self, asked: _ToolRequest) -> ExternalSettledResult:
         try:
             return {"return_value": await self._call_tool(asked.tool, asked.arguments)}
         except OverError:
@@ -305,7 +305,7 @@ def _mapped(
     return function.tool, given
 
 
-def _told(args: Sequence[Any], more: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _call_tool_arguments(args: Sequence[Any], more: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name and the arguments of a `call_tool`."""
     given = {**dict(zip(("name", "arguments"), args, strict=False)), **more}
     if len(args) + len(more) != len(given) or not given.keys() <= {"name", "arguments"}:

@@ -25,7 +25,7 @@ class LazyEngine:
 
     def __init__(self, make: Open) -> None:
         self._make = make
-        self._wanted = anyio.Event()
+        self._demand = anyio.Event()
         self._known = anyio.Event()
         self._engine: IsolatedSandbox | None = None
         self._why_none = ""
@@ -34,7 +34,7 @@ class LazyEngine:
         """Make the engine once it is needed, and hold it until this is cancelled; retry after a failure."""
         try:
             while True:
-                await self._wanted.wait()
+                await self._demand.wait()
                 try:
                     made = await to_thread.run_sync(self._make)
                     async with made as self._engine:
@@ -43,7 +43,7 @@ class LazyEngine:
                 except Exception as error:  # noqa: BLE001 - whatever it is, all but chains go on without it
                     log.warning("the engine of chains cannot be started", reason=str(error)[:_REASON_CHARS])
                     self._why_none = str(error)[:_REASON_CHARS]
-                    self._wanted, known, self._known = anyio.Event(), self._known, anyio.Event()
+                    self._demand, known, self._known = anyio.Event(), self._known, anyio.Event()
                     known.set()
                 finally:
                     self._engine = None
@@ -73,7 +73,7 @@ class LazyEngine:
     async def _opened(self) -> IsolatedSandbox | None:
         if self._engine is None:
             known = self._known
-            self._wanted.set()
+            self._demand.set()
             await known.wait()
         return self._engine
 

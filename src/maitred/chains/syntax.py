@@ -112,7 +112,7 @@ class _Writer:
         self._code = code
         self._nodes = list(ast.walk(ast.parse(code)))
         self._edits: list[_Edit] = []
-        self._wanted: set[str] = set()
+        self._helpers: set[str] = set()
         self._semaphores = self._bounds()
         self._fields = self._dataclasses()
         self._generators = listable(self._nodes)
@@ -131,7 +131,7 @@ class _Writer:
             if one.asname
         }
         forgotten = {node.id for node in read_names(self._nodes)} - bound
-        self._wanted |= forgotten & {*MODULES, *modules}
+        self._helpers |= forgotten & {*MODULES, *modules}
 
     def write(self) -> bool:
         """Apply one round of edits, the innermost first; false if there was nothing left."""
@@ -151,8 +151,8 @@ class _Writer:
         return bool(self._edits)
 
     def written(self) -> RewrittenProgram:
-        header = prelude(self._wanted - {f"{OWN}asdict"})
-        header += self._asdict() if f"{OWN}asdict" in self._wanted else ()
+        header = prelude(self._helpers - {f"{OWN}asdict"})
+        header += self._asdict() if f"{OWN}asdict" in self._helpers else ()
         return RewrittenProgram(code="\n".join([*header, self._code]), lines_before=len(header))
 
     def _take(self, edit: _Edit) -> None:
@@ -412,7 +412,7 @@ class _Writer:
 
     def _own(self, name: str) -> str:
         """The name of a library part, which is then put before the program."""
-        self._wanted.add(f"{OWN}{name}")
+        self._helpers.add(f"{OWN}{name}")
         return f"{OWN}{name}"
 
     def _asdict(self) -> Iterator[str]:

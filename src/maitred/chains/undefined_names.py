@@ -103,7 +103,7 @@ def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFau
     """Calls of tools with wrong arguments, and calls that are used without being awaited."""
     functions = _functions(nodes, program)
     tools = {*functions, *({"call_tool"} - _rebound(nodes) - {*program.inputs})}
-    yield from _kept(nodes, tools, program)
+    yield from _calls_used_like_results(nodes, tools, program)
     for node in nodes:
         if isinstance(node, ast.Call) and (function := functions.get(dotted_name(node.func))):
             yield from _arguments(node, function)
@@ -120,7 +120,9 @@ def _calls(nodes: Sequence[ast.AST], program: ChainProgram) -> Iterator[ChainFau
                 pass
 
 
-def _kept(nodes: Sequence[ast.AST], tools: Collection[str], program: ChainProgram) -> Iterator[ChainFault]:
+def _calls_used_like_results(
+    nodes: Sequence[ast.AST], tools: Collection[str], program: ChainProgram
+) -> Iterator[ChainFault]:
     """Calls that were assigned without being awaited, if the name is then used like a result.
 
     A name that is assigned once, and that is never awaited or passed on, can be nothing else.

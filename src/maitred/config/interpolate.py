@@ -31,7 +31,14 @@ does not know `${VAR}`. `shell`: also `$VAR`, which becomes empty.
 
 
 class UnresolvedReferenceError(Exception):
-    """A reference names a missing variable or file; the text says which, and what to do."""
+    """A reference names a missing variable or file; the text says which, and what to do.
+
+    `variable` is the name of a variable that is not set; empty for any other fault.
+    """
+
+    def __init__(self, reason: str, *, variable: str = "") -> None:
+        self.variable = variable
+        super().__init__(reason)
 
 
 def resolve(value: str, environ: Mapping[str, str]) -> str:
@@ -156,13 +163,17 @@ def _look_up(text: str, environ: Mapping[str, str]) -> str:
         return resolve(default, environ)
     if name in environ:
         return ""
-    raise UnresolvedReferenceError(_advice(name))
+    raise UnresolvedReferenceError(_advice(name), variable=name if _is_variable(name) else "")
+
+
+def _is_variable(name: str) -> bool:
+    return _VARIABLE.fullmatch(name) is not None and not _EDITOR.fullmatch(name)
 
 
 def _advice(name: str) -> str:
     if _EDITOR.fullmatch(name):
         return f"${{{name}}} is filled in by an editor, not by maitred; write the value itself or a ${{VAR}}"
-    if _VARIABLE.fullmatch(name):
+    if _is_variable(name):
         return f"${{{name}}} is not set; export {name} or write ${{{name}:-default}}"
     return (
         f"${{{name}}} is not a reference; use ${{VAR}}, ${{VAR:-default}}, ${{env:VAR}} or ${{file:PATH}},"

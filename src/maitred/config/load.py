@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
@@ -49,6 +49,7 @@ from maitred.model.transports import (
     TransportKind,
     UnknownTransportError,
     default_kind,
+    keys_that_do_not_fit,
     named_kind,
 )
 from maitred.wording import as_code, did_you_mean, one_of
@@ -92,6 +93,10 @@ _KINDS = (ServerEntry, CategoryEntry, ToolEntry, SavedEntry, ExemptionEntry, Jwt
 for _kind in _KINDS:
     _kind.__pydantic_config__ = _STRICT
 _ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (AuthEntry, *_KINDS)}
+_WHERE: Final = frozenset({"command", "url"})
+_COMMAND_OR_URL: Final = (
+    "needs either `command` (a program to start) or `url` (a server to reach), and not both"
+)
 _MAPPINGS = ("servers", "categories", "tools", "chains")
 _PLAIN: Mapping[str, str] = {
     "string": "must be text",
@@ -226,13 +231,20 @@ class _SettingsReader:
 
     def servers(self) -> Iterator[tuple[str, ServerEntry]]:
         key = self._document.servers_key
+        is_foreign = self._document.is_foreign
         for name, raw in self._entries([key], self._document.tree.get(key), "server names to servers"):
-            item = _from_client(raw) if self._document.is_foreign else raw
+            item = _from_client(raw) if is_foreign else raw
             entry = self.value(ServerEntry, [key, name], {} if item is None else item)
+            readable = entry or _readable_keys(item)
+            if entry is not None and not (entry.command or entry.url):
+                self._add([key, name], _COMMAND_OR_URL)
+            for at, fault in _entry_faults(name, readable):
+                self._add([key, name, *at], fault)
+            for at, fault in () if is_foreign else _key_faults(readable):
+                self._add([key, name, *at], fault)
+            auth = self._auth([key, name, "auth"], readable)
             if entry is not None:
-                for at, fault in _entry_faults(name, entry):
-                    self._add([key, name, *at], fault)
-                yield name, replace(entry, auth=self._auth([key, name, "auth"], entry))
+                yield name, replace(entry, auth=auth)
 
     def _auth(self, keys: Keys, entry: ServerEntry) -> AuthEntry | None:
         """Return the checked login of a server; `auth: oauth` is the short form without choices."""
@@ -327,15 +339,45 @@ def entry_faults(name: str, entry: Mapping[str, Any]) -> list[str]:
     return [fault for _, fault in check.faults]
 
 
+def _readable_keys(raw: Any) -> ServerEntry:
+    """A server that has faults, without its faulty keys, so that its other keys can be checked too.
+
+    If a key that says where the server is has a fault, the other such key is left out with it, and `auth`:
+    nothing could be said of how they go together.
+    """
+    given = {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else {}
+    try:
+        _ADAPTERS[ServerEntry].validate_python(given)
+    except ValidationError as error:
+        faulty = {fault["loc"][0] for fault in error.errors(include_url=False)}
+        faulty |= _WHERE if faulty & _WHERE else set()
+        given = {key: value for key, value in given.items() if key not in faulty}
+    if not _WHERE & given.keys():
+        given.pop("auth", None)
+    entry: ServerEntry = _ADAPTERS[ServerEntry].validate_python(given)
+    return entry
+
+
 def _entry_faults(name: str, entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
+    """What is wrong with a server, as far as it is known where it is."""
     if not name.strip():
         yield [], "a server needs a name"
-    if bool(entry.command) == bool(entry.url):
-        yield [], "needs either `command` (a program to start) or `url` (a server to reach), and not both"
+    if entry.command and entry.url:
+        yield [], _COMMAND_OR_URL
     yield from _transport_faults(entry)
     for variable in entry.env:
         if not variable or "=" in variable:
             yield ["env", variable], "is not a name that an environment variable can have"
+
+
+def _key_faults(entry: ServerEntry) -> Iterator[tuple[Keys, str]]:
+    """The keys that are for servers of other transports; `auth` has its own faults."""
+    kind = _kind_of(entry)
+    if kind is None or bool(entry.command) == bool(entry.url) or not getattr(entry, kind.key):
+        return  # the fault of its transport, or of where it is, says which keys are wrong
+    for key, fitting in keys_that_do_not_fit(entry, kind.name, server_kinds()):
+        if key != "auth":
+            yield [key], f"does not fit the transport {kind.name}; it is for {one_of(fitting)}: leave it out"
 
 
 def _transport_faults(entry: ServerEntry) -> Iterator[tuple[Keys, str]]:

@@ -318,7 +318,8 @@ class Jwt:
 class Http:
     """How `serve --transport http` listens. Any address but loopback needs a token, or tokens of `jwt`.
 
-    `anonymous` is the role of a caller without a token on loopback while there is no `token`.
+    `anonymous` is the role of a caller without a token on loopback while there is no `token`. A session is
+    that of a client of the handshake era; it ends after `session_idle_timeout_s` without an open request.
     """
 
     host: str = "127.0.0.1"
@@ -328,6 +329,8 @@ class Http:
     jwt: Jwt | None = None
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    session_idle_timeout_s: Seconds = 300.0
+    max_sessions: Annotated[int, Ge(1)] = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,8 @@ class FoundTool:
 class SearchAnswer:
     """Search results, best first, with matches that the gateway withholds (server -> (how many, why)).
 
-    `bands` says for each phrase how well its best result fits. `note` says what search had to do without.
+    `bands` says for each phrase how well its best result fits. `unread` are the servers whose tools
+    are not known, with the reason. `note` says what search had to do without, and what to do.
     `has_servers` is false if no server is configured for any caller.
     """
 

@@ -7,7 +7,7 @@ passes for ours or another server's. Values in, values out; `maitred.gateway.lis
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from maitred.backends.listing import clean
@@ -95,7 +95,7 @@ def group_by_category(
         groups.append(CategoryTool(name=_with_suffix(name or "other"), about=about, tools=tuple(members)))
     free: dict[str, CategoryTool] = {}
     for group in sorted(groups, key=lambda group: (group.name, group.about)):
-        renamed = _free(group, {*taken, *free} if group.name in free else taken)
+        renamed = _free(group, taken, free)
         free[renamed.name] = renamed
     return sorted(free.values(), key=lambda group: group.name)
 
@@ -118,11 +118,10 @@ def _short(about: str) -> str:
     return views.first_sentence(_COUNT.sub("", about), _DESCRIPTION_TOKENS)[0]
 
 
-def _free(group: CategoryTool, taken: Collection[str]) -> CategoryTool:
-    """Give the group a name that is free."""
-    if group.name not in taken and len(group.name) <= MAX_NAME:
-        return group
-    digest = content_hash(group.name.encode())[:_HASH]
-    return CategoryTool(
-        name=f"{group.name[: MAX_NAME - _HASH - 1]}_{digest}", about=group.about, tools=group.tools
-    )
+def _free(group: CategoryTool, *taken: Collection[str]) -> CategoryTool:
+    """Give the group a name that is free: its own, or one with a hash behind it."""
+    name, hashed = group.name, group.name
+    while len(name) > MAX_NAME or any(name in names for names in taken):
+        name = f"{group.name[: MAX_NAME - _HASH - 1]}_{content_hash(hashed.encode())[:_HASH]}"
+        hashed = name  # for the next name, if two categories come to this one
+    return replace(group, name=name)

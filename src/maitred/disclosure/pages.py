@@ -15,6 +15,7 @@ from maitred.disclosure import views
 from maitred.disclosure.answers import NOT_NOW, ServerStatus, parts_withheld
 from maitred.disclosure.budget import estimate, pack
 from maitred.disclosure.signature import escape_unprintable, parameters
+from maitred.errors import CursorError
 from maitred.model.categories import Category
 from maitred.model.tools import Tool
 from maitred.wording import count_of
@@ -258,7 +259,7 @@ def start_of(cursor: str, names: Sequence[str]) -> int:
     """Return the place where a page goes on, even if the order has changed a little since the last page.
 
     Raises:
-        ValueError: The text is not a cursor.
+        CursorError: The text is not a cursor.
     """
     if not cursor:
         return 0
@@ -266,7 +267,7 @@ def start_of(cursor: str, names: Sequence[str]) -> int:
     if name in names:
         return names.index(name) + 1
     if not place.isascii() or not place.isdigit():
-        raise ValueError(cursor)
+        raise CursorError(cursor)
     return min(int(place[:9]), len(names))
 
 
@@ -274,7 +275,7 @@ def lines_page(names: Sequence[str], render: Callable[[str], str], cursor: str, 
     """Make a page of lines about names in their order; it renders only the lines that fit.
 
     Raises:
-        ValueError: The text is not a cursor.
+        CursorError: The text is not a cursor.
     """
     start = start_of(cursor, names)
     lines: list[str] = []

@@ -1,12 +1,11 @@
 """Measure the price of each answer of the menu, against the limits that the menu promises.
 
 It asks a gateway as an agent would, over all tools, and counts exactly (o200k). Figures of the tiers add up:
-a reader of T2 has read T0 and T1 before. It starts no server and changes nothing. A surface owns the
-definitions of the menu and passes them in.
+a reader of T2 has read T0 and T1 before. It starts no server and changes nothing.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Final
@@ -17,6 +16,7 @@ from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS
 from maitred.disclosure.budget import for_model
 from maitred.gateway import Gateway
+from maitred.meta_tools.menu import definitions
 from maitred.model.access import Viewer
 from maitred.model.tools import Tool
 
@@ -28,9 +28,6 @@ _FULL_ANSWERS = 50
 _SEARCHES = 200
 _FIRST_WORDS = 8
 _P95 = 0.95
-
-Definitions = Callable[[str], Sequence[Mapping[str, Any]]]
-"""Returns the menu of `tools/list`, with a capability index, or without one if it is empty."""
 
 Counted = Sequence[tuple[str, int]]
 """Token counts, by the name of each text."""
@@ -55,7 +52,7 @@ class AnswerCost:
         return asdict(self) | {"ok": self.ok}
 
 
-async def measure(gateway: Gateway, viewer: Viewer, definitions: Definitions) -> Sequence[AnswerCost]:
+async def measure(gateway: Gateway, viewer: Viewer) -> Sequence[AnswerCost]:
     """Measure every answer of the menu at its worst; searches as median, 95th percentile and worst.
 
     The catalog has to place the tools in categories first (`Gateway.settled`).
@@ -65,7 +62,7 @@ async def measure(gateway: Gateway, viewer: Viewer, definitions: Definitions) ->
     return [
         *tiers,
         *_details(gateway, viewer),
-        *_menu(gateway, viewer, definitions),
+        *_menu(gateway, viewer),
         *await _searches(gateway, viewer),
     ]
 
@@ -150,10 +147,10 @@ def _details(gateway: Gateway, viewer: Viewer) -> Iterator[AnswerCost]:
     yield AnswerCost(name="tool_info, brief", tokens=tokens, limit=BRIEF_TOKENS, detail=name)
 
 
-def _menu(gateway: Gateway, viewer: Viewer, definitions: Definitions) -> Iterator[AnswerCost]:
+def _menu(gateway: Gateway, viewer: Viewer) -> Iterator[AnswerCost]:
     index = gateway.index(viewer)
     texts = {
-        "menu": (for_model(definitions("")), MENU_TOKENS),
+        "menu": (for_model(definitions()), MENU_TOKENS),
         "menu with index": (for_model(definitions(index)), MENU_TOKENS + menu.INDEX_TOKENS),
         "capability index": (index, menu.INDEX_TOKENS),
         "overview": (gateway.overview(viewer), menu.OVERVIEW_TOKENS),

@@ -269,7 +269,7 @@ class AdmissionService:
             happened = await self._written(registration, automatic=decision.outcome == "approved")
             if happened != "unchanged":
                 await self._settle(viewer, "register", server, outcome=happened, detail=source)
-        return RegistrationResult(happened=happened, decision=decision, case=await self._now(server))
+        return RegistrationResult(happened=happened, decision=decision, case=await self._now(server, viewer))
 
     async def _written(
         self, made: Registration, *, automatic: bool
@@ -301,7 +301,7 @@ class AdmissionService:
             reason = f"{name!r} is in the operator's configuration"
             found = [Finding(layer=_NAMES, severity="refuse", key="name", reason=reason, fix=_OTHER_NAME)]
         else:
-            found = list(await anyio.to_thread.run_sync(self._namesakes().of, name)) if name else []
+            found = list(await anyio.to_thread.run_sync(self._all_namesakes().of, name)) if name else []
         for one in found:
             decision = _with(decision, replace(one, layer=_NAMES, line=looked.name_line, file=source))
         return replace(looked, decision=decision)
@@ -315,7 +315,7 @@ class AdmissionService:
             NotAllowedError: The viewer may watch none.
         """
         _, registered = await self._registry.everything()
-        namesakes = await anyio.to_thread.run_sync(self._namesakes)
+        namesakes = await anyio.to_thread.run_sync(self._namesakes, viewer)
         found = []
         specs = self._context.settings.servers
         names = {
@@ -355,19 +355,25 @@ class AdmissionService:
             ServerNotFoundError: It is neither configured nor registered.
         """
         self._auditing.require(viewer, "approve" if to_decide else "watch", server=server)
-        return await self._now(server)
+        return await self._now(server, viewer)
 
-    async def _now(self, server: str) -> Case:
-        registration = await self._found(server)
-        namesakes = await anyio.to_thread.run_sync(self._namesakes)
+    async def _now(self, server: str, viewer: Viewer) -> Case:
+        registration = await self._found(server, viewer)
+        namesakes = await anyio.to_thread.run_sync(self._namesakes, viewer)
         return await self._case(server, registration, namesakes)
 
-    async def _found(self, server: str) -> Registration | None:
-        """The registration of a server, `None` for one of the configuration."""
+    async def _found(self, server: str, viewer: Viewer) -> Registration | None:
+        """The registration of a server, `None` for one of the configuration.
+
+        Raises:
+            ServerNotFoundError: It is neither configured nor registered. The text names the nearest servers
+                that the viewer may watch.
+        """
         _, registered = await self._registry.everything()
         known = {*self._context.settings.servers, *registered}
         if server not in known:
-            raise ServerNotFoundError(server, nearest=near_names(server, sorted(known), most=2))
+            watched = sorted(name for name in known if may(viewer.grant, "watch", server=name))
+            raise ServerNotFoundError(server, nearest=near_names(server, watched, most=2))
         return registered.get(server)
 
     async def decide(
@@ -386,14 +392,16 @@ class AdmissionService:
         """
         self._auditing.require(viewer, "register" if verdict == "withdraw" else "approve", server=server)
         spec = self._context.settings.servers.get(server)
-        registration = await self._found(server)
+        registration = await self._found(server, viewer)
         if verdict == "withdraw" and (registration is None or (spec and not spec.registered)):
             raise AdmissionError(server, "it is in the configuration; `maitred remove` takes it out")
-        before = await self._now(server) if verdict == "withdraw" else None  # afterwards there is none
+        before = (
+            await self._now(server, viewer) if verdict == "withdraw" else None
+        )  # afterwards there is none
         with anyio.CancelScope(shield=True):
             if await self._append(server, verdict, seen, who=viewer.principal, why=why):
                 await self._settle(viewer, verdict, server, detail=why)
-        return before or await self._now(server)
+        return before or await self._now(server, viewer)
 
     async def suspend(self, server: str, why: str) -> None:
         """Suspend a server that supervision gave up, if it is still in use.
@@ -433,10 +441,16 @@ class AdmissionService:
     async def _audit(self, viewer: Viewer, action: str, server: str, **said: Any) -> None:
         await self._auditing.record(viewer, action, server=server, **said)
 
-    def _namesakes(self) -> LookalikeFinder:
+    def _namesakes(self, viewer: Viewer) -> LookalikeFinder:
+        """What finds similar names, without the names of servers that the viewer may not watch."""
+        every, servers = self._all_namesakes(), viewer.grant.scope.servers
+        return every if servers is None else _Anonymous(every, self._all_namesakes(servers), viewer.principal)
+
+    def _all_namesakes(self, among: Collection[str] | None = None) -> LookalikeFinder:
         snapshot = self._context.snapshot
         known = {name: [t.key.name for t in tools] for name, tools in snapshot.by_server.items()}
-        return self._make_namesakes({**dict.fromkeys(self._context.settings.servers, ()), **known})
+        names = {**dict.fromkeys(self._context.settings.servers, ()), **known}
+        return self._make_namesakes({n: of for n, of in names.items() if among is None or n in among})
 
     async def _case(self, name: str, registration: Registration | None, namesakes: LookalikeFinder) -> Case:
         spec = self._context.settings.servers.get(name)
@@ -461,6 +475,21 @@ class AdmissionService:
             binding=found.state.seen,
             log=found.log,
         )
+
+
+class _Anonymous:
+    """Finds all similar names, but names those of some servers only: the others are outside of a scope."""
+
+    def __init__(self, every: LookalikeFinder, visible: LookalikeFinder, principal: str) -> None:
+        self._every = every
+        self._visible = visible
+        self._principal = principal
+
+    def of(self, server: str) -> Sequence[Finding]:
+        """Findings about the names of a server and its tools."""
+        visible = list(self._visible.of(server))
+        reason = f"it is like a name of a server outside of what {self._principal!r} may watch"
+        return [one if one in visible else replace(one, reason=reason) for one in self._every.of(server)]
 
 
 def _was_overtaken(record: ServerRecord, events: Sequence[Event]) -> bool:

@@ -20,6 +20,7 @@ from maitred.calls.subscriptions import Subscriptions
 from maitred.catalog.names import prefix
 from maitred.catalog.snapshot import Snapshot
 from maitred.config.settings import Settings
+from maitred.config.taxonomy import CATEGORIES
 from maitred.disclosure.answers import ServerStatus
 from maitred.errors import BusyError, NotAllowedError, ToolNotFoundError
 from maitred.gateway.menu import Menu
@@ -230,6 +231,7 @@ class Authorization:
                 servers={name: s for name, s in snapshot.servers.items() if name in servers},
                 offers=tuple(offer for offer in snapshot.offers if offer.server in servers),
             ),
+            self._categories_of(inside, scope),
         )
         return ScopedCatalog(
             scope=scope,
@@ -239,17 +241,36 @@ class Authorization:
             outside=frozenset(snapshot.by_key) - {tool.key for tool in inside},
         )
 
+    def _categories_of(self, inside: Sequence[Tool], scope: Scope) -> Sequence[Category]:
+        """The categories of a part: the built-in ones, those of its tools, and those above; no other name.
+
+        An operator may have made the others for servers outside of the scope.
+        """
+        every = {category.name: category for category in self._context.categories}
+        waiting = [*{tool.placement.category for tool in inside}, *(scope.categories or ())]
+        names = {category.name for category in CATEGORIES}
+        above = set[str]()
+        while waiting:
+            category = every.get(waiting.pop())
+            if category is not None and category.name not in above:
+                above.add(category.name)
+                waiting.append(category.parent)
+        return [category for category in every.values() if category.name in names | above]
+
     def _nearest(self, name: str, snapshot: Snapshot) -> Sequence[str]:
         """Those of the nearest names in the whole catalog that the part of a snapshot has."""
         return [near for near in self._nearest_of_all(name, snapshot) if near in snapshot.by_name]
 
 
 class _PartContext(GatewayState):
-    """A context in whose settings and snapshot some servers and tools are missing."""
+    """A context in whose settings, snapshot and categories those outside of a scope are missing."""
 
-    def __init__(self, whole: GatewayState, settings: Settings, snapshot: Snapshot) -> None:
+    def __init__(
+        self, whole: GatewayState, settings: Settings, snapshot: Snapshot, categories: Sequence[Category]
+    ) -> None:
         self._snapshot = snapshot
         super().__init__(settings, catalog=whole.catalog, pool=whole.pool, keeper=whole.keeper)
+        self.categories = categories
 
     @property
     def snapshot(self) -> Snapshot:

@@ -219,7 +219,9 @@ class Chains:
                 raise
             index = self._modules_in(self._access.whole)
             modules = await to_thread.run_sync(partial(index.used, chain.code, types=False))
-            program = chain.program(call.arguments, modules, known=index.names)
+            imported = {module.name: [one.name for one in module.functions] for module in modules}
+            known = {**self.modules(viewer).names, **imported}  # a suggestion names nothing else
+            program = chain.program(call.arguments, modules, known=known)
             about = RequestContext(viewer=viewer, request_id=call.entry.request_id)
             runner = self._runner(about, call.caller, saved=chain)
             run = await runner.run(

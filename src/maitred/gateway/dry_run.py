@@ -16,8 +16,9 @@ from anyio import to_thread
 from maitred.chains.base import ChainFault, ChainLimits, ChainProgram, FaultKind
 from maitred.chains.forms import DirectCalls
 from maitred.chains.plain import reason
+from maitred.chains.saved_backend import read_saved
 from maitred.chains.values import TooBigError, crossing
-from maitred.errors import ArgumentsError, MaitredError, ToolWithheldError
+from maitred.errors import ArgumentsError, MaitredError
 from maitred.gateway.lookup import ToolLookup
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
@@ -99,9 +100,9 @@ class DryRun:
 
     async def _look_at(self, call: _Written, viewer: Viewer) -> None:
         tool = await self._lookup.callable_tool(self._named(call.tool, viewer), viewer)
-        state, key = self._context, tool.key
-        if why := await to_thread.run_sync(state.why_not_callable, key.server, key.name):
-            raise ToolWithheldError(tool.name, why)
+        if self._context.is_composed(tool.server):  # as `Chains.run_saved` does, also in what it raises
+            spec = self._context.spec(tool.server)
+            await to_thread.run_sync(read_saved, spec, tool.key.name)
         if call.arguments is not None:
             arguments, _ = await crossing(dict(call.arguments), self._limits())
             self._lookup.check(tool, arguments)

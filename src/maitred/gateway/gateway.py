@@ -74,14 +74,16 @@ class Gateway(Operations):
             context=context,
             access=access,
             visibility=visibility,
-            ledger=SpendingLedger(context, access.whole.menu, parts.usage),
+            ledger=SpendingLedger(access.portion, parts.usage),
             paths=PathLookup(context, access, self.settled),
             storage=Storage(parts.catalog, configuration.again),
             configuration=configuration,
         )
         self._search, self._results, self._events = parts.search, parts.results, parts.events
         self._credentials, self._menu = parts.credentials, access.whole.menu
-        self._lists = MenuLists(context, self._menu, visibility, self._ledger, changed)
+        self._lists = MenuLists(
+            context, self._menu, visibility, self._ledger, changed, reserved=parts.reserved_names
+        )
         self._finder = SearchService(context, access, visibility, parts.search)
         self._lookup = ToolLookup(context, access, visibility, warm=self.warm)
         self._call_watchers: list[CallWatcher] = [lambda server, *_: self._mediation.needed([server])]
@@ -526,32 +528,31 @@ class Gateway(Operations):
 
     # --- the token ledger ---------------------------------------------------------------------------------
 
-    @property
-    def raw_tokens(self) -> int:
-        """What a list of all tools that a list may have would cost."""
-        return self._ledger.raw_tokens
+    def raw_tokens(self, viewer: Viewer) -> int:
+        """What a list of all tools that a list of this viewer may have would cost."""
+        return self._ledger.raw_tokens(viewer)
 
     def count_menu(self, definitions: Sequence[Mapping[str, Any]], viewer: Viewer) -> None:
         """Record that a viewer received the menu as a list of definitions."""
-        self._ledger.listed(viewer.principal, definitions)
+        self._ledger.listed(viewer, definitions)
 
     def count_tools(self, tools: Sequence[Tool], viewer: Viewer) -> None:
         """Record that a viewer received a page of tools."""
-        self._ledger.listed_raw(viewer.principal, sum(tool.cost_tokens for tool in tools))
+        self._ledger.listed_raw(viewer, sum(tool.cost_tokens for tool in tools))
 
     def count_categories(
         self, own: Sequence[Mapping[str, Any]], tools: Sequence[Tool], viewer: Viewer
     ) -> None:
         """Record that a viewer received a page of tools and, on the first page, the definitions `own`."""
-        self._ledger.listed_categories(viewer.principal, own, tools)
+        self._ledger.listed_categories(viewer, own, tools)
 
     def count_answer(self, text: str, viewer: Viewer) -> dict[str, Any]:
         """Record the own answer of a meta-tool; returns the entry for the answer's `_meta`."""
-        return self._ledger.answered(viewer.principal, text)
+        return self._ledger.answered(viewer, text)
 
     def count_result(self, result: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
         """Record the answer of a tool; returns the entry for the answer's `_meta`."""
-        return self._ledger.relayed(viewer.principal, result)
+        return self._ledger.relayed(viewer, result)
 
     # --- resources and prompts of the servers -------------------------------------------------------------
 

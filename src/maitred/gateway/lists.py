@@ -21,12 +21,9 @@ from maitred.gateway.menu import Menu
 from maitred.gateway.state import GatewayState
 from maitred.gateway.stats import LEDGER_KEY, SpendingLedger
 from maitred.gateway.visibility import VisibilityService
-from maitred.model.access import Viewer
+from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import Tool, ToolCall, ToolKey
 from maitred.wording import count_of
-
-RESERVED: Final = frozenset({"search_tools"})
-"""Names that end like those of categories, but are names of other tools."""
 
 _DEFINITIONS_TOKENS: Final = 20_000
 _FRAME_TOKENS: Final = 150
@@ -37,7 +34,10 @@ Opened = frozenset[ToolKey] | None
 
 
 class MenuLists:
-    """Decides what lists show, and answers for category tools; `changed` is called when lists may differ."""
+    """Decides what lists show, and answers for category tools; `changed` is called when lists may differ.
+
+    No category tool has one of the `reserved` names, which other tools of the list have.
+    """
 
     def __init__(
         self,
@@ -46,12 +46,15 @@ class MenuLists:
         visibility: VisibilityService,
         ledger: SpendingLedger,
         changed: Callable[[], None],
+        *,
+        reserved: frozenset[str],
     ) -> None:
         self._context = context
         self._menu = menu
         self._visibility = visibility
         self._ledger = ledger
         self._changed = changed
+        self._reserved = reserved
         self._open: LRUCache[tuple[str, str], dict[str, Opened]] = LRUCache(_MOST_SCOPES)
 
     # --- lists --------------------------------------------------------------------------------------------
@@ -62,7 +65,10 @@ class MenuLists:
         disclosure = context.settings.disclosure
         if disclosure.mode in ("menu", "all"):
             return disclosure.mode
-        if not context.keeper.discovering and self._ledger.raw_tokens < disclosure.break_even_tokens:
+        if (
+            not context.keeper.discovering
+            and self._ledger.raw_tokens(LOCAL_USER) < disclosure.break_even_tokens
+        ):
             return "all"
         return "menu" if disclosure.mode == "auto" else "categories"
 
@@ -102,7 +108,9 @@ class MenuLists:
             lambda: {
                 group.name: group
                 for group in group_by_category(
-                    self._listable(viewer), context.categories, RESERVED | context.snapshot.by_name.keys()
+                    self._listable(viewer),
+                    context.categories,
+                    self._reserved | context.snapshot.by_name.keys(),
                 )
             },
         )
@@ -192,10 +200,7 @@ class MenuLists:
         tools = self._menu.by_use(group.tools)
         if not isinstance(cursor, str):
             raise CursorError(str(cursor))
-        try:
-            start = pages.start_of(cursor, [tool.name for tool in tools])
-        except ValueError:
-            raise CursorError(cursor) from None
+        start = pages.start_of(cursor, [tool.name for tool in tools])
         hidden = self._visibility.hidden(viewer)
         budget = self._context.budget(pages.PAGE_TOKENS) - _FRAME_TOKENS
         share = budget // pages.PAGE_TOOLS
@@ -217,7 +222,7 @@ class MenuLists:
         )
 
     def _result(self, viewer: Viewer, text: str, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        entry = self._ledger.answered(viewer.principal, text)
+        entry = self._ledger.answered(viewer, text)
         return {
             "content": [{"type": "text", "text": text}],
             "isError": False,

@@ -202,7 +202,7 @@ class Menu:
             near = self._context.near_servers(name or kind)
             raise PathNotFoundError(path, nearest=[*near, *self._near_categories(name or kind)][:3])
         tools, names = self.kept(("order", kind, name), lambda: make(name))
-        start = _start(cursor, names)
+        start = pages.start_of(cursor, names)
         size = min(max(size, 1), pages.PAGE_TOOLS)
         share = (pages.PAGE_TOKENS - 150) // max(size, 1)
         snapshot = self._context.snapshot
@@ -269,20 +269,17 @@ class Menu:
             text = f"{self.hot(hidden).text}\n\n{self.categories().text}"
             return Page(text=text if self._context.settings.servers else NO_SERVERS)
         budget = self._context.budget(pages.PAGE_TOKENS)
-        try:
-            if path == "servers":
-                servers = {entry.name: entry for entry in self._context.servers()}
-                why = self._context.why_not_known
+        if path == "servers":
+            servers = {entry.name: entry for entry in self._context.servers()}
+            why = self._context.why_not_known
 
-                def line(name: str) -> str:
-                    return pages.server_line(servers[name], servers[name].withheld or why(name))
+            def line(name: str) -> str:
+                return pages.server_line(servers[name], servers[name].withheld or why(name))
 
-                return pages.lines_page(list(servers), line, cursor, budget)
-            if path == "categories":
-                lines = {line.category.name: line.text for line in self.categories().lines}
-                return pages.lines_page(list(lines), lines.__getitem__, cursor, budget)
-        except ValueError:
-            raise CursorError(cursor) from None
+            return pages.lines_page(list(servers), line, cursor, budget)
+        if path == "categories":
+            lines = {line.category.name: line.text for line in self.categories().lines}
+            return pages.lines_page(list(lines), lines.__getitem__, cursor, budget)
         return self.page(path, cursor, size, hidden).page
 
     # --- T3 -----------------------------------------------------------------------------------------------
@@ -390,10 +387,3 @@ class Menu:
             if usage
             else None,
         }
-
-
-def _start(cursor: str, names: Sequence[str]) -> int:
-    try:
-        return pages.start_of(cursor, names)
-    except ValueError:
-        raise CursorError(cursor) from None

@@ -132,10 +132,10 @@ class Operations:
         """List the tools of servers (all enabled ones by default) and update the catalog.
 
         Raises:
-            NotAllowedError: The viewer may not watch them.
+            NotAllowedError: The viewer may not operate them.
         """
-        for name in names or (None,):
-            self._access.check(viewer, "watch", server=name)
+        for name in names or (None,):  # it starts servers, so it is more than watching
+            self._access.check(viewer, "operate", server=name)
         wanted = list(names) or [
             name for name, spec in self._context.settings.servers.items() if spec.enabled
         ]
@@ -357,7 +357,7 @@ class Operations:
             StoreError: The figures cannot be read.
         """
         self._access.check(viewer, "watch")
-        return await self._figures.stats(days, raw_tokens=self._ledger.raw_tokens)
+        return await self._figures.stats(days, raw_tokens=self._ledger.raw_tokens(viewer))
 
     async def usage_by_server(self, days: int, viewer: Viewer) -> Mapping[str, Usage]:
         """Figures of the use of the servers that a viewer may watch.

@@ -28,7 +28,7 @@ from maitred.visibility.visibility import VisibilityTable
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayParts:
-    """All parts that a gateway gets."""
+    """All parts that a gateway gets; `reserved_names` are those of the meta-tools, for no other tool."""
 
     catalog: LiveCatalog
     pool: ServerPool
@@ -51,4 +51,5 @@ class GatewayParts:
     make_mender: Callable[[Settings], Awaitable[MediationService]]
     make_tables: Callable[[Settings], Mapping[str, VisibilityTable]]
     open_writer: OpenWriter
+    reserved_names: frozenset[str]
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

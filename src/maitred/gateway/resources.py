@@ -23,7 +23,7 @@ from maitred.errors import (
 )
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
-from maitred.model.resources import Offer, OfferKey, OfferKind
+from maitred.model.resources import Offer, OfferKind
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _OURS = "maitred://"
@@ -246,11 +246,6 @@ class ResourceService:
         timeout_s = self._context.spec(server).timeouts.call_s
         async with self._screen.errors():
             return await connection.request(method, params, timeout_s=timeout_s, caller=caller)
-
-    def published_uri(self, server: str, uri: str) -> str:
-        """The URI by which a client knows a resource of a server."""
-        offer = self._context.snapshot.offers_by_key.get(OfferKey(server=server, kind="resource", key=uri))
-        return offer.name if offer else resource_uri(server, uri)
 
 
 def _published(server: str, content: Any) -> Any:

@@ -13,10 +13,10 @@ class ResultTools:
     """The source for `TakeResultTools`; `outside` returns the tools outside the scope of a viewer."""
 
     def __init__(
-        self, context: GatewayState, expansion: MenuLists, outside: Callable[[Viewer], frozenset[ToolKey]]
+        self, context: GatewayState, lists: MenuLists, outside: Callable[[Viewer], frozenset[ToolKey]]
     ) -> None:
         self._context = context
-        self._expansion = expansion
+        self._lists = lists
         self._outside = outside
 
     def allows(self, server: str) -> bool:
@@ -27,7 +27,7 @@ class ResultTools:
         """Make tools known, and return the definitions of those that the viewer may see."""
         brought_in = await self._context.keeper.bring(server, brought)
         keys = [key for key in brought_in if key not in self._outside(viewer)]
-        self._expansion.disclose(viewer, keys)
+        self._lists.disclose(viewer, keys)
         snapshot = self._context.snapshot
         found = [known for key in keys if (known := snapshot.by_key.get(key)) and not is_hidden(known)]
         return [snapshot.definition(known) for known in found]

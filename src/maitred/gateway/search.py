@@ -1,7 +1,7 @@
 """Search for viewers: phrases and filters in; an answer out, with the withheld tools and why."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -11,19 +11,21 @@ from maitred.disclosure import views
 from maitred.disclosure.answers import SEARCH_TOKENS, FoundTool, SearchAnswer
 from maitred.errors import PathNotFoundError
 from maitred.gateway.authorization import Authorization, ScopedCatalog
-from maitred.gateway.state import GatewayState, why_hidden
+from maitred.gateway.state import STARTING, GatewayState, why_hidden
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Viewer
 from maitred.model.details import Detail
 from maitred.model.tools import Tool, ToolKey
 from maitred.search.engine import SearchEngine
 from maitred.search.results import Filter, SearchHits
+from maitred.wording import count_of
 
 ELSEWHERE: Final = "other servers"
 """In place of the names of servers whose matching tools are outside the viewer's scope."""
 MAX_LIMIT = 20
 MAX_PHRASES = 20
 _PHRASE_CHARACTERS = 2_000
+_FEW: Final = 5
 
 
 class SearchService:
@@ -66,13 +68,14 @@ class SearchService:
         only = replace(_filter(there, server, category, tags), visible=visible, read_only=read_only)
         most = min(max(limit, 1), MAX_LIMIT) * max(len(wanted), 1)
         found, note = await self._engine.search(wanted, only, most)
+        unread = {name: context.why_not_known(name) for name in reasons if name in unknown}
         return SearchAnswer(
             phrases=wanted or phrases[:1],
             results=_results(found, view, partial(self._visibility.why_hidden, viewer=viewer)),
             bands=found.bands,
             withheld=_withheld(found, reasons, there.outside, viewer.principal),
-            unread={name: context.why_not_known(name) for name in reasons if name in unknown},
-            note=note,
+            unread=unread,
+            note="; ".join(filter(None, [note, *_unread_notes(unread)])),
             has_servers=bool(self._context.settings.servers),
             budget_tokens=context.budget(SEARCH_TOKENS),
         )
@@ -107,6 +110,21 @@ def _withheld(
     if beyond := sum(tool.key in outside for tool in found.withheld):
         said[ELSEWHERE] = (beyond, f"outside what {principal!r} may use")
     return said
+
+
+def _unread_notes(unread: Mapping[str, str]) -> Iterator[str]:
+    """Which servers were not searched, and what to do: wait for those that start, and look at the others."""
+    starting = [name for name, why in unread.items() if why == STARTING]
+    failed = [name for name in unread if name not in starting]
+    if starting:
+        yield f"the tools of {_first_names(starting)} are not known yet: search again in some seconds"
+    if failed:
+        yield f"the tools of {_first_names(failed)} are not known: `maitred doctor` says why and what to do"
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = len(names) - _FEW
+    return ", ".join(names[:_FEW]) + (f" and {count_of(more, 'more server')}" if more > 0 else "")
 
 
 def _results(found: SearchHits, view: views.DetailView, why_not: Callable[[Tool], str]) -> list[FoundTool]:

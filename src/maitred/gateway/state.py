@@ -22,6 +22,7 @@ from maitred.model.tools import Tool
 from maitred.model.transports import is_composed
 from maitred.wording import count_of, near_names
 
+STARTING: Final = "still starting"
 HIDDEN: Final = "is hidden by an override of the operator"
 """Why a tool that an override hides cannot be called, in words that continue after "it"."""
 
@@ -178,7 +179,7 @@ class GatewayState:
             return ""
         record = self.snapshot.servers.get(server)
         if server in self.keeper.discovering:
-            return "still starting"
+            return STARTING
         known = record.error if record else ""
         why = known or (self.pool.health().get(server) or Health()).error or "never started"
         return f"not known yet: {why}"[:_REASON]

@@ -8,7 +8,7 @@ cost a principal today, and what the raw list would have cost. It estimates toke
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -20,8 +20,9 @@ from maitred.catalog.snapshot import Change, Snapshot
 from maitred.disclosure.budget import estimate, for_model
 from maitred.disclosure.tiers import standings
 from maitred.errors import StoreError
-from maitred.gateway.menu import Menu
+from maitred.gateway.authorization import ScopedCatalog
 from maitred.gateway.state import GatewayState
+from maitred.model.access import Viewer
 from maitred.model.tools import Tool, ToolKey
 from maitred.model.usage import Level, Spending, ToolStanding, Usage
 from maitred.usage.recorder import UsageRecorder
@@ -167,62 +168,59 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 class SpendingLedger:
-    """Records the tokens that each principal gets."""
+    """Records the tokens that each principal gets. `portion` returns the part of the catalog of a viewer.
 
-    def __init__(self, context: GatewayState, menu: Menu, usage: UsageRecorder) -> None:
-        self._context = context
-        self._menu = menu
+    What the raw list would have cost is counted in that part: the rest of the catalog does not exist there.
+    """
+
+    def __init__(self, portion: Callable[[Viewer], ScopedCatalog], usage: UsageRecorder) -> None:
+        self._portion = portion
         self._usage = usage
-        self.menu_tokens = 0
-        """The tokens of the menu when a client last listed it."""
 
-    @property
-    def raw_tokens(self) -> int:
-        """The tokens of a list with all tools that a list may have."""
-        return self._menu.kept("raw", self._raw)
+    def raw_tokens(self, viewer: Viewer) -> int:
+        """The tokens of a list with all tools that a list of this viewer may have."""
+        there = self._portion(viewer)
+        return there.menu.kept("raw", lambda: sum(tool.cost_tokens for tool in there.context.listable()))
 
-    def _raw(self) -> int:
-        return sum(tool.cost_tokens for tool in self._context.listable())
-
-    def listed(self, principal: str, definitions: Sequence[Mapping[str, Any]]) -> None:
+    def listed(self, viewer: Viewer, definitions: Sequence[Mapping[str, Any]]) -> None:
         """Record that a client listed the menu."""
-        self.menu_tokens = self._menu.kept("list", lambda: _size(definitions))
-        raw = self.raw_tokens
-        self._usage.spent(principal, lists=1, list_tokens=self.menu_tokens, raw_tokens=raw)
+        tokens = self._portion(viewer).menu.kept("list", lambda: _size(definitions))
+        raw = self.raw_tokens(viewer)
+        self._usage.spent(viewer.principal, lists=1, list_tokens=tokens, raw_tokens=raw)
 
-    def listed_raw(self, principal: str, tokens: int) -> None:
+    def listed_raw(self, viewer: Viewer, tokens: int) -> None:
         """Record a listed page of raw definitions."""
-        self._usage.spent(principal, lists=1, list_tokens=tokens, raw_tokens=tokens)
+        self._usage.spent(viewer.principal, lists=1, list_tokens=tokens, raw_tokens=tokens)
 
     def listed_categories(
-        self, principal: str, own: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
+        self, viewer: Viewer, own: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
     ) -> None:
         """Record a page of a list of categories: definitions of `own` on the first page, and tools."""
         tokens = sum(tool.cost_tokens for tool in tools) + (_size(own) if own else 0)
-        raw = self.raw_tokens if own else 0
-        self._usage.spent(principal, lists=1, list_tokens=tokens, raw_tokens=raw)
+        raw = self.raw_tokens(viewer) if own else 0
+        self._usage.spent(viewer.principal, lists=1, list_tokens=tokens, raw_tokens=raw)
 
-    def answered(self, principal: str, text: str) -> dict[str, Any]:
+    def answered(self, viewer: Viewer, text: str) -> dict[str, Any]:
         """Record an answer of a meta-tool itself; returns the entry for its `_meta`."""
         tokens = estimate(text)
-        self._usage.spent(principal, answers=1, answer_tokens=tokens)
-        return self._entry(principal, tokens)
+        self._usage.spent(viewer.principal, answers=1, answer_tokens=tokens)
+        return self._entry(viewer, tokens)
 
-    def relayed(self, principal: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    def relayed(self, viewer: Viewer, result: Mapping[str, Any]) -> dict[str, Any]:
         """Record a relayed answer of a tool, counted by its length alone, since it may be long."""
         content = result.get("content")  # as its server sent it, perhaps in a wrong shape
         blocks = content if isinstance(content, list) else ()
         texts = (block.get("text") for block in blocks if isinstance(block, Mapping))
         tokens = sum(len(text) for text in texts if isinstance(text, str)) // _CHARACTERS_PER_TOKEN
-        self._usage.spent(principal, results=1, result_tokens=tokens)
-        return self._entry(principal, tokens)
+        self._usage.spent(viewer.principal, results=1, result_tokens=tokens)
+        return self._entry(viewer, tokens)
 
-    def _entry(self, principal: str, tokens: int) -> dict[str, Any]:
-        today = self._usage.today(principal)
+    def _entry(self, viewer: Viewer, tokens: int) -> dict[str, Any]:
+        today = self._usage.today(viewer.principal)
         return {
             "answer": tokens,
             "spent_today": today.spent,
-            "raw_list": self.raw_tokens,
+            "raw_list": self.raw_tokens(viewer),
             "raw_today": today.raw_tokens,
             "break_even": today.break_even,
         }

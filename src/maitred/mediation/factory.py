@@ -31,6 +31,7 @@ from maitred.mediation.remote_overrides import UnreachableError, fetch_overrides
 from maitred.mediation.rules import RuleTransformer
 from maitred.mediation.service import MediationService, RememberedModel, ThreadedRules
 from maitred.model.tools import canonical, content_hash
+from maitred.tls import tls_context
 
 log = structlog.get_logger(__name__)
 
@@ -142,7 +143,7 @@ async def _community(settings: Settings) -> tuple[Sequence[Overrides], bool]:
     if not own.overrides_url:
         return [], True
     try:
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(verify=tls_context()) as client:
             with anyio.fail_after(_FETCH_S):
                 cache = catalog_path(settings).parent / "overrides"
                 overrides = await fetch_overrides(

@@ -171,13 +171,21 @@ class State(StrEnum):
     SUSPENDED = "suspended"
 
 
+FaultCode = Literal[
+    "", "program_missing", "jail_missing", "path_not_granted", "mount_unusable", "network_not_granted",
+    "variable_unset", "not_ready", "image_not_fetched", "login_needed", "unauthorized", "open_files",
+]  # fmt: skip
+"""What an operator can mend, where the gateway knows it; empty for all other faults."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Health:
     """The health of a backend now. `retry_in_s` is set while its circuit breaker is open.
 
-    `error` is the present fault. `ended` is the kind of its last end by a fault (see `backends.base.Ending`),
-    and `last_error` the reason. `restarts` counts the starts after a fault within the window of the budget.
-    `cage` is its isolation, `since` the UTC time at which its state began.
+    `error` is the present fault, and `fault` its code if an operator can mend it. `ended` is the kind of its
+    last end by a fault (see `backends.base.Ending`), `last_error` the reason. `restarts` counts the starts
+    after a fault within the window of the budget. `cage` is its isolation, `since` the UTC time at which its
+    state began.
     """
 
     state: State = State.IDLE
@@ -192,6 +200,7 @@ class Health:
     last_error: str = ""
     cage: str = ""
     since: str = ""
+    fault: FaultCode = ""
 
 
 @dataclass(frozen=True, kw_only=True)

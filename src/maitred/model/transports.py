@@ -3,13 +3,13 @@
 The parts that depend on the transport of a server read this table, or judge by `reach`. A name that is not in
 the table is refused by the configuration, by manifests, by each admission check and by the pool.
 
-To add a kind: an entry here, a backend in `maitred.backends`, and a line in `maitred.wiring.backends.MAKERS`.
+To add a kind: an entry here, a backend in `maitred.backends`, a line in `maitred.wiring.transports.MAKERS`.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 Key = Literal["command", "url", "image", ""]
 Reach = Literal["program", "network", "image", "internal"]
@@ -199,3 +199,17 @@ def default_kind(kinds: Sequence[TransportKind], key: str, url: str = "") -> Tra
     """The kind that is meant where only a key is given: the first that takes the URL, else the first."""
     fitting = [kind for kind in kinds if kind.key == key]
     return next((kind for kind in fitting if kind.takes(url)), fitting[0] if fitting else None)
+
+
+def keys_that_do_not_fit(
+    server: Any, name: str, kinds: Sequence[TransportKind]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """The keys of a server that do not fit its transport, each with the transports that it fits.
+
+    `server` is a dataclass whose fields are the keys of a file; a field with its default or an empty value
+    counts as not given. `kinds` are the transports that the file may ask for.
+    """
+    for one in fields(server):
+        fitting = [kind.name for kind in kinds if one.name in kind.keys]
+        if fitting and name not in fitting and getattr(server, one.name) not in (one.default, (), {}, ""):
+            yield one.name, fitting

@@ -20,7 +20,6 @@ _OTHER_ALPHABET: Final = re.compile(
 _WORD: Final = re.compile(r"\w+")
 _LATIN: Final = re.compile(r"[a-z]")
 
-_JOINERS: Final = "\u200c\u200d"
 _UNSEEN: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"

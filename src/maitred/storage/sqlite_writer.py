@@ -11,11 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-import anyio
-
 from maitred.storage.database import DriverConnection
 from maitred.storage.diagnosis import store_error
 from maitred.storage.sqlite_file import connect, standby_of
+from maitred.storage.threads import DatabaseThreads
 
 T = TypeVar("T")
 
@@ -30,8 +29,9 @@ _BUSY_CODE: Final = 0xFF
 class SqliteWriter:
     """Writes to the SQLite file `path`, one caller at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, threads: DatabaseThreads) -> None:
         self._path = path
+        self._threads = threads
         self._writer: sqlite3.Connection | None = None
         self._file = (0, 0)
         self._slow_until = 0.0
@@ -44,11 +44,11 @@ class SqliteWriter:
         self._rows += rows
         if is_small and rows <= _MOST_AT_ONCE and self._is_quick() and (done := self._write_here(function)):
             return done[0]
-        return await anyio.to_thread.run_sync(self._write, function)
+        return await self._threads.write(self._write, function)
 
     async def close(self) -> None:
         """See `maitred.storage.database.QuickWriter`."""
-        await anyio.to_thread.run_sync(self._close)
+        await self._threads.write(self._close)
 
     def _is_quick(self) -> bool:
         is_due = self._rows >= _BETWEEN_CHECKPOINTS
@@ -63,7 +63,9 @@ class SqliteWriter:
             done = _transaction(connection, function)
         except (sqlite3.Error, OSError) as error:
             if not _is_busy(error):
-                self._close()  # which ends the transaction; if another process writes, none began
+                self._close()  # which ends the transaction
+            elif self._writer is not None and self._writer.in_transaction:
+                self._writer.rollback()  # without a write-ahead log, a reader stops the end of it
             return None
         except BaseException:
             self._close()
@@ -117,5 +119,5 @@ def _transaction(connection: sqlite3.Connection, function: Callable[[DriverConne
 
 
 def _is_busy(error: Exception) -> bool:
-    """Return whether another process writes, so that no transaction began."""
+    """Return whether another process writes, or reads a file that has no write-ahead log."""
     return getattr(error, "sqlite_errorcode", 0) & _BUSY_CODE == sqlite3.SQLITE_BUSY

@@ -1,11 +1,10 @@
 """The composition root: it alone knows concrete classes and makes a gateway of settings.
 
-It has no rules and no state of its own. `gateway` opens everything in order, `backends` makes backends,
-`features` the rest, `reload` follows the configuration. Heavy packages are imported when they are needed.
-To add an implementation of a protocol, make it in the module of its kind.
+It has no rules and no state of its own. `gateway` opens everything in order, `transports` makes backends,
+`isolation` what they run in, `features` the rest; `reload` follows the configuration. Heavy packages are
+imported when they are needed. To add an implementation of a protocol, make it in the module of its kind.
 """
 
-from maitred.wiring.backends import look_at_cages, make_access, make_guarded
 from maitred.wiring.exceptions import single_error
 from maitred.wiring.features import (
     audit_key,
@@ -17,6 +16,8 @@ from maitred.wiring.features import (
     open_tokens,
 )
 from maitred.wiring.gateway import open_gateway
+from maitred.wiring.isolation import look_at_cages
+from maitred.wiring.logins import make_access, make_guarded
 from maitred.wiring.reload import follow_settings
 from maitred.wiring.storage import open_store
 

@@ -158,14 +158,15 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.audit.service import AuditService
     from maitred.calls.screening import AnswerScreen
     from maitred.gateway.admission import ManifestReviewer
+    from maitred.poisoning.tool_index import ToolIndex
     from maitred.visibility.rules import RuleFunction
 
 
-def make_judge(names: "Mapping[str, Collection[str]]") -> "ServerJudge":
-    """The judge of definitions. It loads its rules when the first server is listed."""
+def make_judge(server: str, index: "ToolIndex") -> "ServerJudge":
+    """The judge of a server's definition. It loads its rules when the first server is listed."""
     from maitred.admission.judge import Judge
 
-    return Judge(names)
+    return Judge(server, index)
 
 
 def make_namesakes(names: "Mapping[str, Collection[str]]") -> "LookalikeFinder":

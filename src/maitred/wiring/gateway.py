@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from maitred.background import Background
 from maitred.config.settings import Settings
 from maitred.model.access import LOCAL_USER
-from maitred.wiring.backends import make_pool, remove_containers
 from maitred.wiring.exceptions import single_error
 from maitred.wiring.features import (
     check_policy,
@@ -25,7 +24,9 @@ from maitred.wiring.features import (
     open_trail,
     open_writer,
 )
+from maitred.wiring.orphans import remove_containers
 from maitred.wiring.storage import database_of, open_store
+from maitred.wiring.transports import make_pool
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from mcp.server import Server
@@ -121,6 +122,7 @@ async def _make_parts(
     from maitred.catalog.token_worker import TokenWorker
     from maitred.disclosure.budget import estimate
     from maitred.gateway.parts import GatewayParts
+    from maitred.meta_tools.menu import META_TOOLS
     from maitred.usage.recorder import UsageRecorder
 
     database = database_of(settings)
@@ -160,5 +162,6 @@ async def _make_parts(
         make_mender=make_menders(settings, tool_middleware).make,
         make_tables=partial(make_tables, rules=rules),
         open_writer=open_writer,
+        reserved_names=frozenset(META_TOOLS),
         make_sandbox=make_sandbox,
     )

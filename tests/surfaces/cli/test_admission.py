@@ -114,6 +114,7 @@ def test_standard_input_is_read_as_a_manifest(maitred: Run, monkeypatch: pytest.
     [
         (("absent.yml",), "absent.yml: the file cannot be read: No such file or directory"),
         (("latin.yml",), "latin.yml: is not UTF-8 text"),
+        ((".",), ".: the file cannot be read: Is a directory"),
         (("clock.yml", "twin.yml"), "twin.yml: the server 'clock' is also defined in clock.yml"),
     ],
 )

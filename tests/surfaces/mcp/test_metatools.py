@@ -15,10 +15,9 @@ from maitred.catalog.token_count import count_tokens
 from maitred.config.settings import Catalog, Settings
 from maitred.disclosure.budget import for_model
 from maitred.gateway import Gateway
+from maitred.meta_tools.menu import META_TOOLS, definitions
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.mcp.meta_definitions import definitions
-from maitred.surfaces.mcp.metatools import HANDLERS
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 
@@ -82,18 +81,27 @@ async def ask(gateway: Gateway, name: str, arguments: Any) -> tuple[bool, str]:
 
 def test_the_menu_costs_at_most_500_tokens() -> None:
     """It is paid for in every conversation. Source: DESIGN 5, menu."""
-    assert count_tokens([for_model(definitions())])[0] <= 500
+    [whole], each = count_tokens([for_model(definitions())]), [for_model([one]) for one in definitions()]
+    shares = dict(zip(META_TOOLS, count_tokens(each), strict=True))
+
+    assert whole <= 500, f"{whole - 500} tokens too many: make descriptions shorter; {shares}"
 
 
 def test_a_client_that_defers_tools_keeps_the_menu_loaded() -> None:
     """A deferred menu is hardly used. What says so is for the client, which shows it to no model."""
-    assert [one["_meta"] for one in definitions()] == [{"anthropic/alwaysLoad": True}] * 6
+    assert [one["_meta"] for one in definitions()] == [{"anthropic/alwaysLoad": True}] * len(META_TOOLS)
     assert '"_meta"' not in for_model(definitions())
 
 
-def test_the_menu_shows_exactly_the_tools_that_are_answered() -> None:
-    """Every definition has a handler and every handler a definition."""
-    assert [definition["name"] for definition in definitions()] == list(HANDLERS)
+async def test_the_menu_shows_exactly_the_tools_that_are_answered(gateway: Gateway) -> None:
+    """No other name is a meta-tool's, and each of them answers: here with what is wrong about an argument."""
+    shown = [definition["name"] for definition in definitions()]
+    for name in shown:
+        is_error, text = await ask(gateway, name, {"no_such_argument": 1})
+        assert is_error
+        assert "There is no tool" not in text
+
+    assert shown == list(META_TOOLS)
 
 
 @pytest.mark.parametrize("definition", definitions(), ids=lambda definition: str(definition["name"]))
@@ -103,10 +111,13 @@ def test_every_tool_of_the_menu_is_valid_and_annotated(definition: Mapping[str, 
     jsonschema_rs.validator_for(dict(definition["inputSchema"]))
 
     assert tool.annotations is not None
-    changes = tool.name in ("call_tool", "call_tool_chain")
-    assert tool.annotations.read_only_hint is (None if changes else True)
-    assert tool.annotations.destructive_hint is (True if changes else None)
-    assert definition["annotations"].get("openWorldHint") is tool.name.startswith("call_")
+    entry = META_TOOLS[tool.name]
+    assert tool.annotations.read_only_hint is (True if entry.reads_only else None)
+    assert tool.annotations.destructive_hint is (None if entry.reads_only else True)
+    assert tool.annotations.open_world_hint is entry.open_world
+    if tool.name.startswith("call_"):
+        assert entry.open_world
+        assert entry.reads_only is (tool.name == "call_read_only_tool")
 
 
 @pytest.mark.parametrize(

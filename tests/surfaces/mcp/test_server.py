@@ -27,9 +27,9 @@ from mcp_types.version import LATEST_MODERN_VERSION
 
 from maitred.backends.base import NOT_ASKED
 from maitred.config.settings import Catalog, Disclosure, Mode, Settings
+from maitred.meta_tools.menu import definitions
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec
-from maitred.surfaces.mcp.meta_definitions import definitions
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.wiring import open_gateway
 
@@ -104,7 +104,7 @@ def text_of(result: types.CallToolResult) -> str:
 
 @both_eras
 async def test_the_menu_is_listed_as_it_is_defined(menu: McpSurface, era: str) -> None:
-    """The same five tools for every client, in one page; the first says what there is to be found."""
+    """The same tools for every client, in one page; the first says what there is to be found."""
     async with client_of(menu, era) as client:
         listed = await client.list_tools()
 

@@ -14,12 +14,11 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from maitred.admission.addresses import parse_host, parse_url, why_forbidden
-from maitred.admission.checks.base import Policy
+from maitred.admission.checks.base import LayerCheck, Policy
 from maitred.admission.findings import Finding, unknown_transport
 from maitred.admission.image_names import Image, parse_command_pattern, parse_image, parse_image_pattern
 from maitred.admission.inline_code import SHELLS, code_at, code_at_of_image, program
 from maitred.admission.manifest import Manifest
-from maitred.model.approvals import Severity
 from maitred.model.transports import manifest_reach, transport_kind
 
 _WRAPPERS = frozenset({
@@ -42,7 +41,7 @@ _STEERING = re.compile(
 _BY_HAND = "a person with the admin role may approve it"
 
 
-class AllowlistCheck:
+class AllowlistCheck(LayerCheck):
     """Asks a person about what the policy does not list, and refuses programs that run another program."""
 
     layer = "allowlist"
@@ -68,13 +67,13 @@ class AllowlistCheck:
         try:
             image = parse_image(manifest.image)
         except ValueError as error:
-            yield self._find("refuse", "image", str(error), "write it like ghcr.io/acme/tool:1.2")
+            yield self._finding("refuse", "image", str(error), "write it like ghcr.io/acme/tool:1.2")
             return
         trusted = any(parse_image_pattern(one).matches(image) for one in policy.trusted_images)
         listed = any(parse_image_pattern(one).matches(image) for one in policy.images)
         address = parse_host(image.registry.partition(":")[0]).address
         if address is not None and not (trusted or listed) and (what := why_forbidden(address)):
-            yield self._find("refuse", "image", f"comes from {what}", "write the name of a registry")
+            yield self._finding("refuse", "image", f"comes from {what}", "write the name of a registry")
         yield from self._standing(image, policy, listed=listed, trusted=trusted)
 
     def _standing(self, image: Image, policy: Policy, *, listed: bool, trusted: bool) -> Iterator[Finding]:
@@ -83,26 +82,26 @@ class AllowlistCheck:
             return
         if trusted:
             reason = f"the tag {image.tag!r} may mean another image tomorrow"
-            yield self._find("warn", "image", reason, pin)
+            yield self._finding("warn", "image", reason, pin)
         elif listed:
-            yield self._find(
+            yield self._finding(
                 "ask", "image", "is listed, but by tag and not by digest", f"{pin}, or {_BY_HAND}"
             )
         else:
-            yield self._find("ask", "image", "is not on the list of images", _BY_HAND)
+            yield self._finding("ask", "image", "is not on the list of images", _BY_HAND)
 
     def _host(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
         target = parse_url(manifest.url, transport_kind(manifest.transport).url_schemes)
         listed = any(fits_host(pattern, target.host.name) for pattern in policy.trusted_hosts)
         if manifest.url and not target.fault and not listed:
-            yield self._find("ask", "url", "its host is not on the list of hosts", _BY_HAND)
+            yield self._finding("ask", "url", "its host is not on the list of hosts", _BY_HAND)
 
     def _command(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
         command = manifest.command
         if not command:
             return
         if refused := _refused(command):
-            yield self._find("refuse", "command", *refused)
+            yield self._finding("refuse", "command", *refused)
             return
         words = (command, *manifest.args)
         code = code_at(words)
@@ -115,23 +114,22 @@ class AllowlistCheck:
             return
         yield from self._inline(None if code is None else code - 1)
         if not trusted:
-            yield self._find("ask", "command", "this command line is not on the list of commands", _BY_HAND)
+            yield self._finding(
+                "ask", "command", "this command line is not on the list of commands", _BY_HAND
+            )
 
     def _inline(self, at: int | None) -> Iterator[Finding]:
         """Findings about code in an argument; a policy that lists the program does not know the code."""
         if at is not None:
             fix = f"name a program that is installed; {_BY_HAND}"
-            yield self._find("ask", f"args[{at}]", "runs code that its arguments contain", fix)
+            yield self._finding("ask", f"args[{at}]", "runs code that its arguments contain", fix)
 
     def _environment(self, manifest: Manifest) -> Iterator[Finding]:
         for name in manifest.env:
             if _STEERING.fullmatch(name):
-                yield self._find(
+                yield self._finding(
                     "ask", f"env.{name}", "controls which other code is loaded, or from where", _BY_HAND
                 )
-
-    def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
-        return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)
 
 
 def fits_host(pattern: str, host: str) -> bool:

@@ -13,6 +13,7 @@ from maitred.admission.addresses import networks
 from maitred.admission.findings import Decision, Finding, LayerReport
 from maitred.admission.image_names import parse_command_pattern, parse_image_pattern
 from maitred.admission.manifest import MIB, Manifest
+from maitred.model.approvals import Severity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +122,15 @@ class Check(Protocol):
     def check(self, manifest: Manifest, policy: Policy) -> Sequence[Finding]:
         """The findings against the manifest, in the order of its keys."""
         ...
+
+
+class LayerCheck:
+    """What the checks of this package share: a finding of their own layer."""
+
+    layer: str
+
+    def _finding(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
+        return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,9 @@ cores. Only the launcher can see whether a granted folder has links that lead ou
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from maitred.admission.checks.base import Bounds, Policy
+from maitred.admission.checks.base import Bounds, LayerCheck, Policy
 from maitred.admission.findings import Finding, unknown_transport
 from maitred.admission.manifest import MIB, FilesystemGrant, Manifest
-from maitred.model.approvals import Severity
 from maitred.model.transports import manifest_kind, manifest_reach
 
 _LEAST_MEMORY = 6 * MIB  # the least that Docker accepts
@@ -43,7 +42,7 @@ _KEPT = frozenset({
 })  # fmt: skip
 
 
-class ResourcesCheck:
+class ResourcesCheck(LayerCheck):
     """Refuses what is beyond the bounds, and files of the machine that no server may see."""
 
     layer = "resources"
@@ -72,35 +71,34 @@ class ResourcesCheck:
         if manifest.cpu >= _LIKE_SHARES:
             reason = f"asks for {manifest.cpu:g} cores"
             fix = "if you mean the weight of Docker, write `cpu_shares`; `cpu` counts cores, such as 0.5"
-            yield self._find("refuse", "cpu", reason, fix)
+            yield self._finding("refuse", "cpu", reason, fix)
             return
         most = f"at most {bounds.nano_cpus / 1e9:g} cores"
         yield from self._within("cpu", manifest.nano_cpus, _LEAST_NANO_CPUS, bounds.nano_cpus, most)
 
     def _within(self, key: str, value: int, least: int, most: int, told: str) -> Iterator[Finding]:
         if value > most:
-            yield self._find("refuse", key, "asks for more than a server may have", f"ask for {told}")
+            yield self._finding("refuse", key, "asks for more than a server may have", f"ask for {told}")
         elif value < least:
-            yield self._find("refuse", key, "is too little to run anything", f"ask for more, {told}")
+            yield self._finding("refuse", key, "is too little to run anything", f"ask for more, {told}")
 
     def _grants(self, manifest: Manifest, policy: Policy) -> Iterator[Finding]:
         for at, grant in enumerate(manifest.filesystem):
             key = f"filesystem[{at}]"
             if why := _refused(grant):
-                yield self._find("refuse", key, why, "grant the one folder that is needed")
+                yield self._finding("refuse", key, why, "grant the one folder that is needed")
             elif _is_covering(grant, manifest):
                 fix = "choose a place of its own, such as one below /srv, or leave `at` out"
-                yield self._find("refuse", f"{key}.at", "would cover files that the server itself needs", fix)
+                yield self._finding(
+                    "refuse", f"{key}.at", "would cover files that the server itself needs", fix
+                )
             elif not _is_granted(grant, policy):
                 act = "change" if grant.mode == "write" else "read"
                 fix = "a person with the admin role may approve it"
-                yield self._find("ask", key, f"asks to {act} files of this machine", fix)
+                yield self._finding("ask", key, f"asks to {act} files of this machine", fix)
             elif _place(grant) != grant.path.rstrip("/"):
                 told = "shows the files at another path, where the server may take them for other files"
-                yield self._find("ask", f"{key}.at", told, "a person with the admin role may approve it")
-
-    def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
-        return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)
+                yield self._finding("ask", f"{key}.at", told, "a person with the admin role may approve it")
 
 
 def _refused(grant: FilesystemGrant) -> str:

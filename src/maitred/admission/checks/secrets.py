@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from maitred.admission.checks.base import Policy
+from maitred.admission.checks.base import LayerCheck, Policy
 from maitred.admission.credential_detection import (
     LiteralParts,
     is_literal_secret,
@@ -20,7 +20,6 @@ from maitred.admission.credential_detection import (
 )
 from maitred.admission.findings import Finding
 from maitred.admission.manifest import Manifest
-from maitred.model.approvals import Severity
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FILE = re.compile(r"file:(/[^\x00-\x1f]+)")
@@ -30,7 +29,7 @@ _OPEN = ("/proc", "/sys", "/dev")
 _FIX = "write a reference such as ${MY_TOKEN} or ${file:/run/secrets/my_token}"
 
 
-class SecretsCheck:
+class SecretsCheck(LayerCheck):
     """Refuses literal credentials, and asks for references that the policy does not list."""
 
     layer = "secrets"
@@ -48,49 +47,46 @@ class SecretsCheck:
 
     def _literal(self, key: str, name: str, parts: LiteralParts) -> Iterator[Finding]:
         if name and is_literal_secret(name, parts.literal):
-            yield self._find(
+            yield self._finding(
                 "refuse", key, "its name says that it is secret, but its value is written out", _FIX
             )
         elif kind := kind_of(parts.literal, name):
-            yield self._find("refuse", key, f"holds what looks like a credential ({kind})", _FIX)
+            yield self._finding("refuse", key, f"holds what looks like a credential ({kind})", _FIX)
         else:
             for what in secrets_in_url(parts.literal):
-                yield self._find("refuse", key, f"holds {what}", _FIX)
+                yield self._finding("refuse", key, f"holds {what}", _FIX)
 
     def _arguments(self, args: Sequence[str]) -> Iterator[Finding]:
         """Credentials as `--token abc`, `--token=abc`, `TOKEN=abc` or `X-Api-Key: abc`."""
         reason = "is a credential, by the name before it, and its value is written out"
         for at, _ in secret_arguments(args):
-            yield self._find("refuse", f"args[{at}]", reason, _FIX)
+            yield self._finding("refuse", f"args[{at}]", reason, _FIX)
 
     def _references(self, key: str, parts: LiteralParts, policy: Policy) -> Iterator[Finding]:
         if not parts.is_closed:
-            yield self._find("refuse", key, "holds a reference that does not end", "close it with `}`")
+            yield self._finding("refuse", key, "holds a reference that does not end", "close it with `}`")
         for name in parts.references:
             if path := _FILE.fullmatch(name):
                 yield from self._file(key, path[1], policy)
             elif not _VARIABLE.fullmatch(name):
                 fix = "there are ${VAR}, ${VAR:-default}, ${env:VAR} and ${file:/PATH}"
-                yield self._find("refuse", key, "holds a reference of an unknown kind", fix)
+                yield self._finding("refuse", key, "holds a reference of an unknown kind", fix)
             elif name.upper().startswith("MAITRED_"):
-                yield self._find(
+                yield self._finding(
                     "refuse", key, "refers to a variable of maitred itself", "use another variable"
                 )
             elif not any(_covers(pattern, name) for pattern in policy.references):
-                yield self._find(
+                yield self._finding(
                     "ask", key, f"would be given the variable {name}", "the operator's policy may list it"
                 )
 
     def _file(self, key: str, path: str, policy: Policy) -> Iterator[Finding]:
         if ".." in path.split("/") or any(path.startswith(f"{top}/") for top in _OPEN):
-            yield self._find(
+            yield self._finding(
                 "refuse", key, "refers to a file that no server may have", "name the file itself"
             )
         elif not any(path.startswith(f"{folder.rstrip('/')}/") for folder in policy.secret_folders):
-            yield self._find("ask", key, f"would be given the file {path}", "put it into /run/secrets")
-
-    def _find(self, severity: Severity, key: str, reason: str, fix: str) -> Finding:
-        return Finding(layer=self.layer, severity=severity, key=key, reason=reason, fix=fix)
+            yield self._finding("ask", key, f"would be given the file {path}", "put it into /run/secrets")
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, str, str]]:

@@ -91,7 +91,7 @@ class ContainerBackend(Backend):
         engine = await self._engines.engine()
         await self._clear(engine)
         self._warden.start()
-        made = await self._wanted(engine)
+        made = await self._container_spec(engine)
         name = f"maitred-{_plain(self.spec.name)}-{secrets.token_hex(6)}"
         self._warden.hold(engine.info.socket, name)
         streams = Streams(on_stdout=self._heard, tail=self._tail, rate=self._cage.output)
@@ -123,7 +123,7 @@ class ContainerBackend(Backend):
         self._engines.removed(self.spec.name, name)
         self._warden.let_go(name)
 
-    async def _wanted(self, engine: Engine) -> ContainerSpec:
+    async def _container_spec(self, engine: Engine) -> ContainerSpec:
         spec = self.spec
         within_s = _PART * spec.timeouts.start_s  # the rest is for reporting what took so long
         image = await self._images.ready(engine, spec.name, spec.image, within_s=within_s)

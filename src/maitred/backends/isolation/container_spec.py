@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from maitred.backends.base import ConnectError, Resolve
+from maitred.backends.base import ConnectError, Resolve, reference_error
 from maitred.backends.isolation.engine_api import ContainerSpec, EngineInfo, ImageInfo
 from maitred.backends.isolation.mounts import why_raced, why_refused
 from maitred.config.interpolate import UnresolvedReferenceError
@@ -52,7 +52,7 @@ def container_spec(
         args = [resolve(one) for one in spec.args]
         env = {key: resolve(value) for key, value in spec.env.items()}
     except UnresolvedReferenceError as error:
-        raise ConnectError(f"its configuration refers to something missing: {error}") from error
+        raise reference_error(error) from error
     SECRETS.learn_launch(args, env)
     home = {} if "HOME" in image.env else {"HOME": _HOME}
     return ContainerSpec(
@@ -68,7 +68,7 @@ def container_spec(
         disk=cage.disk,
         in_memory=_in_memory(image, cage),
         network=cage.network,
-        mounts=_checked(spec.name, cage.mounts, engine, others),
+        mounts=_check_mounts(spec.name, cage.mounts, engine, others),
     )
 
 
@@ -92,7 +92,7 @@ def _in_memory(image: ImageInfo, cage: Cage) -> Sequence[str]:
     return [at for at in dict.fromkeys((*_WRITABLE, *volumes)) if at not in granted]
 
 
-def _checked(
+def _check_mounts(
     server: str, mounts: Sequence[Mount], engine: EngineInfo, others: Collection[ServerSpec]
 ) -> Sequence[Mount]:
     if mounts and not engine.socket:
@@ -101,7 +101,7 @@ def _checked(
         )
     for mount in mounts:
         if why := why_refused(mount.path, [engine.socket]) or why_raced(server, mount.path, others):
-            raise ConnectError(f"{mount.path}, which it was granted, {why}")
+            raise ConnectError(f"{mount.path}, which it was granted, {why}", fault="mount_unusable")
         below = None if mount.writable else _mounted_below(Path(mount.path))
         if below is not None:
             raise ConnectError(

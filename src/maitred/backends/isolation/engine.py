@@ -128,7 +128,7 @@ class DockerEngine:
                     said[layer] = status
                     say(f"{layer}: {status}" if layer else status)
 
-        self._told(fetch)
+        self._with_engine_errors(fetch)
 
     def export(self, identity: str, path: Path) -> None:
         """Write an image into an archive."""
@@ -137,7 +137,7 @@ class DockerEngine:
             with path.open("wb") as file:
                 file.writelines(self._client.get_image(identity))
 
-        self._told(write)
+        self._with_engine_errors(write)
 
     async def create(self, name: str, wanted: ContainerSpec) -> None:
         """Make a container.
@@ -148,7 +148,7 @@ class DockerEngine:
         async with self._trying:
             if self._means is None:
                 self._means = await self._call(
-                    lambda: self._tried(name, wanted.labels), patience_s=_PATIENCE_S
+                    lambda: self._try_options(name, wanted.labels), patience_s=_PATIENCE_S
                 )
             means = self._means
         warnings = await self._call(lambda: self._create(name, wanted, means), patience_s=_PATIENCE_S)
@@ -174,7 +174,7 @@ class DockerEngine:
         )
         return [str(one) for one in made.get("Warnings") or ()]
 
-    def _tried(self, name: str, labels: Mapping[str, str]) -> "_Means":
+    def _try_options(self, name: str, labels: Mapping[str, str]) -> "_Means":
         """Find out which options work, by making empty containers that never start.
 
         Docker supports them all, so only Podman is tried.
@@ -189,20 +189,20 @@ class DockerEngine:
         (folder / "root").mkdir()
         trial = {"name": name, "labels": dict(labels), "rootfs": str(folder / "root"), "command": ["true"]}
         trial["netns"] = {"nsmode": "none"}
-        seccomp = self._narrowed(folder / "seccomp.json")
+        seccomp = self._write_filter(folder / "seccomp.json")
         ways = [_Means(init=init, seccomp=file) for file in (seccomp, None) for init in (True, False)]
         for means in ways:  # Podman's `init` is in a package of its own
-            if not (refused := self._refused(trial, means)):
+            if not (refused := self._why_refused(trial, means)):
                 break
         else:
             raise EngineError(f"Podman cannot make containers: {refused}")
         without = seccomp is not None and means.seccomp is None
-        if without and (refused := self._refused(trial, ways[1])):  # again, so it was no passing fault
+        if without and (refused := self._why_refused(trial, ways[1])):  # again, so it was no passing fault
             log.warning("containers can make namespaces: Podman cannot use our filter", reason=refused)
             return means
         return replace(means, seccomp=seccomp)
 
-    def _refused(self, trial: Mapping[str, Any], means: "_Means") -> str:
+    def _why_refused(self, trial: Mapping[str, Any], means: "_Means") -> str:
         """Make a container and remove it; returns why it cannot be made, empty if it can."""
         url = f"{self._client.base_url}/v{self.info.version}/libpod/containers"
         own = {"init": means.init, "seccomp_profile_path": str(means.seccomp or "")}
@@ -212,7 +212,7 @@ class DockerEngine:
         self._client.delete(f"{url}/{trial['name']}?force=true", timeout=_TIMEOUT_S).raise_for_status()
         return ""
 
-    def _narrowed(self, file: Path) -> Path | None:
+    def _write_filter(self, file: Path) -> Path | None:
         """Write the filter of system calls that Podman uses instead of its own."""
         try:
             url = f"{self._client.base_url}/v{self.info.version}/libpod/info"
@@ -302,9 +302,9 @@ class DockerEngine:
     async def _call(
         self, function: Callable[[], T], *, patience_s: float = 0.0, drop: Callable[[T], object] | None = None
     ) -> T:
-        return await in_thread(lambda: self._told(function), patience_s=patience_s, drop=drop)
+        return await in_thread(lambda: self._with_engine_errors(function), patience_s=patience_s, drop=drop)
 
-    def _told(self, function: Callable[[], T]) -> T:
+    def _with_engine_errors(self, function: Callable[[], T]) -> T:
         """Call the SDK, and turn its errors into `EngineError`."""
         try:
             if self.info.socket and not is_socket(self.info.socket):

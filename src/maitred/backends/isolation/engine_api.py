@@ -221,7 +221,7 @@ class Engines:
         catalog: str,
         claims: ClaimRegistry | None = None,
     ) -> None:
-        self._opened = opened
+        self._open = opened
         self._catalog = catalog
         self._claims = claims
         self._engine: Engine | None = None
@@ -229,7 +229,7 @@ class Engines:
         self._looked_at = -math.inf
         self._fault: ConnectError | None = None
         self._swept = False
-        self._left: dict[str, set[str]] = {}
+        self._leftovers: dict[str, set[str]] = {}
 
     def labels(self, server: str, mark: str) -> Mapping[str, str]:
         """The labels for a container of a server."""
@@ -263,22 +263,22 @@ class Engines:
             except EngineError:
                 self.close()
         if self._engine is None:
-            self._engine = await self._opened()
+            self._engine = await self._open()
         if not self._swept:
             await self._sweep(self._engine)
             self._swept = True
 
     def left(self, server: str) -> frozenset[str]:
         """The containers of a server that could not be removed. They must go before it gets another one."""
-        return frozenset(self._left.get(server, ()))
+        return frozenset(self._leftovers.get(server, ()))
 
     def leave(self, server: str, container: str) -> None:
         """Note that a container is not removed yet."""
-        self._left.setdefault(server, set()).add(container)
+        self._leftovers.setdefault(server, set()).add(container)
 
     def removed(self, server: str, container: str) -> None:
         """Note that a container was removed."""
-        self._left.get(server, set()).discard(container)
+        self._leftovers.get(server, set()).discard(container)
 
     def close(self) -> None:
         """Close the connections to the engine."""
@@ -303,12 +303,12 @@ class Engines:
             return
         for mark in self._claims.gone():
             found = await engine.labelled(f"{GATEWAY}={mark}")
-            removed = [await self._removed(engine, one) for one in found]
+            removed = [await self._try_remove(engine, one) for one in found]
             if all(removed):
                 self._claims.forget(mark)
 
     @staticmethod
-    async def _removed(engine: Engine, one: ContainerSummary) -> bool:
+    async def _try_remove(engine: Engine, one: ContainerSummary) -> bool:
         server = one.labels.get(SERVER, "")
         log.warning("removing a container of a gateway that is gone", server=server)
         try:

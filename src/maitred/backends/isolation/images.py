@@ -63,12 +63,12 @@ class Images:
         self._pull = pull
         self._scan = scan
         self._errands = SharedThreads()
-        self._told: dict[str, list[str]] = {}
+        self._progress_lines: dict[str, list[str]] = {}
         self._faults: dict[str, Sequence[str]] = {}
 
     def progress(self, reference: str) -> Sequence[str]:
         """The last lines of progress while an image was fetched, oldest first; empty if it never was."""
-        return self._told.get(reference, [])[-_KEPT_LINES:]
+        return self._progress_lines.get(reference, [])[-_KEPT_LINES:]
 
     async def ready(self, engine: Engine, server: str, reference: str, *, within_s: float) -> ImageInfo:
         """The image that a server is to run; what takes longer than `within_s` goes on without the caller.
@@ -81,9 +81,9 @@ class Images:
         pinned = "@" in reference
         found = None if self._pull == "always" and not pinned else await engine.image(reference)
         if found is None:
-            found = await self._fetched(engine, reference, until)
+            found = await self._fetch(engine, reference, until)
         if not pinned:
-            await self._admitted(server, found.identity)
+            await self._check_admission(server, found.identity)
         if self._scan == "block":
             await self._free_of_faults(engine, found.identity, until)
         elif self._scan == "warn":
@@ -96,7 +96,7 @@ class Images:
             return
         raise ConnectError(f"its image is still being {kind}; that goes on, so try again in a while")
 
-    async def _admitted(self, server: str, identity: str) -> None:
+    async def _check_admission(self, server: str, identity: str) -> None:
         try:
             why = await self._admit(server, identity)
         except StoreError as error:
@@ -106,7 +106,7 @@ class Images:
         if why:
             raise ConnectError(why)
 
-    async def _fetched(self, engine: Engine, reference: str, until: float) -> ImageInfo:
+    async def _fetch(self, engine: Engine, reference: str, until: float) -> ImageInfo:
         if self._pull == "never":
             raise ConnectError(
                 f"its image {reference} is not on this machine, and `isolation.pull` is `never`;"
@@ -115,7 +115,7 @@ class Images:
         told: list[str] = []
 
         def fetch() -> None:
-            self._told[reference] = told
+            self._progress_lines[reference] = told
             log.info("fetching an image", image=reference)
             engine.pull(reference, say)
             log.info("an image was fetched", image=reference)
@@ -129,7 +129,9 @@ class Images:
         except EngineGoneError:
             raise
         except EngineError as error:
-            raise ConnectError(f"its image {reference} cannot be fetched: {error}") from error
+            raise ConnectError(
+                f"its image {reference} cannot be fetched: {error}", fault="image_not_fetched"
+            ) from error
         if (found := await engine.image(reference)) is None:
             raise ConnectError(f"its image {reference} was fetched, but the engine does not have it")
         return found

@@ -195,7 +195,8 @@ class ProgramJail:
         if not means.bwrap:
             raise ConnectError(
                 f"it may only run in a jail, and there is none here: {means.why_not}. Install bubblewrap, or"
-                " set `isolation.jail: none` to run such programs as they are (docs/isolation.md)"
+                " set `isolation.jail: none` to run such programs as they are (docs/isolation.md)",
+                fault="jail_missing",
             )
         group = means.groups.group(f"{self._mark}.{next(self._numbers)}") if means.groups else None
         cell = _Cell(spec.cage or Cage(), launch, means, group)
@@ -253,7 +254,12 @@ class _Cell:
         self._check_told(here)
         texts = {"/etc/passwd": _PASSWD, "/etc/group": _GROUP}
         texts |= {} if self.cage.network else {"/etc/hosts": _HOSTS}
-        options = [*_BASE, *self._files.filter(), *_told(self._environment(here)), *self._shown(here)]
+        options = [
+            *_BASE,
+            *self._files.filter(),
+            *_setenv_arguments(self._environment(here)),
+            *self._view_arguments(here),
+        ]
         for path, text in texts.items():
             options += ["--ro-bind-data", self._files.file(text.encode()), path]
         options += ["--remount-ro", "/", "--chdir", self._launch.cwd or HOME]
@@ -267,7 +273,7 @@ class _Cell:
             files=tuple(self._files.numbers),
             rate=self.cage.output,
             wrapped=True,
-            ending=self._ended,
+            ending=self._ending,
         )
 
     def _entering(self, argv: Sequence[str]) -> Sequence[str]:
@@ -279,7 +285,7 @@ class _Cell:
             raise ConnectError(f"its limits cannot be set: {error.strerror}: {error.filename}") from error
         return self._group.entering(argv)
 
-    def _ended(self, code: int | None) -> Ending:
+    def _ending(self, code: int | None) -> Ending:
         """Why the program ended; bubblewrap reports a signal as an exit code."""
         code = None if code is None else of_first(code)
         if code and self._group is not None and self._group.ended_for_memory():
@@ -289,7 +295,7 @@ class _Cell:
             )
         told = exit_ending(code)
         if code and told.kind == "exit" and not self.cage.network and self._fetches:
-            return Ending(kind="exit", reason=told.reason + _FETCHES)
+            return Ending(kind="exit", reason=told.reason + _FETCHES, fault="network_not_granted")
         return told
 
     def _environment(self, here: Installation) -> dict[str, str]:
@@ -298,7 +304,7 @@ class _Cell:
         own |= {} if self.cage.network else _OFFLINE
         return own | dict(self._launch.env) | {"PATH": path}
 
-    def _shown(self, here: Installation) -> Iterator[str]:
+    def _view_arguments(self, here: Installation) -> Iterator[str]:
         """The arguments that build the program's view of the file system; later ones cover earlier ones."""
         for place in (*SYSTEM, *_OF_ETC, *(_OF_NETWORK if self.cage.network else ())):
             yield from _part_of_system(place)
@@ -315,7 +321,7 @@ class _Cell:
         parts = [part for part in here.parts if not self._is_granted(part)]
         for at in sorted({*granted, *parts}):
             if at in granted:
-                yield from _mounted(granted[at])
+                yield from _mount_arguments(granted[at])
             else:
                 yield from ("--ro-bind-try", str(at), str(at))
 
@@ -343,7 +349,8 @@ class _Cell:
                 folder = word if os.path.isdir(word) else Path(word).parent  # noqa: PTH112  # raises nothing
                 raise ConnectError(
                     f"its configuration names {word}, which its jail does not show; grant it in its manifest,"
-                    f" such as `filesystem: [{{path: {folder}}}]` (docs/isolation.md)"
+                    f" such as `filesystem: [{{path: {folder}}}]` (docs/isolation.md)",
+                    fault="path_not_granted",
                 )
 
     def _is_seen(self, word: str, here: Installation) -> bool:
@@ -370,13 +377,13 @@ def _part_of_system(place: str) -> Sequence[str]:
 
 def _check(mount: Mount, sockets: Collection[str], server: str, others: Collection[ServerSpec]) -> None:
     if why := why_refused(mount.path, sockets) or why_raced(server, mount.path, others):
-        raise ConnectError(f"{mount.path}, which it was granted, {why}")
+        raise ConnectError(f"{mount.path}, which it was granted, {why}", fault="mount_unusable")
 
 
-def _mounted(mount: Mount) -> Sequence[str]:
+def _mount_arguments(mount: Mount) -> Sequence[str]:
     return ("--bind" if mount.writable else "--ro-bind", mount.path, mount.at)
 
 
-def _told(env: Mapping[str, str]) -> Iterator[str]:
+def _setenv_arguments(env: Mapping[str, str]) -> Iterator[str]:
     for name, value in env.items():
         yield from ("--setenv", name, value)

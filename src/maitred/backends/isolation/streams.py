@@ -35,7 +35,7 @@ class Streams(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._header = b""
         self._kind = 0
-        self._left = 0
+        self._payload_left = 0
         self._writable = anyio.Event()
         self._writable.set()
         self.ended = anyio.Event()
@@ -53,7 +53,7 @@ class Streams(asyncio.Protocol):
             self._transport.pause_reading()
             asyncio.get_running_loop().call_later(wait_s, self._go_on)
         while data:
-            data = self._take_payload(data) if self._left else self._take_header(data)
+            data = self._take_payload(data) if self._payload_left else self._take_header(data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # asyncio's signature
         """No more output comes."""
@@ -106,7 +106,7 @@ class Streams(asyncio.Protocol):
         missing = _HEADER - len(self._header)
         self._header += data[:missing]
         if len(self._header) == _HEADER:
-            self._kind, self._left = self._header[0], int.from_bytes(self._header[4:], "big")
+            self._kind, self._payload_left = self._header[0], int.from_bytes(self._header[4:], "big")
             self._header = b""
             if self._kind not in _STREAMS:
                 self._tail.feed(b"the engine sent what is no stream of a container\n")
@@ -115,8 +115,8 @@ class Streams(asyncio.Protocol):
         return data[missing:]
 
     def _take_payload(self, data: bytes) -> bytes:
-        payload, rest = data[: self._left], data[self._left :]
-        self._left -= len(payload)
+        payload, rest = data[: self._payload_left], data[self._payload_left :]
+        self._payload_left -= len(payload)
         if self._kind == _STDERR:
             self._tail.feed(payload)
         else:

@@ -22,11 +22,12 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl
 
-from maitred.backends.base import ConnectError, Resolve
+from maitred.backends.base import Resolve, reference_error
 from maitred.backends.oauth.grants import GrantStore, LoginGrant
 from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.redaction import SECRETS
 from maitred.model.servers import OAuth, ServerSpec
+from maitred.tls import tls_context
 
 _PATIENCE_S = 30.0
 _MAX_BYTES = 1_000_000
@@ -62,7 +63,7 @@ class LoginTarget:
             )
             url = self.resolve(self.spec.url)
         except UnresolvedReferenceError as error:
-            raise ConnectError(f"its configuration refers to something missing: {error}") from error
+            raise reference_error(error) from error
         SECRETS.learn_named({"client_secret": known.client_secret})
         SECRETS.learn_address(url, {})
         return url, known
@@ -81,8 +82,9 @@ class LoginTarget:
                 if not is_near and request.url.scheme != "https":
                     told = f"{request.url.host} is not the server itself, and its address has no https"
                     raise httpx2.ConnectError(told, request=request)
-                if is_near not in clients:  # creating a client reads all certificates of the system
-                    made = httpx2.AsyncClient(transport=None if is_near else self.make_transport())
+                if is_near not in clients:
+                    transport = None if is_near else self.make_transport()
+                    made = httpx2.AsyncClient(transport=transport, verify=tls_context())
                     clients[is_near] = await stack.enter_async_context(made)
                 return await _exchanged(clients[is_near], request, whole=whole)
 
@@ -179,7 +181,7 @@ class Client(OAuthClientProvider):
             url=context.server_url,
             access_token=tokens.access_token,
             refresh_token=tokens.refresh_token or "",
-            scope=tokens.scope or "",
+            scope=tokens.scope or context.client_metadata.scope or "",  # RFC 6749, 5.1
             expires_at=context.token_expiry_time,
             client=context.client_info.model_dump(mode="json", exclude_none=True, exclude=not_kept),
             issuer=_dumped(context.oauth_metadata),

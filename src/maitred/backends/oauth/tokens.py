@@ -42,24 +42,29 @@ class OAuthTokens:
         self._known: LoginGrant | None = None
         self._read_at = 0.0
 
+    @property
+    def scope(self) -> str:
+        """The scopes of the last token; see `TokenSource`."""
+        return self._known.scope if self._known is not None else ""
+
     async def token(self) -> str:
         """The present token, renewed if it has expired; see `TokenSource`."""
         grant = self._known
         if grant is None or time.monotonic() - self._read_at > _FRESH_S:
-            with _told():
+            with _connect_errors():
                 _, grant = await self._load()
         return await self.renewed(grant.access_token) if self._is_over(grant) else grant.access_token
 
     async def renewed(self, refused: str) -> str:
         """Another token than this one; see `TokenSource`."""
         async with self._lock:
-            with _told(), anyio.move_on_after(_RENEWAL_S):
+            with _connect_errors(), anyio.move_on_after(_RENEWAL_S):
                 while True:
                     kept, grant = await self._load()
                     if grant.access_token != refused and not self._is_over(grant):
                         return grant.access_token
                     if not grant.refresh_token:
-                        raise self._needed("its login has ended")
+                        raise self._login_needed("its login has ended")
                     if await self._access.store.claim(self._server, kept.version, for_s=_RENEWAL_S):
                         with anyio.CancelScope(shield=True):  # the old token may be used up by now
                             return await self._renew(kept, grant)
@@ -74,19 +79,19 @@ class OAuthTokens:
         url, auth = self._access.resolved()
         kept = await self._access.store.load(self._server)
         if kept is None:
-            raise self._needed("it needs a login")
+            raise self._login_needed("it needs a login")
         grant = LoginGrant.from_bytes(kept.body)
         if grant.url != url:
-            raise self._needed("its address has changed since the login")
+            raise self._login_needed("its address has changed since the login")
         if auth.client_id and grant.client.get("client_id") != auth.client_id:
-            raise self._needed("its `auth.client_id` has changed since the login")
+            raise self._login_needed("its `auth.client_id` has changed since the login")
         self._know(grant)
         return kept, grant
 
     async def _renew(self, kept: KeptGrant, grant: LoginGrant) -> str:
         """Exchange the refresh token; the caller holds the claim."""
         try:
-            response = await self._asked(grant)
+            response = await self._send_renewal(grant)
         except (ConnectError, httpx2.HTTPError) as error:
             await self._access.store.release(self._server, kept.version)
             told = str(error) or type(error).__name__
@@ -94,7 +99,7 @@ class OAuthTokens:
         refusal = _refusal(response)
         if refusal and response.status_code in _REFUSING:
             await self._access.store.forget(self._server, after=kept.version)
-            raise self._needed(f"its login has ended ({refusal})")
+            raise self._login_needed(f"its login has ended ({refusal})")
         try:
             tokens = OAuthToken.model_validate_json(response.content)
         except ValidationError:
@@ -117,20 +122,20 @@ class OAuthTokens:
         SECRETS.learn_named(grant.credentials)
         self._known, self._read_at = grant, time.monotonic()
 
-    async def _asked(self, grant: LoginGrant) -> httpx2.Response:
+    async def _send_renewal(self, grant: LoginGrant) -> httpx2.Response:
         url, auth = self._access.resolved()
         client = Client(url, auth, redirect_uri=auth.redirect_uri)
         client.resume(grant)
         async with self._access.sending() as send:
             return await send(await client.renewal())
 
-    def _needed(self, why: str) -> LoginNeededError:
+    def _login_needed(self, why: str) -> LoginNeededError:
         self._known = None
         return LoginNeededError(f"{why}: run `maitred login {self._server}`")
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _connect_errors() -> Iterator[None]:
     """Turn errors of the store into reasons why the server cannot be reached."""
     try:
         yield

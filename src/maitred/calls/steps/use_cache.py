@@ -46,7 +46,7 @@ class UseCache:
         key = self._rules.key(call)
         cached = False
         try:
-            answer = await self._kept(call, proceed, key, lifetime_s)
+            answer = await self._answer(call, proceed, key, lifetime_s)
             cached = answer.cached
             return answer
         finally:
@@ -59,7 +59,7 @@ class UseCache:
         finally:  # also if it failed: it may have been done
             self._cache.clear(call.tool.server)
 
-    async def _kept(self, call: Call, proceed: Proceed, key: CacheKey, lifetime_s: float) -> Answer:
+    async def _answer(self, call: Call, proceed: Proceed, key: CacheKey, lifetime_s: float) -> Answer:
         async def send() -> dict[str, Any]:
             return (await proceed(call)).wire
 

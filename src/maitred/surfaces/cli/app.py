@@ -1,6 +1,7 @@
 """The `maitred` command and its subcommands; a subcommand's module is imported only when it runs."""
 
 import gc
+import re
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -65,6 +66,17 @@ class _Commands(TyperGroup):
         part = typer.Typer(rich_markup_mode=None, add_completion=False)
         import_module(f"maitred.surfaces.cli.{_MODULES[cmd_name]}").register(part)
         return typer.main.get_group(part).commands[cmd_name]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        own = {name for one in self.get_params(ctx) for name in one.opts}
+        words = [word.partition("=")[0] for word in args]
+        first = next((word for word in words if word not in own), "")
+        command = next((word for word in words if word in _MODULES), "")
+        is_option = first.startswith("--") or re.fullmatch("-[A-Za-z]", first)  # `-vh` is two of our own
+        if is_option and (command or first in ("-c", "--config")):
+            place = f"`maitred {command or 'COMMAND'} {first} …`"
+            ctx.fail(f"No such option: {first}; an option of a command goes after the command: {place}")
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]

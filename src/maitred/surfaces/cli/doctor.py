@@ -3,15 +3,15 @@
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
 
 from maitred.config.settings import Settings
-from maitred.disclosure.answers import parts_withheld
+from maitred.disclosure.answers import ServerStatus, parts_withheld
 from maitred.model.access import Viewer
-from maitred.model.servers import MachineAspect
+from maitred.model.servers import FaultCode, MachineAspect, State
 from maitred.search.results import Semantics
 from maitred.surfaces.cli.console import (
     ConfigOption,
@@ -29,26 +29,29 @@ from maitred.wiring import look_at_cages, open_gateway
 from maitred.wording import count_of
 
 _SHOWN_LINES = 10
-_ADVICE = (
-    ("'npx' is not on PATH", "install Node.js, which brings npx"),
-    ("'uvx' is not on PATH", "install uv, which brings uvx"),
-    ("'docker' is not on PATH", "install Docker, or run the server without a container"),
-    ("may only run in a jail", "install bubblewrap, as by `apt-get install bubblewrap`"),
-    ("which its jail does not show", "add that to the manifest, and register it again"),
-    ("was granted no network", "install its package, as by `uv tool install` or `npm install --global`"),
-    ("is not on PATH", "install the program, or give its full path in `command`"),
-    ("is not set; export", "set the variable where maitred is started, for instance in your client's env"),
-    ("ModuleNotFoundError", "the server's Python package is not installed for the interpreter in `command`"),
-    ("was not ready within", "raise `start_timeout_s` of the server if it is slow the first time"),
-    ("it needed more memory than", "raise `memory` in its manifest, and register it again"),
-    ("which it was granted, cannot be used", "correct `filesystem` in its manifest, or put it there"),
-    ("cannot be fetched", "fetch or make the image by hand, or correct its name in the manifest"),
-    ("was suspended", "see `maitred explain NAME`; `maitred resume NAME` ends it"),
-    ("exited with code", "its last output is shown above; run its command by hand to see more"),
-    ("answered HTTP 401", "set `headers: {Authorization: Bearer ${TOKEN}}`"),
-    ("run `maitred login", "run that command; docs/oauth.md explains the login"),
-    ("open files", "raise the limit as it says, or have fewer servers run at once"),
-)
+_ADVICE: Final[Mapping[FaultCode, str]] = {
+    "program_missing": "install the program, or give its full path in `command`",
+    "jail_missing": "install bubblewrap, as by `apt-get install bubblewrap`",
+    "path_not_granted": "add that to the manifest, and register it again",
+    "mount_unusable": "correct `filesystem` in its manifest, or put it there",
+    "network_not_granted": "install its package, as by `uv tool install` or `npm install --global`",
+    "variable_unset": "set the variable where maitred is started, for instance in your client's env",
+    "not_ready": "raise `start_timeout_s` of the server if it is slow the first time",
+    "image_not_fetched": "fetch or make the image by hand, or correct its name in the manifest",
+    "login_needed": "run that command; docs/oauth.md explains the login",
+    "unauthorized": "set `headers: {Authorization: Bearer ${TOKEN}}`",
+    "open_files": "raise the limit as it says, or have fewer servers run at once",
+}
+_PROGRAMS: Final = {
+    "npx": "install Node.js, which brings npx",
+    "uvx": "install uv, which brings uvx",
+    "docker": "install Docker, or run the server without a container",
+}
+_MEMORY: Final = "raise `memory` in its manifest, and register it again"
+_MODULE: Final = "the server's Python package is not installed for the interpreter in `command`"
+_SUSPENDED: Final = "see `maitred explain NAME`; `maitred resume NAME` ends it"
+_EXIT: Final = "its last output is shown above; run its command by hand to see more"
+_OTHERWISE: Final = "see docs/troubleshooting.md"
 
 
 def register(app: typer.Typer) -> None:
@@ -122,7 +125,7 @@ async def _examine(settings: Settings, names: Sequence[str], viewer: Viewer) -> 
                 "error": report.error,
                 "notes": [*report.notes, *filter(None, [parts]), *remarks],
                 "last_output": lines if report.error else [],
-                "advice": _advice(report.error, lines),
+                "advice": advice(status[report.server], lines) if report.error else "",
             }
             findings.append(finding)
         elapsed_s = time.perf_counter() - started
@@ -148,11 +151,21 @@ def _about(semantics: Semantics) -> str:
     return about
 
 
-def _advice(error: str, lines: Sequence[str]) -> str:
-    if not error:
-        return ""
-    text = "\n".join([error, *lines])
-    return next((advice for sign, advice in _ADVICE if sign in text), "see docs/troubleshooting.md")
+def advice(status: ServerStatus, lines: Sequence[str]) -> str:
+    """What to do about a server that failed; `lines` are its last output."""
+    health = status.health
+    ended = health.ended if health.error else ""
+    if health.fault == "program_missing" and status.spec.command in _PROGRAMS:
+        return _PROGRAMS[status.spec.command]
+    if health.fault:
+        return _ADVICE[health.fault]
+    if any("ModuleNotFoundError" in line for line in lines):  # a program has no code for it
+        return _MODULE
+    if ended == "memory":
+        return _MEMORY
+    if status.spec.suspended or health.state is State.SUSPENDED:
+        return _SUSPENDED
+    return _EXIT if ended == "exit" else _OTHERWISE
 
 
 def _show_cages(cages: Sequence[MachineAspect]) -> None:

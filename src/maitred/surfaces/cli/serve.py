@@ -137,7 +137,7 @@ async def _serve_http(gateway: "Gateway", surface: "McpSurface", settings: Http,
     from maitred.surfaces.http.serve import serve_http  # noqa: PLC0415  # need no web framework
     from maitred.surfaces.mcp.http import mcp_app  # noqa: PLC0415
 
-    app = application(gateway, settings, mcp_app(surface))
+    app = application(gateway, settings, mcp_app(surface, settings))
     await serve_http(app, settings, stop=stop, ready=_say_where, ending=surface.close)
 
 

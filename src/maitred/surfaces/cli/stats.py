@@ -186,11 +186,10 @@ def budget(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 
 async def _measured(settings: Settings, viewer: Viewer) -> "Sequence[AnswerCost]":
-    # they bring the gateway, see above
+    # it brings the gateway, see above
     from maitred.evaluation.budget import measure  # noqa: PLC0415
-    from maitred.surfaces.mcp.meta_definitions import definitions  # noqa: PLC0415
 
     async with known_gateway(settings) as gateway:
         await wait_for_vectors(gateway)
         with err.status("asking for every page …"):
-            return await measure(gateway, viewer, definitions)
+            return await measure(gateway, viewer)

@@ -187,7 +187,7 @@ class ClientRelay:
             self._changed.notify_all()
             if not why:
                 self._ends.append(time.monotonic())
-            lost = [] if self._is_over else list(self._replay.lost())
+            lost = [] if self._is_over else list(self._replay.lost(talk.safe_tools))
         self._write(b"".join(lost))
         with self._changed:
             pressing = why != STOPPED or self._replay.is_pressing

@@ -119,6 +119,7 @@ def _greeted(talk: GatewayConnection, wanted: EndpointQuery, seat: GatewayEndpoi
     if answer.get("maitred") == "refused":
         talk.close()
         raise RefusalError(str(answer.get("why")))
+    talk.safe_tools = frozenset(map(str, answer.get("safe_tools") or ()))
     return str(answer.get("maitred", ""))
 
 

@@ -33,8 +33,23 @@ _ALWAYS: Final = frozenset(
 )
 _STARTS: Final = ("LC_", "OPENAI_", "ANTHROPIC_")
 _PROXY: Final = "_proxy"
-_OF_POSTGRES: Final = "PG"
-"""Variables from which the driver of `catalog.url` takes what the address leaves open, as `PGPASSWORD`."""
+OF_POSTGRES: Final = frozenset(
+    [
+        *("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGPASSFILE"),
+        *("PGSERVICE", "PGSERVICEFILE", "PGSYSCONFDIR", "PGOPTIONS", "PGTARGETSESSIONATTRS"),
+        *("PGLOADBALANCEHOSTS", "PGCHANNELBINDING", "PGREQUIREAUTH", "PGREQUIREPEER"),
+        *("PGSSLMODE", "PGREQUIRESSL", "PGSSLNEGOTIATION", "PGSSLCOMPRESSION", "PGSSLCERT", "PGSSLKEY"),
+        *("PGSSLCERTMODE", "PGSSLROOTCERT", "PGSSLCRL", "PGSSLCRLDIR", "PGSSLSNI"),
+        *("PGSSLMINPROTOCOLVERSION", "PGSSLMAXPROTOCOLVERSION"),
+        *("PGMINPROTOCOLVERSION", "PGMAXPROTOCOLVERSION"),
+        *("PGGSSENCMODE", "PGGSSLIB", "PGGSSDELEGATION", "PGKRBSRVNAME"),
+        *("PGCLIENTENCODING", "PGDATESTYLE", "PGTZ", "PGGEQO"),
+    ]
+)
+"""Variables from which libpq, the driver of `catalog.url`, takes what the address leaves open.
+
+The gateway sets the name and the time limit of its connections, so these two variables do not matter.
+"""
 _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LOCAL_FILE: Final = re.compile(r"\$\{file:(?![/~$])")
 
@@ -53,11 +68,11 @@ class EnvironmentMatch:
             here = {HERE} if runs_here(settings) else set[str]()
             self._of, self._named = settings, frozenset({*_words(settings), *here})
         own = self._own
-        starts = (*_STARTS, _OF_POSTGRES) if settings.catalog.url else _STARTS
+        named = self._named | OF_POSTGRES if settings.catalog.url else self._named
         return sorted(
             name
             for name in own.keys() | other.keys()
-            if own.get(name) != other.get(name) and (name in self._named or _matters(name, starts))
+            if own.get(name) != other.get(name) and (name in named or _matters(name))
         )
 
 
@@ -68,8 +83,8 @@ def runs_here(settings: Settings) -> bool:
     )
 
 
-def _matters(name: str, starts: tuple[str, ...]) -> bool:
-    return name in _ALWAYS or name.startswith(starts) or name.lower().endswith(_PROXY)
+def _matters(name: str) -> bool:
+    return name in _ALWAYS or name.startswith(_STARTS) or name.lower().endswith(_PROXY)
 
 
 def _is_relative(spec: ServerSpec) -> bool:

@@ -82,7 +82,12 @@ def decode_line(line: bytes) -> dict[str, Any]:
 
 
 class GatewayConnection:
-    """A blocking connection to a gateway, for a process that has nothing else to do meanwhile."""
+    """A blocking connection to a gateway, for a process that has nothing else to do meanwhile.
+
+    `safe_tools` are the tools that change nothing, as the gateway names them when it welcomes a client.
+    """
+
+    safe_tools: frozenset[str] = frozenset()
 
     def __init__(self, path: Path, timeout_s: float) -> None:
         """Connect.

@@ -21,6 +21,7 @@ from maitred import __version__
 from maitred.background import Background
 from maitred.errors import ConfigError, MaitredError, StoreError
 from maitred.gateway import Gateway
+from maitred.meta_tools.menu import safe_tools
 from maitred.model.access import LOCAL_GRANT, Grant, RefusedAccess, Viewer
 from maitred.surfaces.daemon.client_entry import AS_TOKEN
 from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
@@ -158,7 +159,7 @@ class SocketServer:
         self._clients[wire] = seen
         self._news.set()
         try:
-            await wire.write(encode_line({"maitred": "welcome"}))
+            await wire.write(encode_line({"maitred": "welcome", "safe_tools": safe_tools()}))
             async with Background() as background:
                 if token := str(said.get("token", "")):
                     background.start(self._see_to, wire, token, grant)

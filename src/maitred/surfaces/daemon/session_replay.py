@@ -6,10 +6,8 @@ its subscriptions. Lines pass unchanged; of most lines from the gateway, only th
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
-
-from maitred.surfaces.mcp.meta_definitions import is_safe
 
 Id = str | int
 
@@ -51,14 +49,14 @@ _LISTS: Final = ("tools", "resources", "prompts")
 class PendingRequest(NamedTuple):
     """A request that waits for its answer.
 
-    `uri` is the resource it subscribes to, and `tries` is how often it was sent. `unsent`: no gateway has
-    read it.
+    `tool` is the tool it calls, `uri` the resource it subscribes to, and `tries` is how often it was sent.
+    `unsent`: no gateway has read it.
     """
 
     line: bytes
     method: str
-    is_safe: bool
     is_modern: bool
+    tool: str = ""
     uri: str = ""
     tries: int = 1
     unsent: bool = False
@@ -107,8 +105,8 @@ class Replay:
         self._waiting[number] = PendingRequest(
             line,
             method,
-            is_safe=method in _SAFE or (isinstance(tool, str) and is_safe(tool)),
             is_modern=isinstance(meta, dict) and _MODERN in meta,
+            tool=tool if isinstance(tool, str) else "",
             uri=uri if isinstance(uri, str) else "",
         )
         self._requested(method, line, self._waiting[number].uri)
@@ -182,11 +180,15 @@ class Replay:
 
     # --- when the gateway has ended -----------------------------------------------------------------------
 
-    def lost(self) -> Iterator[bytes]:
-        """Answers to the requests that cannot be sent again; they wait no more."""
+    def lost(self, safe_tools: Collection[str]) -> Iterator[bytes]:
+        """Answers to the requests that cannot be sent again; they wait no more.
+
+        `safe_tools` are the tools of the gateway that change nothing, whatever their arguments are.
+        """
         self._swallowed.clear()
         for number, one in list(self._waiting.items()):
-            if not (one.is_safe or one.unsent) or one.tries >= _MOST_TRIES:
+            is_safe = one.method in _SAFE or one.tool in safe_tools
+            if not (is_safe or one.unsent) or one.tries >= _MOST_TRIES:
                 del self._waiting[number]
                 yield _refused(number, one, LOST)
 

@@ -127,7 +127,7 @@ SEARCH: Final[Any] = {
     ],
     "withheld": [{"server": "tables", "tools": 2, "reason": "disabled in the configuration"}],
     "unread": {"slow": "still starting"},
-    "note": "",
+    "note": "the tools of slow are not known yet: search again in some seconds",
 }
 RESULT: Final[Any] = {"content": [{"type": "text", "text": "42"}], "isError": False}
 SERVERS: Final[Any] = {"servers": [_SERVER]}

@@ -86,7 +86,7 @@ class Metrics:
         for state in State:
             self._states.labels(state.value).set(states.count(state))
         self._generation.set(snapshot.generation)
-        self._raw.set(gateway.raw_tokens)
+        self._raw.set(gateway.raw_tokens(viewer))
         try:
             day = datetime.now(UTC).date().isoformat()
             today = [row for row in (await gateway.stats(1, viewer=viewer)).spending if row.day == day]

@@ -184,7 +184,7 @@ class SearchResult(BaseModel):
     results: list[FoundToolResponse]
     withheld: list[WithheldResponse]
     unread: dict[str, str] = Field(description="Servers whose tools are not known yet, and why.")
-    note: str = Field(description="What search could not use.")
+    note: str = Field(description="What search could not use, and what to do.")
 
 
 def _name_transports(schema: dict[str, Any]) -> None:

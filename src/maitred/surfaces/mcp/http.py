@@ -10,37 +10,36 @@ from contextlib import asynccontextmanager
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maitred.background import Background
+from maitred.config.settings import Http
 from maitred.gateway.authorization import VIEWER
 from maitred.model.access import Viewer
+from maitred.surfaces.mcp.identity import HTTP_SCOPE
 from maitred.surfaces.mcp.server import McpSurface
+from maitred.surfaces.mcp.sessions import Sessions
 
 
-def mcp_app(surface: McpSurface) -> Starlette:
-    """The ASGI application; its lifespan runs the SDK's session manager and the change notices."""
-    app = surface.server.streamable_http_app(
-        streamable_http_path="/mcp",
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
-    original = app.router.lifespan_context
+def mcp_app(surface: McpSurface, settings: Http) -> Starlette:
+    """The ASGI application; its lifespan runs the sessions and the change notices."""
+    sessions = Sessions(surface.server, settings)
 
     @asynccontextmanager
-    async def lifespan(application: Starlette) -> AsyncIterator[object]:
-        async with original(application) as state, Background() as background:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with sessions.run(), Background() as background:
             background.start(surface.announce)
-            yield state
+            yield
 
-    app.router.lifespan_context = lifespan  # type: ignore[assignment]  # narrower state than Starlette's
+    app = Starlette(routes=[Route("/mcp", endpoint=sessions)], lifespan=lifespan)
     app.add_middleware(_Owned)
     return app
 
 
 class _Owned:
-    """Gives the SDK the principal of each request; the SDK compares it with the connection's owner."""
+    """Gives the SDK the principal of each request, whom it compares with the owner of the connection."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -49,4 +48,5 @@ class _Owned:
         viewer = scope.get(VIEWER)
         if isinstance(viewer, Viewer):
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=viewer.principal, scopes=[]))
+        HTTP_SCOPE.set(scope)
         await self._app(scope, receive, send)

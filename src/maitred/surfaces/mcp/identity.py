@@ -6,10 +6,11 @@ gateway, it is the grant that a client proved when it connected. A connection is
 object of it, which has no public name (see `maitred.surfaces.mcp.server`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from mcp.server.connection import Connection
@@ -22,6 +23,9 @@ from maitred.gateway.authorization import VIEWER
 from maitred.model.access import Grant, Viewer
 
 Context = ServerRequestContext[Any, Any]
+
+HTTP_SCOPE: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("HTTP_SCOPE", default=None)
+"""The request that is answered over HTTP, for what the SDK asks without its context."""
 
 _CLIENT_CHARACTERS = 100
 

@@ -96,7 +96,7 @@ class OwnResources:
 
     def listed(self, viewer: Viewer) -> list[dict[str, Any]]:
         """Definitions of the resources that always exist for a viewer."""
-        tools = _annotations(_AGENT, 0.3, self._newest())
+        tools = _annotations(_AGENT, 0.3, self._newest(viewer))
         watches = self._gateway.watches(viewer)
         servers = {
             "uri": SERVERS,
@@ -214,11 +214,13 @@ class OwnResources:
 
     def _overview(self, viewer: Viewer) -> Content:
         text = self._gateway.overview(viewer)
-        return Content(uri=OVERVIEW, mime_type=_MARKDOWN, text=text, modified=self._newest(), audience=_BOTH)
+        return Content(
+            uri=OVERVIEW, mime_type=_MARKDOWN, text=text, modified=self._newest(viewer), audience=_BOTH
+        )
 
     def _guide(self, viewer: Viewer) -> Content:
         text = self._gateway.chain_guide(viewer)
-        return Content(uri=GUIDE, mime_type=_MARKDOWN, text=text, modified=self._newest())
+        return Content(uri=GUIDE, mime_type=_MARKDOWN, text=text, modified=self._newest(viewer))
 
     def _servers(self, viewer: Viewer) -> Content:
         entries = [
@@ -232,7 +234,9 @@ class OwnResources:
             }
             for status in self._gateway.watched_servers(viewer)
         ]
-        return Content(uri=SERVERS, mime_type=_JSON, text=compact(entries), modified=self._newest(), ttl_ms=0)
+        return Content(
+            uri=SERVERS, mime_type=_JSON, text=compact(entries), modified=self._newest(viewer), ttl_ms=0
+        )
 
     async def _find(self, name: str, viewer: Viewer) -> Tool:
         try:
@@ -245,7 +249,7 @@ class OwnResources:
         """Everything about one tool."""
         uri = f"maitred://tool/{quote(tool.name, safe='')}"
         text = compact(self._gateway.tool_json(tool, viewer))
-        return Content(uri=uri, mime_type=_JSON, text=text, modified=self._newest(tool.server))
+        return Content(uri=uri, mime_type=_JSON, text=text, modified=self._newest(viewer, tool.server))
 
     def _server(self, uri: str, name: str, viewer: Viewer) -> Content:
         status = self._status(name, viewer)
@@ -266,7 +270,9 @@ class OwnResources:
             "tool_names": [tool.name for tool in tools],
             **offers,
         }
-        return Content(uri=uri, mime_type=_JSON, text=compact(details), modified=self._newest(name), ttl_ms=0)
+        return Content(
+            uri=uri, mime_type=_JSON, text=compact(details), modified=self._newest(viewer, name), ttl_ms=0
+        )
 
     def _status(self, name: str, viewer: Viewer) -> ServerStatus:
         for status in self._gateway.watched_servers(viewer):
@@ -281,7 +287,7 @@ class OwnResources:
         if page.cursor:
             base = uri.partition("?")[0]
             text = _leading_on(text, page.cursor, f"{base}?cursor={quote(page.cursor, safe='')}")
-        return Content(uri=uri, mime_type=_PLAIN, text=text, modified=self._newest())
+        return Content(uri=uri, mime_type=_PLAIN, text=text, modified=self._newest(viewer))
 
     def _result(self, uri: str, result_id: str, cursor: str, viewer: Viewer) -> Content:
         page = self._gateway.result(result_id, cursor, viewer=viewer)
@@ -295,9 +301,12 @@ class OwnResources:
             ttl_ms=0,
         )
 
-    def _newest(self, server: str = "") -> str:
-        """When the gateway last synchronised a server (or any), or last ordered the tools; ISO 8601."""
-        snapshot = self._gateway.snapshot
+    def _newest(self, viewer: Viewer, server: str = "") -> str:
+        """When the gateway last synchronised a server (or any that the viewer may see), or ordered the tools.
+
+        In ISO 8601.
+        """
+        snapshot = self._gateway.catalog(viewer)
         records = [record for name, record in snapshot.servers.items() if server in ("", name)]
         return max([record.synced_at for record in records] + [snapshot.tiers_at], default="")
 

@@ -7,7 +7,6 @@ connection. The SDK keeps no list of the clients of the handshake era to notify.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -16,6 +15,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_PARAM_HEADER_PREFIX
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -23,12 +23,14 @@ from maitred import __version__
 from maitred.background import Background
 from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
 from maitred.gateway import Caller, Gateway
+from maitred.gateway.authorization import VIEWER
+from maitred.meta_tools import menu
+from maitred.meta_tools.base import MetaToolRequest, text_result
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
-from maitred.surfaces.mcp import meta_definitions, metatools
 from maitred.surfaces.mcp.caller import caller_of
 from maitred.surfaces.mcp.heartbeats import Heartbeats
-from maitred.surfaces.mcp.identity import Viewers
+from maitred.surfaces.mcp.identity import HTTP_SCOPE, Viewers
 from maitred.surfaces.mcp.notices import ListTracker, Notices
 from maitred.surfaces.mcp.offers import (
     TOOLS,
@@ -55,6 +57,7 @@ _GREETINGS = ("initialize", "server/discover")
 _HINTS = {method: CacheHint(ttl_ms=_TTL_MS, scope="private") for method in _CACHEABLE}
 _URL_ELICITATION_REQUIRED = -32042
 _MISSING_CLIENT_CAPABILITY = -32021
+_PARAMETER = MCP_PARAM_HEADER_PREFIX.lower().encode()
 _FOR_THE_CLIENT = frozenset({_URL_ELICITATION_REQUIRED, _MISSING_CLIENT_CAPABILITY})
 
 
@@ -92,7 +95,7 @@ class McpSurface:
             version=__version__,
             title="maitred",
             cache_hints=_HINTS,
-            get_tool_input_schema=partial(gateway.schema_of, viewer=viewer),
+            get_tool_input_schema=self._schema_of_headers,
             on_call_tool=self._never_called,
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
@@ -101,6 +104,19 @@ class McpSurface:
         self.server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
         offering.register(self.server)
         self.server.middleware.append(self._middleware)
+
+    def _schema_of_headers(self, name: str) -> Mapping[str, Any] | None:
+        """The schema by which the SDK compares a call's `Mcp-Param-*` headers with its arguments.
+
+        A client knows of headers from its list alone. So where the list does not have every tool, a call
+        without such headers needs none.
+        """
+        scope = HTTP_SCOPE.get() or {}
+        names = (name for name, _ in scope.get("headers", ()))
+        if self._gateway.mode() != "all" and not any(name.startswith(_PARAMETER) for name in names):
+            return None
+        viewer = scope.get(VIEWER)
+        return self._gateway.schema_of(name, viewer if isinstance(viewer, Viewer) else self.viewers.stateless)
 
     def close(self) -> None:
         """End open change streams in good order."""
@@ -157,19 +173,17 @@ class McpSurface:
         mode, tools, cursor = await gateway.listing(viewer, after)
         self._lists.shown("tools", viewer)
         if mode == "menu":
-            menu = meta_definitions.definitions(gateway.index(viewer))
-            gateway.count_menu(menu, viewer)
-            return {"resultType": "complete", "tools": menu}
+            definitions = menu.definitions(gateway.index(viewer))
+            gateway.count_menu(definitions, viewer)
+            return {"resultType": "complete", "tools": definitions}
         own: list[Mapping[str, Any]] = []
         if mode == "categories":
-            own = [] if after else [*meta_definitions.calling(), *gateway.category_definitions(viewer)]
+            own = [] if after else [*menu.calling(), *gateway.category_definitions(viewer)]
             gateway.count_categories(own, tools, viewer)
         else:
             gateway.count_tools(tools, viewer)
-        definitions = [
-            acceptable(TOOLS, gateway.snapshot.definition(tool), ctx.protocol_version) for tool in tools
-        ]
-        page: dict[str, Any] = {"resultType": "complete", "tools": [*own, *definitions]}
+        shown = [acceptable(TOOLS, gateway.snapshot.definition(tool), ctx.protocol_version) for tool in tools]
+        page: dict[str, Any] = {"resultType": "complete", "tools": [*own, *shown]}
         return page | ({"nextCursor": write_cursor(cursor)} if cursor else {})
 
     async def call_tool(
@@ -194,21 +208,21 @@ class McpSurface:
         except ToolNotFoundError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error
         except ProtocolError as error:
-            if name not in metatools.HANDLERS or error.rpc_code in _FOR_THE_CLIENT:
+            if name not in menu.META_TOOLS or error.rpc_code in _FOR_THE_CLIENT:
                 raise MCPError(error.rpc_code, error.message, error.data) from error
-            result = metatools.error_result(self._gateway, viewer, error)
+            result = menu.error_result(self._gateway, viewer, error)
         except MaitredError as error:
-            result = metatools.text_result(str(error), error=True)
+            result = text_result(str(error), error=True)
         if protocol_version in MODERN_PROTOCOL_VERSIONS:
             return for_stateless(result, self.server.server_info_stamp)
         return for_handshake(result)
 
     async def _answer(self, name: str, call: ToolCall, caller: Caller, viewer: Viewer) -> dict[str, Any]:
         """The whole answer of a meta-tool, or of a tool that the client calls by its published name."""
-        if name not in metatools.HANDLERS:
+        if name not in menu.META_TOOLS:
             return await self._gateway.call(call, viewer=viewer, caller=caller)
-        request = metatools.MetaToolRequest(arguments=call.arguments, viewer=viewer, call=call, caller=caller)
-        return await metatools.answer(self._gateway, name, request)
+        request = MetaToolRequest(arguments=call.arguments, viewer=viewer, call=call, caller=caller)
+        return await menu.answer(self._gateway, name, request)
 
 
 def _is_open(ctx: Context) -> bool:

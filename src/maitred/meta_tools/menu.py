@@ -1,0 +1,87 @@
+"""The menu: the table of all meta-tools, their definitions for `tools/list`, and the answer to a call of one.
+
+Definitions change with the catalog alone, so all clients of one viewer get the same bytes.
+"""
+
+from typing import Any, Final
+
+from maitred.errors import MaitredError, ProtocolError, ToolNotFoundError
+from maitred.gateway import LEDGER_KEY, REQUEST_KEY, Answer, Gateway
+from maitred.meta_tools.arguments import WrongArgumentError
+from maitred.meta_tools.base import MetaTool, MetaToolRequest, Result, text_result
+from maitred.meta_tools.call_read_only_tool import CALL_READ_ONLY_TOOL
+from maitred.meta_tools.call_tool import CALL_TOOL
+from maitred.meta_tools.call_tool_chain import CALL_TOOL_CHAIN
+from maitred.meta_tools.list_tools_meta import LIST_TOOLS_META
+from maitred.meta_tools.search_tools import SEARCH_TOOLS
+from maitred.meta_tools.tool_info import TOOL_INFO
+from maitred.model.access import Viewer
+
+META_TOOLS: Final[dict[str, MetaTool]] = {
+    tool.name: tool
+    for tool in (
+        SEARCH_TOOLS,
+        LIST_TOOLS_META,
+        TOOL_INFO,
+        CALL_TOOL,
+        CALL_READ_ONLY_TOOL,
+        CALL_TOOL_CHAIN,
+    )
+}
+"""The meta-tools by name, in the order of the menu."""
+
+
+def definitions(index: str = "") -> list[dict[str, Any]]:
+    """The definitions of the menu; the search's description ends with `index`."""
+    return [tool.definition(index) for tool in META_TOOLS.values()]
+
+
+def calling() -> list[dict[str, Any]]:
+    """The meta-tools that a list of categories needs, to find and call the tools that it does not show."""
+    return [tool.definition() for tool in META_TOOLS.values() if tool.with_categories]
+
+
+def safe_tools() -> list[str]:
+    """The names of the meta-tools that change nothing, whatever their arguments are."""
+    return [tool.name for tool in META_TOOLS.values() if tool.reads_only]
+
+
+async def answer(gateway: Gateway, name: str, request: MetaToolRequest) -> Result:
+    """The answer of a meta-tool, also for our own errors; its `_meta` has the ledger's entry.
+
+    Raises:
+        KeyError: There is no such meta-tool.
+        ProtocolError: A server answered a call with an error.
+    """
+    tool = META_TOOLS[name]
+    try:
+        tool.check(request.arguments)
+        result = await tool.answer(gateway, request)
+    except ProtocolError:
+        raise
+    except ToolNotFoundError as error:
+        return error_result(gateway, request.viewer, _explained(name, error))
+    except MaitredError as error:
+        return error_result(gateway, request.viewer, error)
+    return result if "_meta" in result else _with_ledger(gateway, request.viewer, result)
+
+
+def _explained(name: str, error: ToolNotFoundError) -> MaitredError:
+    """The error for a caller that used a meta-tool like an ordinary tool: it says how to call that one."""
+    own = error.name.rpartition("__")[2]
+    if own not in META_TOOLS:
+        return error
+    return WrongArgumentError(f"`{own}` is a tool beside `{name}`: call it directly, with its own arguments")
+
+
+def error_result(gateway: Gateway, viewer: Viewer, error: MaitredError) -> Result:
+    """An error as an answer, with the request id of the failed call."""
+    result = _with_ledger(gateway, viewer, text_result(str(error), error=True))
+    marks = {REQUEST_KEY: error.request_id} if error.request_id else {}
+    return Answer(wire=result).with_meta(marks).wire
+
+
+def _with_ledger(gateway: Gateway, viewer: Viewer, result: Result) -> Result:
+    """An answer of our own, with the tokens that finding tools has cost so far."""
+    entry = gateway.count_answer(result["content"][0]["text"], viewer)
+    return Answer(wire=result).with_meta({LEDGER_KEY: entry}).wire

@@ -1,0 +1,51 @@
+"""`search_tools`: find tools by what they do."""
+
+from typing import Final
+
+from maitred.gateway import MAX_LIMIT, Gateway
+from maitred.meta_tools import arguments as read
+from maitred.meta_tools.base import (
+    BOOLEAN,
+    DETAIL,
+    INTEGER,
+    TEXT,
+    TEXTS,
+    MetaTool,
+    MetaToolRequest,
+    Result,
+    text_result,
+)
+
+
+async def _answer(gateway: Gateway, request: MetaToolRequest) -> Result:
+    given = request.arguments
+    answer = await gateway.search(
+        read.texts(given, read.PHRASE_KEYS),
+        server=read.text(given, "server").removeprefix("server/"),
+        category=read.text(given, "category"),
+        read_only=read.boolean(given, "read_only"),
+        limit=read.integer(given, "limit", 5, most=MAX_LIMIT),
+        detail=read.detail(given),
+        viewer=request.viewer,
+    )
+    return text_result(answer.text)
+
+
+SEARCH_TOOLS: Final = MetaTool(
+    name="search_tools",
+    description="Find tools by short phrases, one capability each.",
+    answer=_answer,
+    properties={
+        "phrases": TEXTS,
+        "server": TEXT,
+        "category": TEXT,
+        "read_only": BOOLEAN,
+        "limit": INTEGER,
+        "detail": DETAIL,
+    },
+    required=("phrases",),
+    synonyms=(read.PHRASE_KEYS,),
+    reads_only=True,
+    with_categories=True,
+    with_index=True,
+)

@@ -1,0 +1,34 @@
+"""The threads in which a database works, apart from those that all other parts of the process share.
+
+A database that does not answer occupies these threads alone, so search and screening go on. In the same way,
+a slow model delays no line of the audit trail. Writers wait for each other, so readers have other threads.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeVar, TypeVarTuple
+
+import anyio
+from anyio import to_thread
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_READERS: Final = 10
+_WRITERS: Final = 5
+"""With the readers as many as SQLAlchemy's pool has connections, or it would refuse one after 30 seconds."""
+
+
+class DatabaseThreads:
+    """Runs functions in threads; more than a few at once wait for their turn."""
+
+    def __init__(self) -> None:
+        self._readers = anyio.CapacityLimiter(_READERS)
+        self._writers = anyio.CapacityLimiter(_WRITERS)
+
+    async def read(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        """Run a function that waits for no writer."""
+        return await to_thread.run_sync(function, *arguments, limiter=self._readers)
+
+    async def write(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        """Run a function that may wait for other writers."""
+        return await to_thread.run_sync(function, *arguments, limiter=self._writers)

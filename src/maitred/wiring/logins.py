@@ -1,0 +1,35 @@
+"""Makes what a login to a server needs, and the transport that leads to allowed addresses only."""
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from maitred.config.settings import Settings
+from maitred.wiring.storage import database_of, key_path
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from maitred.admission.guarded_transport import GuardedTransport
+    from maitred.backends.oauth.client import LoginTarget
+    from maitred.model.servers import ServerSpec
+
+
+def make_guarded(spec: "ServerSpec") -> "GuardedTransport":
+    """A transport that refuses addresses which a server may not lead to."""
+    from maitred.admission.addresses import networks
+    from maitred.admission.guarded_transport import GuardedTransport
+
+    return GuardedTransport(exempted=networks(spec.exempted))
+
+
+def make_access(spec: "ServerSpec", settings: Settings) -> "LoginTarget":
+    """What a login to a server, or a logout, needs."""
+    from maitred.backends.oauth.client import LoginTarget
+    from maitred.backends.oauth.vault import Vault
+    from maitred.config.interpolate import resolver
+
+    return LoginTarget(
+        spec=spec,
+        resolve=resolver(os.environ),
+        store=Vault(database_of(settings), key_path(settings), key=os.environ.get("MAITRED_KEY", "")),
+        make_transport=partial(make_guarded, spec),
+    )

@@ -1,0 +1,140 @@
+"""Makes the backend of a server by its transport, and the pool of all backends of a gateway.
+
+`MAKERS` has the function of each transport. The warden ends the processes of all of them.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from maitred.config.load import catalog_path
+from maitred.config.settings import Settings
+from maitred.model.transports import UnknownTransportError, transport_kind
+from maitred.wiring.isolation import Containers, Programs
+from maitred.wiring.logins import make_access, make_guarded
+from maitred.wiring.orphans import ending_processes
+
+if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from mcp.server import Server
+
+    from maitred.backends.base import Backend, Listener
+    from maitred.backends.pool import BackendPool
+    from maitred.model.servers import ServerSpec
+
+
+def make_pool(
+    settings: Settings, in_process: "Mapping[str, Server]", *, listener: "Listener", serves: bool
+) -> "tuple[BackendPool, Containers]":
+    """All backends of a gateway. The warden ends their processes even if the gateway is killed.
+
+    If it `serves`, it keeps servers with `start: always` running, and first ends what killed gateways left.
+    """
+    from maitred.backends.orphans import catalog_of
+    from maitred.backends.pool import BackendPool
+    from maitred.backends.process import Warden
+
+    catalog = catalog_path(settings)
+    warden = Warden(catalog_of(catalog), path=catalog)
+    containers = Containers(settings, warden)
+    programs = Programs(settings, warden, containers.others)
+
+    parts = BackendParts(settings=settings, in_process=in_process, containers=containers, programs=programs)
+
+    def close() -> None:
+        containers.close()
+        warden.close()
+
+    pool = BackendPool(
+        lambda spec: make_backend(spec, parts),
+        max_starting=settings.limits.max_starting,
+        on_close=close,
+        listener=listener,
+        supervision=settings.supervision,
+        keeps_running=serves,
+        prepare=ending_processes(catalog) if serves else None,
+    )
+    return pool, containers
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendParts:
+    """The parts of the backends of one gateway; `in_process` are SDK servers of this process, by name."""
+
+    settings: Settings
+    in_process: "Mapping[str, Server]"
+    containers: Containers
+    programs: Programs
+
+
+def make_backend(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    """The backend of a specification, by its transport.
+
+    Raises:
+        ConnectError: The transport is not in the table, or `MAKERS` has no entry for it.
+    """
+    from maitred.backends.base import ConnectError
+
+    try:
+        kind = transport_kind(spec.transport)
+    except UnknownTransportError as error:
+        raise ConnectError(str(error)) from error
+    if kind.name not in MAKERS:
+        raise ConnectError(f"this gateway has no backend for its transport {kind.name!r}")
+    return MAKERS[kind.name](spec, parts)
+
+
+def _make_stdio(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    return parts.containers.beside(parts.programs.backend(spec))
+
+
+def _make_container(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    return parts.containers.backend(spec)
+
+
+def _make_memory(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    from maitred.backends.memory import MemoryBackend
+
+    return MemoryBackend(spec, parts.in_process[spec.name], limits=parts.settings.limits)
+
+
+def _make_saved(spec: "ServerSpec", _: BackendParts) -> "Backend":
+    from maitred.chains.saved_backend import SavedBackend
+
+    return SavedBackend(spec)
+
+
+def _make_http(spec: "ServerSpec", parts: BackendParts) -> "Backend":
+    """The backend of a server on HTTP. A registered server cannot lead to a forbidden address."""
+    from maitred.backends.http import HttpBackend
+    from maitred.config.interpolate import resolver
+
+    tokens = None
+    if spec.auth is not None:
+        from maitred.backends.oauth.tokens import OAuthTokens
+
+        tokens = OAuthTokens(make_access(spec, parts.settings))
+    return HttpBackend(
+        spec,
+        resolve=resolver(os.environ),
+        limits=parts.settings.limits,
+        make_transport=partial(make_guarded, spec) if spec.registered else None,
+        tokens=tokens,
+    )
+
+
+MAKERS: "Final[dict[str, Callable[[ServerSpec, BackendParts], Backend]]]" = {
+    "stdio": _make_stdio,
+    "http": _make_http,
+    "sse": _make_http,
+    "container": _make_container,
+    "memory": _make_memory,
+    "chain": _make_saved,
+}
+"""The function that makes the backends of each transport of `maitred.model.transports`.
+
+For a registered server, a backend of the reach `network` connects only to what
+`maitred.admission.address_guard.allowed_addresses` returns, with the networks of `spec.exempted`.
+A backend on httpx gets this from `make_guarded`.
+"""
