@@ -326,7 +326,7 @@ async def test_listeners_hear_that_a_server_was_disabled(tmp_path: Path) -> None
     settings = settings_of(tmp_path, "git")
     async with opened(settings) as gateway:
         heard: list[str] = []
-        gateway.listen(lists=lambda: heard.append("changed"), resource=lambda _: None)
+        gateway.listen(lists=lambda: heard.append("changed"), resource=lambda *_: None)
         await gateway.configure(settings, viewer=LOCAL_USER)
         assert heard == []
         await gateway.configure(without(settings, "git"), viewer=LOCAL_USER)

@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import mcp_types as types
 import pytest
+from anyio.abc import TaskStatus
 from mcp.shared.exceptions import MCPError
 from starlette.responses import PlainTextResponse
-from tests.access.house import FILES, READING, TEXT, House, opened, settings_of
+from tests.access.house import FILES, READING, SOON_S, TEXT, House, opened, settings_of
 from tests.gateway import rig
 from tests.gateway.rig import Upstream
 from tests.gateway.test_auditing import lines
@@ -308,6 +310,44 @@ async def test_changes_are_told_of_what_is_there_alone(house: House) -> None:
 
     assert [uri for uri in promised if uri not in own] == []
     assert "maitred://overview" in promised
+
+
+async def test_a_change_of_servers_outside_is_no_notice(house: House) -> None:
+    """Neither that lists changed, nor that our resources did; whoever sees the server hears of both."""
+    heard: dict[str, list[str]] = {"agent": [], "files": []}
+    came = {name: anyio.Semaphore(0) for name in heard}
+
+    async def follow(name: str, *, task_status: TaskStatus[None]) -> None:
+        async with (
+            house.mcp(name, "auto") as client,
+            client.listen(tools_list_changed=True, resource_subscriptions=["maitred://tools"]) as stream,
+        ):
+            task_status.started()
+            async for event in stream:
+                heard[name].append(type(event).__name__)
+                came[name].release()
+
+    async def change(server: str) -> None:
+        tools = [replace(tool, description="Again.") for tool in house.gateway.snapshot.by_server[server]]
+        await house.gateway._context.catalog.change(lambda _: changes(Change(tools=tools)))
+
+    async def wait(name: str) -> None:
+        for _ in range(2):
+            await came[name].acquire()
+
+    with anyio.fail_after(SOON_S):
+        async with anyio.create_task_group() as tasks:
+            for name in heard:
+                await tasks.start(follow, name)
+            await change("tickets")
+            await wait("agent")
+            await change("files")
+            await wait("agent")
+            await wait("files")
+            tasks.cancel_scope.cancel()
+
+    kinds = ["ResourceUpdated", "ToolsListChanged"]
+    assert (sorted(heard["agent"]), sorted(heard["files"])) == (sorted(kinds * 2), kinds)
 
 
 async def test_who_watches_a_part_sees_the_servers_of_it(house: House) -> None:

@@ -33,23 +33,23 @@ class Subject:
         self.pool = BackendPool(lambda _: make(), max_starting=1, on_close=lambda: None)
         self.pool.listener = self
 
-    def started(self, server: str) -> None:
+    def started(self, server: str, key: str) -> None:
         assert server == self.name
         self.heard("started")
 
-    def tools_changed(self, server: str) -> None:
+    def tools_changed(self, server: str, key: str) -> None:
         assert server == self.name
         self.heard("tools")
 
-    def offers_changed(self, server: str) -> None:
+    def offers_changed(self, server: str, key: str) -> None:
         assert server == self.name
         self.heard("offers")
 
-    def updated(self, server: str, uri: str) -> None:
+    def updated(self, server: str, uri: str, key: str) -> None:
         assert server == self.name
         self.heard(uri)
 
-    def health_changed(self, server: str) -> None:
+    def health_changed(self, server: str, key: str) -> None:
         assert server == self.name
         self.heard(self.pool.health()[server].state)
 

@@ -47,19 +47,19 @@ class Ear:
         self._pool = watched
         watched.listener = self
 
-    def health_changed(self, server: str) -> None:
+    def health_changed(self, server: str, key: str) -> None:
         self.heard((self._pool.health()[server].state, server in self._pool.refused()))
 
-    def started(self, server: str) -> None:
+    def started(self, server: str, key: str) -> None:
         self.heard(f"{server} started")
 
-    def tools_changed(self, server: str) -> None:
+    def tools_changed(self, server: str, key: str) -> None:
         self.heard("tools")
 
-    def offers_changed(self, server: str) -> None:
+    def offers_changed(self, server: str, key: str) -> None:
         self.heard("offers")
 
-    def updated(self, server: str, uri: str) -> None:
+    def updated(self, server: str, uri: str, key: str) -> None:
         self.heard(uri)
 
     def supervised(self, server: str, event: SupervisionEvent) -> None:

@@ -77,21 +77,21 @@ class Ear:
         self._pool = pool
         pool.listener = self
 
-    def health_changed(self, server: str) -> None:
+    def health_changed(self, server: str, key: str) -> None:
         self.heard(self._pool.health()[server].state)
 
     def supervised(self, server: str, event: SupervisionEvent) -> None:
         self.events.append(event)
         self.heard(event.kind)
 
-    def started(self, server: str) -> None:
+    def started(self, server: str, key: str) -> None:
         self.heard("started")
 
-    def tools_changed(self, server: str) -> None: ...
+    def tools_changed(self, server: str, key: str) -> None: ...
 
-    def offers_changed(self, server: str) -> None: ...
+    def offers_changed(self, server: str, key: str) -> None: ...
 
-    def updated(self, server: str, uri: str) -> None: ...
+    def updated(self, server: str, uri: str, key: str) -> None: ...
 
 
 @asynccontextmanager

@@ -170,8 +170,8 @@ async def test_a_pool_whose_task_is_cancelled_starts_nothing_any_more(
 class Stumbling(Ear):
     """A listener that fails at some states of a server."""
 
-    def health_changed(self, server: str) -> None:
-        super().health_changed(server)
+    def health_changed(self, server: str, key: str) -> None:
+        super().health_changed(server, key)
         if self.heard.all[-1] in (State.READY, State.FAILED):
             raise ValueError(server)
 

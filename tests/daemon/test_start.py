@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -18,10 +18,11 @@ from tests.interaction.harness import cli, faulty
 from maitred.config.load import parse
 from maitred.config.settings import Settings
 from maitred.errors import DaemonError
+from maitred.model.access import ClientStart
 from maitred.surfaces.daemon import client_entry as entry
 from maitred.surfaces.daemon.control import gateways, stop_gateways
 from maitred.surfaces.daemon.discovery import EndpointQuery, found_now
-from maitred.surfaces.daemon.environment import OF_POSTGRES, EnvironmentMatch, runs_here
+from maitred.surfaces.daemon.environment import OF_POSTGRES, EnvironmentMatch, runs_here, start_of
 from maitred.surfaces.daemon.handshake import HERE, PLACE, GatewayConnection, decode_line, values
 from maitred.surfaces.daemon.session_replay import Replay
 from maitred.surfaces.daemon.sockets import EndpointLock, address_of
@@ -216,6 +217,78 @@ def test_a_variable_matters_wherever_the_configuration_refers_to_it(text: str) -
     assert EnvironmentMatch(own).differing(other, settings(text)) == ["TOKEN"]
     assert EnvironmentMatch(own).differing(values({"TERM": "b"}), settings(text)) == ["TOKEN"]
     assert EnvironmentMatch(own).differing(other, settings("servers: {}")) == []
+
+
+def test_a_locale_matters_if_both_have_one_and_they_differ() -> None:
+    """A desktop application often has none, and shares the gateway of a terminal."""
+    found = settings("servers: {a: {command: x}}")
+    for name in ("LANG", "LANGUAGE", "LC_ALL"):
+        own, other = values({name: "de_DE.UTF-8"}), values({name: "C"})
+        assert EnvironmentMatch(own).differing(other, found) == [name]
+        assert EnvironmentMatch(own).differing(values({}), found) == []
+        assert EnvironmentMatch(values({})).differing(other, found) == []
+
+
+def test_keys_of_models_matter_where_the_gateway_asks_one() -> None:
+    """Servers do not see them unless the configuration refers to them."""
+    own, other = values({"OPENAI_API_KEY": "a"}), values({"OPENAI_API_KEY": "b"})
+    for text in ("search: {embedder: openai}", "servers: {a: {command: x, env: {K: '${OPENAI_API_KEY}'}}}"):
+        assert EnvironmentMatch(own).differing(other, settings(text)) == ["OPENAI_API_KEY"]
+    assert EnvironmentMatch(own).differing(other, settings("servers: {a: {command: x}}")) == []
+
+
+def _folder_of_programs(parent: Path, name: str, *programs: str) -> str:
+    folder = parent / name
+    folder.mkdir()
+    for program in programs:
+        (folder / program).write_text(f"#!/bin/sh\n# {name}\n")
+        (folder / program).chmod(0o755)
+    return str(folder)
+
+
+def test_a_path_matters_if_a_server_would_run_another_program(tmp_path: Path) -> None:
+    """Not in another order, nor with folders that change nothing: so a desktop application shares."""
+    one = _folder_of_programs(tmp_path, "one", "python", "x")
+    two = _folder_of_programs(tmp_path, "two", "python")
+    terminal, turned, desktop = f"{one}:{two}", f"{two}:{one}", str(tmp_path)
+
+    def differing(own: str, other: str, servers: str) -> Sequence[str]:
+        found = EnvironmentMatch(values({"PATH": own}), {"PATH": own})
+        return found.differing(values({"PATH": other}), settings(f"servers: {servers}"), other)
+
+    assert differing(terminal, turned, "{a: {command: x}}") == []
+    assert differing(terminal, desktop, "{a: {command: x}, b: {command: python}}") == []
+    assert differing(terminal, turned, "{a: {command: /bin/x}, b: {url: 'http://x'}}") == []
+    assert differing(terminal, turned, "{a: {command: x}, b: {command: python}}") == ["PATH"]
+    assert differing(terminal, turned, "{a: {command: x, env: {PATH: '/a:${PATH}'}}}") == ["PATH"]
+    assert differing(terminal, turned, "{a: {command: python, env: {PATH: /a}}}") == []
+
+
+def test_programs_are_found_on_the_path_of_each_client_that_came(tmp_path: Path) -> None:
+    """The first client may be a desktop application, whose PATH has few folders."""
+    one, two = _folder_of_programs(tmp_path, "one", "x"), _folder_of_programs(tmp_path, "two", "x", "y")
+    environ = {"PATH": one}
+    found = EnvironmentMatch(values(environ), environ)
+    servers = settings("servers: {a: {command: x}, b: {command: y}, c: {command: z}}")
+    assert found.extend(f"bin:{two}::{one}", servers) == ["b"]
+    assert environ["PATH"] == f"{one}:{two}"
+    assert not found.extend(f"{two}:{one}", servers)
+    assert environ["PATH"] == f"{one}:{two}"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"client": "a", "folder": "/work/../srv/p/"}, ClientStart(client="a", folder="/srv/p")),
+        ({"client": "a", "folder": "/"}, ClientStart(client="a")),
+        ({"client": "a", "folder": str(Path.home())}, ClientStart(client="a")),
+        ({"client": "a", "folder": "relative"}, ClientStart(client="a")),
+        ({"folder": "/a\0b"}, ClientStart()),
+        ([], ClientStart()),
+    ],
+)
+def test_a_folder_that_is_no_projects_is_none(said: object, expected: ClientStart) -> None:
+    assert start_of({"start": said}) == expected
 
 
 def test_variables_of_postgresql_matter_only_with_a_catalog_there() -> None:

@@ -26,6 +26,7 @@ from maitred.errors import (
 )
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import ServerSpec, Timeouts
+from maitred.model.sharing import NO_SHARER, Sharer
 from maitred.model.tools import Tool, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -46,8 +47,11 @@ class Server:
         self.sent: list[tuple[str, ToolCall, float, Caller]] = []
         self.unavailable: MaitredError | None = None
 
+    def key(self, server: str, sharer: Sharer) -> str:
+        return ""
+
     @asynccontextmanager
-    async def connection(self, server: str) -> AsyncIterator[Any]:
+    async def connection(self, server: str, sharer: Sharer = NO_SHARER) -> AsyncIterator[Any]:
         self.lent.append(server)
         if self.unavailable:
             raise self.unavailable

@@ -12,6 +12,7 @@ from maitred.backends.base import Connection, Listing, ServerOffers
 from maitred.calls import subscriptions
 from maitred.calls.subscriptions import Subscriptions
 from maitred.errors import ConnectionLostError, ProtocolError, ServerError, ServerUnavailableError
+from maitred.model.sharing import NO_SHARER, Sharer
 
 pytestmark = pytest.mark.anyio
 
@@ -40,8 +41,11 @@ class Server:
     def fail(self, *troubles: ServerError) -> None:
         self._troubles += troubles
 
+    def key(self, server: str, sharer: Sharer) -> str:
+        return ""
+
     @asynccontextmanager
-    async def connection(self, server: str) -> AsyncIterator[Connection]:
+    async def connection(self, server: str, sharer: Sharer = NO_SHARER) -> AsyncIterator[Connection]:
         if self._troubles and isinstance(self._troubles[0], ServerUnavailableError):
             self.did("unavailable")
             raise self._troubles.pop(0)

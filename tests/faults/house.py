@@ -68,7 +68,7 @@ class House:
             if condition():
                 event.set()
 
-        self.gateway.listen(lists=look, resource=lambda _: None)
+        self.gateway.listen(lists=look, resource=lambda *_: None)
         look()
         await event.wait()
 

@@ -150,7 +150,7 @@ async def until(gateway: Gateway, true: Callable[[], bool]) -> None:
     def heard() -> None:
         news.set()
 
-    gateway.listen(lists=heard, resource=lambda _: None)
+    gateway.listen(lists=heard, resource=lambda *_: None)
     with anyio.fail_after(SOON_S):
         while not true():
             await news.wait()

@@ -7,7 +7,7 @@ from tests.gateway.rig import Upstream, call, opened, settings_of, until
 
 from maitred.backends import supervision
 from maitred.errors import ServerUnavailableError
-from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, Events
+from maitred.gateway.events import GUIDE, OVERVIEW, SERVERS, TOOLS, Events, Origin
 from maitred.model.access import LOCAL_USER
 from maitred.model.servers import State
 
@@ -25,7 +25,7 @@ class Ear:
     def lists(self) -> None:
         self.heard.append("lists")
 
-    def resource(self, uri: str) -> None:
+    def resource(self, uri: str, origin: Origin | None = None) -> None:
         self.heard.append(uri)
 
     def taken(self) -> list[str]:
@@ -60,7 +60,7 @@ def test_a_change_of_lists_is_told_to_everybody_with_what_describes_the_whole(ri
 
 def test_a_server_that_starts_or_stops_concerns_only_those_who_look_at_it(rig: Rig) -> None:
     """Its state is on the page of servers and on its own; no list has changed."""
-    rig.events.health_changed("a b/ü")
+    rig.events.health_changed("a b/ü", "")
 
     assert rig.ears[0].taken() == [SERVERS, "maitred://server/a%20b%2F%C3%BC"]
 
@@ -70,7 +70,7 @@ def test_a_server_that_is_refused_or_tried_again_takes_its_tools_with_it(rig: Ri
     heard = []
     for refused in ({"s"}, {"s"}, {"s", "t"}, {"t"}, set()):
         rig.refused = frozenset(refused)
-        rig.events.health_changed("s")
+        rig.events.health_changed("s", "")
         heard.append(rig.ears[0].taken())
 
     of_it = "maitred://server/s"
@@ -80,7 +80,7 @@ def test_a_server_that_is_refused_or_tried_again_takes_its_tools_with_it(rig: Ri
 
 def test_a_resource_that_was_updated_is_told_by_both_of_its_names(rig: Rig) -> None:
     """A client may have subscribed to ours, or to the one that the server uses."""
-    rig.events.updated("my wiki", "note:///1")
+    rig.events.updated("my wiki", "note:///1", "")
 
     assert rig.ears[0].taken() == ["maitred://resource/my%20wiki/note:///1", "note:///1"]
 
@@ -113,7 +113,7 @@ async def test_listeners_hear_when_a_server_is_given_up_and_when_it_is_tried_aga
         gateway.listen(lists=ear.lists, resource=ear.resource)
         seen: list[int] = []
         gateway.listen(
-            lists=lambda: seen.append(len(gateway.visible_tools(LOCAL_USER))), resource=lambda _: None
+            lists=lambda: seen.append(len(gateway.visible_tools(LOCAL_USER))), resource=lambda *_: None
         )
         for _ in range(3):
             with pytest.raises(ServerUnavailableError):

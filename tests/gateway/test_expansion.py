@@ -319,7 +319,7 @@ async def test_lists_are_announced_when_something_was_opened_and_not_when_nothin
     async with opened(tmp_path, team({"admin": ["create_user", "delete_user"]})) as gateway:
         heard: list[str] = []
         gateway.listen(
-            lists=lambda: None, resource=lambda _: None, visibility=lambda: heard.append("changed")
+            lists=lambda: None, resource=lambda *_: None, visibility=lambda: heard.append("changed")
         )
         await call(gateway, "page__admin_tools", NEW)
         await call(gateway, "page__admin_tools", OLD, collapse=True)

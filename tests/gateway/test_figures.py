@@ -83,7 +83,7 @@ async def test_tiers_that_come_out_the_same_are_no_news(tmp_path: Path) -> None:
         await gateway.update_tiers(LOCAL_USER)
         generation = gateway.snapshot.generation
         heard: list[str] = []
-        gateway.listen(lists=lambda: heard.append("changed"), resource=lambda _: None)
+        gateway.listen(lists=lambda: heard.append("changed"), resource=lambda *_: None)
         await gateway.update_tiers(LOCAL_USER)
 
     assert heard == []

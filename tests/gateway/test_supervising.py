@@ -66,7 +66,7 @@ async def test_a_server_that_ended_too_often_is_suspended_explained_and_resumed(
     shown: list[int] = []
     async with serving(dying(tmp_path)) as gateway:
         gateway.listen(
-            lists=lambda: shown.append(len(gateway.visible_tools(LOCAL_USER))), resource=lambda _: None
+            lists=lambda: shown.append(len(gateway.visible_tools(LOCAL_USER))), resource=lambda *_: None
         )
         await wear_out(gateway)
         assert shown[-1] == 0
@@ -211,7 +211,7 @@ async def test_servers_that_run_always_are_started_by_a_gateway_that_serves_and_
 async def ready(gateway: Gateway) -> None:
     """Wait until the only server runs."""
     changed = anyio.Event()
-    gateway.listen(lists=lambda: None, resource=lambda _: changed.set())
+    gateway.listen(lists=lambda: None, resource=lambda *_: changed.set())
     with anyio.fail_after(SOON_S):
         while gateway.servers(LOCAL_USER)[0].health.state is not State.READY:
             await changed.wait()

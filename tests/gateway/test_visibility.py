@@ -209,7 +209,7 @@ async def test_a_full_hour_is_told_where_rules_read_the_time(tmp_path: Path) -> 
         clock = iter([datetime(2026, 1, 5, 9, 59, 59, 990_000).astimezone()])
         visibility = gateway._visibility
         visibility._now = lambda: next(clock, datetime(2026, 1, 5, 10).astimezone())
-        gateway.listen(lists=lambda: None, resource=lambda _: None, visibility=told.set)
+        gateway.listen(lists=lambda: None, resource=lambda *_: None, visibility=told.set)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(visibility.keep_time)
             with anyio.fail_after(SOON_S):

@@ -31,7 +31,7 @@ async def told(gateway: Gateway, true: Callable[[], bool]) -> None:
     def heard() -> None:
         news.set()
 
-    gateway.listen(lists=heard, resource=lambda _: None, visibility=heard)
+    gateway.listen(lists=heard, resource=lambda *_: None, visibility=heard)
     with anyio.fail_after(SOON_S):
         while not true():
             await news.wait()
@@ -119,7 +119,7 @@ async def test_a_full_hour_is_told_where_a_rule_in_python_may_read_it(tmp_path: 
             clock = iter([datetime(2026, 1, 5, 9, 59, 59, 990_000).astimezone()])
             visibility = gateway._visibility
             visibility._now = lambda: next(clock, datetime(2026, 1, 5, 10).astimezone())
-            gateway.listen(lists=lambda: None, resource=lambda _: None, visibility=news.set)
+            gateway.listen(lists=lambda: None, resource=lambda *_: None, visibility=news.set)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(visibility.keep_time)
                 await news.wait()

@@ -7,12 +7,11 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import mcp_types as types
 from mcp import Client
-from mcp.client.client import ConnectMode
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.subscriptions import ResourceUpdated
 from pydantic import FileUrl
@@ -165,7 +164,7 @@ async def main(target: dict[str, Any], mode: str) -> None:
     )
     client = Client(
         where,
-        mode=cast("ConnectMode", mode),
+        mode=mode,
         elicitation_callback=person.elicited,
         sampling_callback=person.sampled,
         sampling_capabilities=types.SamplingCapability(tools=types.SamplingToolsCapability()),

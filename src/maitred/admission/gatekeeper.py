@@ -105,6 +105,8 @@ class Gatekeeper:
         about = {"title": published.title, "instructions": published.instructions}
         look = partial(define, published.tools, published.offers, **about)
         live = await anyio.to_thread.run_sync(look)
+        if published.is_part:
+            live = _beside(await self._last_definition(spec.name), live)
         state, events = await self._log_changes(spec, live)
         rules = self.rules(registered=spec.registered)
         judgement = await self._judgement(spec.name, live, state, rules)
@@ -147,6 +149,11 @@ class Gatekeeper:
                 definition=(digest, await anyio.to_thread.run_sync(live.to_bytes)),
             )  # look again: another process may have been first
             self.turns_taken += (len(fresh) - instead) if is_written else 0
+
+    async def _last_definition(self, server: str) -> Definition:
+        """What a server published last; empty if nothing is known."""
+        _, state = await self.standing(server)
+        return (await self._definition(state.seen.definition) if state else None) or Definition()
 
     async def standing(self, server: str) -> tuple[Sequence[Event], Approval | None]:
         """The log of a server, and its state.
@@ -261,6 +268,12 @@ class Gatekeeper:
     async def _definition(self, digest: str) -> Definition | None:
         body = await self.registry.definition(digest) if digest else None
         return await anyio.to_thread.run_sync(Definition.from_bytes, body) if body is not None else None
+
+
+def _beside(known: Definition, part: Definition) -> Definition:
+    """A known definition with the tools that one instance publishes, changed ones and further ones."""
+    tools = {key: value for key, value in part.parts.items() if key.kind == "tool"}
+    return Definition(parts={**known.parts, **tools})
 
 
 def listed_digest_of(record: ServerRecord) -> str:

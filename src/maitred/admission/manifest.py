@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from maitred.admission.image_names import parse_image
 from maitred.config.settings import Limits
 from maitred.config.taxonomy import MOST_TAGS, TAGS, check_tags
-from maitred.model.servers import Cage, Mount, OAuth, ServerSpec, StartChoice, Timeouts
+from maitred.model.servers import Cage, Mount, OAuth, ServerSpec, ShareChoice, StartChoice, Timeouts
 from maitred.model.tools import canonical
 from maitred.model.transports import (
     TransportKind,
@@ -222,6 +222,10 @@ class Manifest:
     start: Annotated[
         StartChoice, _key("`always` keeps it running; otherwise it is started when it is needed.")
     ] = "on_demand"
+    share: Annotated[
+        ShareChoice,
+        _key("Which clients use one process of it; `auto` goes by what is known of it (docs/sharing.md)."),
+    ] = "auto"
     category: Annotated[
         str,
         StringConstraints(max_length=64, pattern=SHOWN),
@@ -344,6 +348,7 @@ def to_spec(manifest: Manifest, limits: Limits, *, exempted: tuple[str, ...] = (
         exempted=exempted,
         cage=_cage(manifest),
         start=manifest.start,
+        share=manifest.share,
         timeouts=Timeouts(
             start_s=own.start_s or limits.start_timeout_s,
             list_s=own.list_s or limits.list_timeout_s,

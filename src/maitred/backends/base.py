@@ -15,7 +15,8 @@ from maitred.config.interpolate import UnresolvedReferenceError
 from maitred.config.settings import Supervision
 from maitred.model.asking import check_askable
 from maitred.model.resources import Offer
-from maitred.model.servers import EraChoice, FaultCode, Health, ServerFacts, ServerSpec
+from maitred.model.servers import EraChoice, FaultCode, Health, ServerFacts, ServerSpec, State
+from maitred.model.sharing import NO_SHARER, Instance, Sharer, Sharing
 from maitred.model.tools import RawTool, ToolCall
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -309,10 +310,15 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectOptions:
-    """What the pool decides about a connection: the era to try first, and the receiver of notices."""
+    """What the pool decides about a connection: the era to try first, and the receiver of notices.
+
+    `folder` is where the clients of the connection work, if all of them work there. A server that asks for
+    roots gets it as the only one.
+    """
 
     era: EraChoice
     on_notice: Callable[[Notice], None]
+    folder: str = ""
 
 
 class Backend(ABC):
@@ -357,25 +363,28 @@ BackendFactory = Callable[[ServerSpec], Backend]
 
 
 class Listener(Protocol):
-    """Receives the events of the pool's backends. Called from owner tasks; must not block."""
+    """Receives the events of the pool's backends. Called from owner tasks; must not block.
 
-    def started(self, server: str) -> None:
+    `key` is the share key of the instance that an event is about; see `maitred.model.sharing`.
+    """
+
+    def started(self, server: str, key: str) -> None:
         """A backend has a new open connection."""
         ...
 
-    def tools_changed(self, server: str) -> None:
+    def tools_changed(self, server: str, key: str) -> None:
         """A server announced that its list of tools changed."""
         ...
 
-    def offers_changed(self, server: str) -> None:
+    def offers_changed(self, server: str, key: str) -> None:
         """A server announced that its resources or prompts changed."""
         ...
 
-    def updated(self, server: str, uri: str) -> None:
+    def updated(self, server: str, uri: str, key: str) -> None:
         """A server announced that a resource changed; `uri` is the server's own."""
         ...
 
-    def health_changed(self, server: str) -> None:
+    def health_changed(self, server: str, key: str) -> None:
         """The state of a backend changed, or whether calls to it are refused."""
         ...
 
@@ -387,27 +396,38 @@ class Listener(Protocol):
 class Connections(Protocol):
     """Lends the open connection of a server, and starts the server if necessary."""
 
-    def connection(self, server: str) -> AbstractAsyncContextManager[Connection]:
-        """Borrow the connection for a while.
+    def connection(self, server: str, sharer: Sharer = NO_SHARER) -> AbstractAsyncContextManager[Connection]:
+        """Borrow the connection for a while, to the instance that serves the sharer.
 
         Raises:
             ServerUnavailableError: The server cannot be started or reached now.
         """
         ...
 
+    def key(self, server: str, sharer: Sharer) -> str:
+        """The share key of the instance that serves a sharer."""
+        ...
+
 
 class ServerPool(Connections, Protocol):
     """All backends of a gateway; `maitred.backends.pool` has the implementation."""
 
-    def connection(self, server: str, *, patient: bool = False) -> AbstractAsyncContextManager[Connection]:
-        """Borrow the connection of a server for a while.
+    def connection(
+        self, server: str, sharer: Sharer = NO_SHARER, *, patient: bool = False
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Borrow the connection of a server for a while, to the instance that serves the sharer.
 
         With `patient` the caller waits for its turn to start, however long other servers take; a call
         does not.
 
         Raises:
-            ServerUnavailableError: The server cannot be started or reached now.
+            ServerUnavailableError: The server cannot be started or reached now, or all instances that it may
+                have are in use.
         """
+        ...
+
+    def open_connection(self, server: str, key: str) -> AbstractAsyncContextManager[Connection] | None:
+        """Borrow the connection of an instance; `None` if it is not open now."""
         ...
 
     async def configure(
@@ -415,23 +435,40 @@ class ServerPool(Connections, Protocol):
         specs: Mapping[str, ServerSpec],
         eras: Mapping[str, EraChoice],
         supervision: Supervision | None = None,
+        titles: Mapping[str, str] | None = None,
     ) -> None:
-        """Hold exactly these servers; `eras` are those known from earlier sessions.
+        """Hold exactly these servers; `eras` and `titles` are those known from earlier sessions.
 
         `supervision` replaces the settings of supervision; without it, they stay as they are.
         """
         ...
 
-    def health(self) -> Mapping[str, Health]:
-        """The health of every backend."""
+    def sharing(self, server: str) -> Sharing:
+        """How a server is shared, and why."""
+        ...
+
+    def instances(self, server: str) -> Sequence[Instance]:
+        """The instances of a server beside the default one that run or have failed."""
+        ...
+
+    def state(self, server: str, key: str) -> State:
+        """The state of an instance; idle if there is none."""
+        ...
+
+    def left(self, sharer: Sharer) -> None:
+        """A client has gone. Instances that are its own end soon, unless it comes back."""
+        ...
+
+    def health(self, sharer: Sharer | None = None) -> Mapping[str, Health]:
+        """The health of every server: of the instance that serves `sharer`, or of all instances together."""
         ...
 
     def refused(self) -> Mapping[str, Health]:
-        """The backends that failed so often that calls to them are refused now."""
+        """The servers that failed so often that calls to them are refused now."""
         ...
 
     def last_output(self, server: str) -> Sequence[str]:
-        """The last lines of a server's standard error."""
+        """The last lines of a server's standard error; if it has several instances, each under a heading."""
         ...
 
     def why_not_callable(self, server: str, tool: str) -> str:
@@ -439,7 +476,7 @@ class ServerPool(Connections, Protocol):
         ...
 
     def is_open(self, server: str) -> bool:
-        """Whether a connection to a server is open now."""
+        """Whether a connection to the default instance of a server is open now."""
         ...
 
     def is_given_up(self, server: str) -> bool:

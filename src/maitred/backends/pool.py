@@ -1,4 +1,6 @@
-"""Holds every live backend, and starts and stops servers: one `ServerTask` for each server.
+"""Holds every live backend, and starts and stops servers: one `ServerTask` for each instance of a server.
+
+Each server has a default instance; `maitred.backends.instances` holds the others.
 
 The pool knows nothing of tools or catalogs. It reports to its listener when a server starts, changes its
 health, restarts or announces a change.
@@ -16,11 +18,13 @@ import anyio
 import structlog
 
 from maitred.backends.base import BackendFactory, Connection, Listener, SupervisionEvent
+from maitred.backends.instances import Instances
 from maitred.backends.server_task import ServerTask
 from maitred.background import Background
 from maitred.config.settings import Supervision
 from maitred.errors import ServerUnavailableError
-from maitred.model.servers import EraChoice, Health, ServerSpec
+from maitred.model.servers import EraChoice, Health, ServerSpec, State
+from maitred.model.sharing import NO_SHARER, Instance, Sharer, Sharing, share_key, sharing_of
 
 Desired = Literal["running", "as needed", "stopped"]
 
@@ -61,6 +65,7 @@ _SOON_S: Final = 1.0
 class BackendPool(anyio.AsyncContextManagerMixin):
     """All backends of a gateway, by server name. Enter it before use; leaving it ends every server.
 
+    Without `shares` the gateway has one client only, which the default instances serve.
     `keeps_running` says whether servers with `start: always` stay running. `prepare` is awaited before
     the first server starts: a second after the pool was entered, or as soon as a server is needed.
     Servers that the pool starts by itself do not count for `max_starting`. So one that never becomes
@@ -76,15 +81,20 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         listener: Listener | None = None,
         supervision: Supervision | None = None,
         keeps_running: bool = False,
+        shares: bool = True,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._make = make
         self._on_close = on_close
         self._keeps_running = keeps_running
+        self._shares = shares
         self._prepare = prepare
         self._demand = anyio.Event()
         self._prepared = anyio.Event()
         self._owners: dict[str, ServerTask] = {}
+        self._instances = Instances(self, make)
+        self._titles: dict[str, str] = {}
+        self._sharings: dict[str, Sharing] = {}
         self._given_up: dict[str, tuple[Health, Sequence[str]]] = {}
         self._background = Background()
         self.starting = anyio.Semaphore(max_starting)
@@ -105,7 +115,7 @@ class BackendPool(anyio.AsyncContextManagerMixin):
                 finally:
                     self._background.close()
                     with anyio.CancelScope(shield=True):
-                        await self._retire(list(self._owners.values()))
+                        await self._retire([*self._owners.values(), *self._instances.all()])
         finally:
             self._on_close()
 
@@ -133,21 +143,28 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         specs: Mapping[str, ServerSpec],
         eras: Mapping[str, EraChoice],
         supervision: Supervision | None = None,
+        titles: Mapping[str, str] | None = None,
     ) -> None:
         """Hold exactly these servers; those that changed or are gone are stopped, the rest keep running."""
         self.supervision = supervision or self.supervision
         wrong = difference(specs, {name: owner.spec for name, owner in self._owners.items()})
         gone = {name: self._owners.pop(name) for name in wrong.retire}
         self._remember(gone, made=wrong.make)
+        earlier = {name: title for name, title in self._titles.items() if name not in wrong.make}
+        self._titles = {name: (titles or {}).get(name) or earlier.get(name, "") for name in specs}
+        self._sharings = {}
         for name, spec in specs.items():
             if name in wrong.make:
                 era = spec.era if spec.era != "auto" else eras.get(name, "auto")
                 self._owners[name] = ServerTask(self, spec, self._make, era, gone.get(name))
             else:
                 self._owners[name].spec = spec
-        await self._retire(list(gone.values()))
+        over = [task for name in wrong.retire for task in self._instances.take(name)]
+        for name in specs.keys() - wrong.make:
+            over += self._instances.take(name, self.sharing(name).share, specs[name])
+        await self._retire([*gone.values(), *over])
         for name in wrong.replaced:
-            self.listener.health_changed(name)
+            self.listener.health_changed(name, "")
         for owner in self._owners.values():
             self._reconcile(owner)
 
@@ -167,11 +184,13 @@ class BackendPool(anyio.AsyncContextManagerMixin):
 
     def keeps(self, owner: ServerTask) -> bool:
         """Whether a server should run even if no call needs it."""
-        return self._keeps_running and desired_state(owner.spec) == "running"
+        return self._keeps_running and not owner.key and desired_state(owner.spec) == "running"
 
     def ended(self, owner: ServerTask) -> None:
         """An owner's connection has ended: check again when the server may be started again."""
         owner.timer.cancel()
+        if owner.key:
+            return  # nothing but a call starts it
         if owner.again_s == 0:
             self._reconcile(owner)
         elif owner.again_s is not None:
@@ -209,12 +228,60 @@ class BackendPool(anyio.AsyncContextManagerMixin):
 
     def is_owner(self, owner: ServerTask) -> bool:
         """Whether it still owns its server; events of a replaced owner are dropped."""
+        if owner.key:
+            return self._instances.get(owner.spec.name, owner.key) is owner
         return self._owners.get(owner.spec.name) is owner
 
-    def health(self) -> dict[str, Health]:
-        """The health of every backend; a suspended one that may not run now has its last health."""
+    async def make_room(self, owner: ServerTask) -> None:
+        """Wait until an instance may run; see `Instances.make_room`."""
+        await self._instances.make_room(owner)
+
+    def learned(self, server: str, title: str) -> None:
+        """A server has introduced itself by a name or title, which may decide how it is shared."""
+        if title and self._titles.get(server) != title:
+            self._titles[server] = title
+            self._sharings.pop(server, None)
+
+    def sharing(self, server: str) -> Sharing:
+        """How a server is shared, and why."""
+        found = self._sharings.get(server)
+        if found is None:
+            owner = self._owners.get(server)
+            if owner is None:
+                return Sharing("all", "it may not run now")
+            found = self._sharings[server] = sharing_of(owner.spec, self._titles.get(server, ""))
+        return found
+
+    def key(self, server: str, sharer: Sharer) -> str:
+        """The share key of the instance that serves a sharer."""
+        if not self._shares or server not in self._owners:
+            return ""
+        return share_key(self.sharing(server).share, sharer)
+
+    def instances(self, server: str) -> Sequence[Instance]:
+        """The instances of a server beside the default one that run or have failed."""
+        return self._instances.listed(server)
+
+    def state(self, server: str, key: str) -> State:
+        """The state of an instance."""
+        owner = self._instances.get(server, key) if key else self._owners.get(server)
+        return owner.health.state if owner else State.IDLE
+
+    def left(self, sharer: Sharer) -> None:
+        """A client has gone; see `ServerPool`."""
+        self._instances.left(sharer)
+
+    def health(self, sharer: Sharer | None = None) -> dict[str, Health]:
+        """The health of every server; a suspended one that may not run now has its last health."""
         past = {name: health for name, (health, _) in self._given_up.items()}
-        return past | {name: owner.snapshot() for name, owner in self._owners.items()}
+        now = {name: owner.snapshot() for name, owner in self._owners.items()}
+        if sharer is None:
+            return past | {name: self._instances.together(name, health) for name, health in now.items()}
+        for name in now:
+            if key := self.key(name, sharer):
+                own = self._instances.get(name, key)
+                now[name] = own.snapshot() if own else Health()
+        return past | now
 
     def refused(self) -> dict[str, Health]:
         """The backends to which calls are refused now, after too many failures."""
@@ -226,7 +293,7 @@ class BackendPool(anyio.AsyncContextManagerMixin):
             return self._given_up[server][1]
         owner = self._owners.get(server)
         backend = owner.backend if owner else None
-        return backend.last_output() if backend else ()
+        return [*(backend.last_output() if backend else ()), *self._instances.output(server)]
 
     def why_not_callable(self, server: str, tool: str) -> str:
         """Why a tool of a server cannot be called, if its backend knows that; may read a file."""
@@ -243,25 +310,35 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         owner = self._owners.get(server)
         return owner is not None and owner.is_given_up
 
-    def connection(self, server: str, *, patient: bool = False) -> AbstractAsyncContextManager[Connection]:
+    def connection(
+        self, server: str, sharer: Sharer = NO_SHARER, *, patient: bool = False
+    ) -> AbstractAsyncContextManager[Connection]:
         """Borrow the connection of a server; see `ServerPool`."""
-        return self.owner(server).borrow(patient=patient)
+        owner = self.owner(server)
+        if key := self.key(server, sharer):
+            owner = self._instances.obtain(owner, key, self.sharing(server).share, sharer)
+        return owner.borrow(patient=patient)
+
+    def open_connection(self, server: str, key: str) -> AbstractAsyncContextManager[Connection] | None:
+        """Borrow the connection of an instance; `None` if it is not open now."""
+        owner = self._instances.get(server, key) if key else self._owners.get(server)
+        return owner.borrow() if owner is not None and owner.connection is not None else None
 
 
 class _Nobody:
-    def started(self, server: str) -> None:
+    def started(self, server: str, key: str) -> None:
         """Ignore it."""
 
-    def tools_changed(self, server: str) -> None:
+    def tools_changed(self, server: str, key: str) -> None:
         """Ignore it."""
 
-    def offers_changed(self, server: str) -> None:
+    def offers_changed(self, server: str, key: str) -> None:
         """Ignore it."""
 
-    def updated(self, server: str, uri: str) -> None:
+    def updated(self, server: str, uri: str, key: str) -> None:
         """Ignore it."""
 
-    def health_changed(self, server: str) -> None:
+    def health_changed(self, server: str, key: str) -> None:
         """Ignore it."""
 
     def supervised(self, server: str, event: SupervisionEvent) -> None:

@@ -44,6 +44,8 @@ from maitred.errors import (
     open_files_reason,
 )
 from maitred.model.servers import EraChoice, FaultCode, Health, ServerSpec, State
+from maitred.model.sharing import NO_SHARER, Sharer
+from maitred.model.transports import reach_of
 from maitred.wording import count_of
 
 _UNASKED_S: Final = 60.0
@@ -91,15 +93,15 @@ async def _answers(connection: Connection, timeout_s: float) -> bool:
 log = structlog.get_logger(__name__)
 
 
-def pass_on(listener: Listener, server: str, notice: Notice) -> None:
+def pass_on(listener: Listener, server: str, key: str, notice: Notice) -> None:
     """Pass a server's notice on to the listener."""
     match notice.kind:
         case "tools":
-            listener.tools_changed(server)
+            listener.tools_changed(server, key)
         case "updated":
-            listener.updated(server, notice.uri)
+            listener.updated(server, notice.uri, key)
         case "resources" | "prompts":
-            listener.offers_changed(server)
+            listener.offers_changed(server, key)
 
 
 def connection_fault(server: str, error: Exception) -> str:
@@ -162,6 +164,14 @@ class PoolServices(Protocol):
         """Whether it still owns its server."""
         ...
 
+    async def make_room(self, owner: "ServerTask") -> None:
+        """Wait until one more instance may run; see `maitred.backends.instances`."""
+        ...
+
+    def learned(self, server: str, title: str) -> None:
+        """A server has introduced itself by a name or title."""
+        ...
+
     def keeps(self, owner: "ServerTask") -> bool:
         """Whether its server should run even if no call needs it."""
         ...
@@ -190,7 +200,12 @@ class Loan:
 
 
 class ServerTask:
-    """One backend: its task, its connection while it is open, and its record of failures."""
+    """One backend: its task, its connection while it is open, and its record of failures.
+
+    With a `key` it is an instance for some clients of its server, which `sharer` is one of. Such a one is
+    never suspended. Where the default instance would be, calls to it are refused for a while instead: what
+    fails for one client may do well for the others.
+    """
 
     def __init__(
         self,
@@ -199,8 +214,15 @@ class ServerTask:
         make: BackendFactory,
         era: EraChoice,
         predecessor: "ServerTask | None" = None,
+        *,
+        key: str = "",
+        sharer: Sharer = NO_SHARER,
+        note: str = "",
     ) -> None:
         self.spec = spec
+        self.key = key
+        self.sharer = sharer
+        self.note = note
         self.backend: Backend | None = None
         self.era = era
         self.connection: Connection | None = None
@@ -214,10 +236,8 @@ class ServerTask:
         self._predecessor = predecessor
         self._removed = False
         self._last_report = (self.health.state, False)
-        self._begun = anyio.Event()
-        self._ready = anyio.Event()
-        self._stop = anyio.Event()
-        self._done = anyio.Event()
+        self._begun, self._ready = anyio.Event(), anyio.Event()
+        self._stop, self._done = anyio.Event(), anyio.Event()
         self._done.set()
         self._scope = anyio.CancelScope()
         self._breaker = Breaker()
@@ -225,7 +245,22 @@ class ServerTask:
         self._fault: Ending | None = None
         self._lost = self._hung = ""
         self._in_flight = 0
-        self._idle_since = time.monotonic()
+        self.idle_since = time.monotonic()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its server runs, starts or stops now."""
+        return not self._done.is_set()
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether it is stopped for good."""
+        return self._removed
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no caller has borrowed its connection."""
+        return self._in_flight == 0
 
     @property
     def refuses(self) -> bool:
@@ -255,7 +290,7 @@ class ServerTask:
         """Notify the listener of a change that it does not know yet."""
         told, self._last_report = self._last_report, (self.health.state, self.refuses)
         if self._last_report != told and self._pool.is_owner(self):
-            self._pool.listener.health_changed(self.spec.name)
+            self._pool.listener.health_changed(self.spec.name, self.key)
 
     def _report(self, event: SupervisionEvent) -> None:
         if self._pool.is_owner(self):
@@ -289,6 +324,8 @@ class ServerTask:
         """
         self._in_flight += 1
         try:
+            if self.key:
+                await self._pool.make_room(self)
             return await self._connected(patient=patient)
         except BaseException:
             self.take_back()
@@ -297,7 +334,7 @@ class ServerTask:
     def take_back(self) -> None:
         """End a loan."""
         self._in_flight -= 1
-        self._idle_since = time.monotonic()
+        self.idle_since = time.monotonic()
 
     async def _connected(self, *, patient: bool) -> Connection:
         if self.connection is not None and not self.connection.alive:
@@ -409,23 +446,27 @@ class ServerTask:
         now, window_s = time.monotonic(), self._pool.supervision.window_s
         self._restarts = self._restarts.noted(now=now, window_s=window_s)
         made = self._restarts.count(now=now, window_s=window_s)
-        why = f"{fault.kind}: {fault.reason}; start {made} of that kind within {window_s:g} s"
+        whose = f", for {self.sharer.folder or self.sharer.principal}" if self.key else ""
+        why = f"{fault.kind}: {fault.reason}; start {made} of that kind within {window_s:g} s{whose}"
         self._report(SupervisionEvent(kind="restart", why=why))
         self._fault = None
 
     def _options(self) -> ConnectOptions:
-        return ConnectOptions(era=self.era, on_notice=self._heard)
+        is_here = reach_of(self.spec.transport) in ("program", "internal")
+        folder = self.sharer.folder if is_here and not self.note else ""
+        return ConnectOptions(era=self.era, on_notice=self._heard, folder=folder)
 
     def _heard(self, notice: Notice) -> None:
-        pass_on(self._pool.listener, self.spec.name, notice)
+        pass_on(self._pool.listener, self.spec.name, self.key, notice)
 
     def _opened(self, connection: Connection) -> None:
         self.connection = connection
         self.era = connection.facts.era or "auto"
-        self._idle_since = time.monotonic()
+        self._pool.learned(self.spec.name, connection.facts.title)
+        self.idle_since = time.monotonic()
         self._fares(state=State.READY, error="", fault="", starts=self.health.starts + 1)
         self._ready.set()
-        self._pool.listener.started(self.spec.name)
+        self._pool.listener.started(self.spec.name, self.key)
 
     def _closing(self) -> None:
         """Leave the connection; a server that hangs gets no more time than any other."""
@@ -471,7 +512,7 @@ class ServerTask:
         """Wait until the server has been idle for long enough; for one that is kept running, for ever."""
         while True:
             limit_s, kept = self.spec.timeouts.idle_stop_s, self._pool.keeps(self)
-            left = self._idle_since + limit_s - time.monotonic()
+            left = self.idle_since + limit_s - time.monotonic()
             if left <= 0 and self._in_flight == 0 and not kept:
                 return
             pause = max(limit_s, _CHECK_IDLE_S) if kept else _CHECK_IDLE_S if self._in_flight else _SOONEST_S
@@ -502,6 +543,9 @@ class ServerTask:
         self._breaker = self._breaker.failed(now=now, ran_s=None if started is None else now - started)
         self._fault = ending if supervision.counts(ending) else None
         why = self._restarts.why_given_up(self._pool.supervision, ending, now=now)
+        if why and self.key:
+            self._breaker = self._breaker.rested(now=now, for_s=self._pool.supervision.window_s)
+            ending, why = replace(ending, reason=why), ""
         self.again_s = None if why else self._breaker.wait_s(now)
         log.warning("server failed", server=self.spec.name, kind=ending.kind, reason=why or ending.reason)
         self._fares(

@@ -9,13 +9,15 @@ envelope stamp, its dispatcher, and `negotiate_auto`.
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
 import anyio.abc
 import mcp_types as types
 from mcp.client._probe import negotiate_auto
-from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.context import ClientRequestContext
+from mcp.client.session import ClientSession, IncomingMessage, ListRootsFnT
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import x_mcp_header_map
@@ -455,12 +457,29 @@ async def open_session(
         if (notice := notice_of(message)) is not None:
             options.on_notice(notice)
 
-    session = _RawSession(dispatcher=dispatcher, client_info=_CLIENT_INFO, message_handler=on_message)
+    session = _RawSession(
+        dispatcher=dispatcher,
+        client_info=_CLIENT_INFO,
+        message_handler=on_message,
+        list_roots_callback=_roots_in(options.folder),
+    )
     async with session:
         await negotiate(session, options.era)
         lists = announced_lists(session.server_capabilities) if session.modern else ()
         async with watching(spec.name, session, lists, options.on_notice):
             yield SessionConnection(spec, session, closing, limits)
+
+
+def _roots_in(folder: str) -> ListRootsFnT | None:
+    """Answers a server that asks for roots with one folder; `None` without a folder."""
+    if not folder:
+        return None
+    root = types.Root(uri=Path(folder).as_uri(), name=Path(folder).name)  # type: ignore[arg-type]  # parsed
+
+    async def answer(context: ClientRequestContext) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[root])
+
+    return answer
 
 
 def _facts(session: _RawSession) -> ServerFacts:

@@ -5,7 +5,8 @@ starts or ends anything. `server_task` acts on it.
 After a failure to start, or a fault within 30 seconds of a start, the next start waits, twice as long
 each time. After three failures in a row the circuit breaker opens, and calls fail at once until that wait
 is over.
-There is also a budget: a server that was restarted too often within a window is suspended.
+There is also a budget: a server that was restarted too often within a window is suspended. An instance for
+some clients rests for the length of that window instead.
 """
 
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ class Breaker:
             return Breaker(failures=1, retry_at=now)
         delay_s = min(FIRST_DELAY_S * 2 ** min(self.failures, _DOUBLED), MAX_DELAY_S)
         return Breaker(failures=self.failures + 1, retry_at=now + delay_s)
+
+    def rested(self, *, now: float, for_s: float) -> "Breaker":
+        """The breaker after failures so many that calls fail for a longer time, in seconds."""
+        return Breaker(failures=max(self.failures, BREAKER_AT), retry_at=now + for_s)
 
     def wait_s(self, now: float) -> float:
         """The seconds until it may be started again; 0 if it may."""

@@ -30,7 +30,8 @@ class CacheKey:
     """What makes two calls equal.
 
     `version` changes when the server may answer differently: with its specification, or its release. `tool`
-    is the server's own name of the tool. `arguments` is a hash of their canonical JSON.
+    is the server's own name of the tool. `arguments` is a hash of their canonical JSON. `instance` is the
+    share key of the instance that answers.
     """
 
     server: str
@@ -38,9 +39,12 @@ class CacheKey:
     tool: str
     arguments: str
     principal: str
+    instance: str = ""
 
 
-def cache_key(version: str, tool: Tool, arguments: Mapping[str, Any], principal: str) -> CacheKey:
+def cache_key(
+    version: str, tool: Tool, arguments: Mapping[str, Any], principal: str, instance: str = ""
+) -> CacheKey:
     """The key of a call, whose arguments are checked already (plain JSON, not nested too deep)."""
     return CacheKey(
         server=tool.server,
@@ -48,6 +52,7 @@ def cache_key(version: str, tool: Tool, arguments: Mapping[str, Any], principal:
         tool=tool.key.name,
         arguments=content_hash(canonical(arguments)),
         principal=principal,
+        instance=instance,
     )
 
 

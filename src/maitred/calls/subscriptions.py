@@ -16,6 +16,7 @@ import structlog
 from maitred.backends.base import Connections
 from maitred.background import Background
 from maitred.errors import ConnectionLostError, ServerError
+from maitred.model.sharing import NO_SHARER, Sharer
 
 log = structlog.get_logger(__name__)
 
@@ -24,11 +25,23 @@ _MAX_DELAY_S = 60.0
 
 
 class _SharedSubscription:
-    """One subscribed resource: the number of its subscribers, and the task that holds it."""
+    """One subscribed resource: the number of its subscribers, and the task that holds it.
 
-    def __init__(self, server: str, uri: str, predecessor: "_SharedSubscription | None") -> None:
+    `key` is the share key of the instance that has it, and `sharer` one of the clients of that.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        uri: str,
+        key: str,
+        sharer: Sharer,
+        predecessor: "_SharedSubscription | None",
+    ) -> None:
         self.server = server
         self.uri = uri
+        self.key = key
+        self.sharer = sharer
         self.predecessor = predecessor
         self.wanted = 0
         self.scope = anyio.CancelScope()
@@ -42,13 +55,14 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
 
     Args:
         connections: Lends the connection of a server.
-        on_updated: Gets server and URI of a resource that may have changed between two subscriptions.
+        on_updated: Gets server, URI and share key of a resource that may have changed between two
+            subscriptions.
     """
 
-    def __init__(self, connections: Connections, *, on_updated: Callable[[str, str], None]) -> None:
+    def __init__(self, connections: Connections, *, on_updated: Callable[[str, str, str], None]) -> None:
         self._connections = connections
         self._on_updated = on_updated
-        self._shared: dict[tuple[str, str], _SharedSubscription] = {}
+        self._shared: dict[tuple[str, str, str], _SharedSubscription] = {}
         self._background = Background()
 
     @asynccontextmanager
@@ -56,17 +70,18 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
         async with self._background:
             yield self
 
-    async def add(self, server: str, uri: str) -> None:
-        """Subscribe, or count one more subscriber; returns when the server has agreed.
+    async def add(self, server: str, uri: str, sharer: Sharer = NO_SHARER) -> None:
+        """Subscribe for a client, or count one more subscriber; returns when the server has agreed.
 
         Raises:
             ServerError: The server cannot be reached or does not agree. Then do not call `remove`.
         """
-        held = self._shared.get((server, uri))
+        key = self._connections.key(server, sharer)
+        held = self._shared.get((server, uri, key))
         if held is None or not held.wanted:
-            held = _SharedSubscription(server, uri, predecessor=held)
+            held = _SharedSubscription(server, uri, key, sharer, predecessor=held)
             self._background.start(self._hold, held)
-            self._shared[server, uri] = held
+            self._shared[server, uri, key] = held
         held.wanted += 1
         try:
             await held.answered.wait()
@@ -76,9 +91,12 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
         if held.error is not None:
             raise held.error
 
-    def remove(self, server: str, uri: str) -> None:
-        """Count one subscriber less; the last one ends the subscription. An unknown one is ignored."""
-        if (held := self._shared.get((server, uri))) is not None:
+    def remove(self, server: str, uri: str, key: str = "") -> None:
+        """Count one subscriber less; the last one ends the subscription. An unknown one is ignored.
+
+        `key` is the share key that the sharer had when it subscribed.
+        """
+        if (held := self._shared.get((server, uri, key))) is not None:
             self._release(held)
 
     def _release(self, held: _SharedSubscription) -> None:
@@ -95,8 +113,9 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
             with held.scope:
                 await self._follow(held)
         finally:
-            if self._shared.get((held.server, held.uri)) is held:
-                del self._shared[held.server, held.uri]
+            at = (held.server, held.uri, held.key)
+            if self._shared.get(at) is held:
+                del self._shared[at]
             held.done.set()
             held.answered.set()
 
@@ -124,10 +143,10 @@ class Subscriptions(anyio.AsyncContextManagerMixin):
     async def _subscribe(self, held: _SharedSubscription) -> str:
         """Hold one subscription until it ends; returns the reason."""
         async with (
-            self._connections.connection(held.server) as connection,
+            self._connections.connection(held.server, held.sharer) as connection,
             connection.subscribe(held.uri) as subscription,
         ):
             if held.answered.is_set():
-                self._on_updated(held.server, held.uri)
+                self._on_updated(held.server, held.uri, held.key)
             held.answered.set()
             return await subscription.ended()

@@ -9,14 +9,14 @@ the number and size of the latter are limited.
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import anyio
 import structlog
 
-from maitred.backends.base import ServerPool
+from maitred.backends.base import Connection, ServerOffers, ServerPool
 from maitred.backends.listing import read_tools
 from maitred.background import Background
 from maitred.catalog.live import LiveCatalog
@@ -94,6 +94,7 @@ log = structlog.get_logger(__name__)
 _DEBOUNCE_S = 0.1
 _MAX_DEBOUNCE_S = 600.0
 _POLL_S = 2.0
+_MOST_ALARMS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +127,8 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         self.connections = VerifiedConnections(pool, self._compare)
         """For calls: lends a connection once the server's lists were compared with the catalog."""
         self._busy: set[str] = set()
-        self._again: set[str] = set()
-        self._false_alarms: dict[str, tuple[float, float]] = {}
+        self._again: set[tuple[str, str]] = set()
+        self._false_alarms: dict[tuple[str, str], tuple[float, float]] = {}
         self._ended = anyio.Event()
         self._settled = anyio.Event()
         self._settled.set()
@@ -155,7 +156,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             if name not in specs or not specs[name].result_tools:
                 self._brought.forget(name)
                 self.connections.announce(name)
-                self._schedule(name, 0.0)
+                self._schedule(name, "", 0.0)
 
         async def forget(snapshot: Snapshot) -> Change:
             return removal(snapshot, specs)
@@ -232,40 +233,58 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             ended, self._ended = self._ended, anyio.Event()
             ended.set()
 
-    def started(self, server: str) -> None:
+    def started(self, server: str, key: str = "") -> None:
         """A server was started for a call. Check whether its tools still agree with the catalog."""
-        self._brought.forget(server)
-        if server not in self._busy:
-            self._schedule(server, _DEBOUNCE_S)
+        if not key:
+            self._brought.forget(server)
+        if key or server not in self._busy:
+            self._schedule(server, key, _DEBOUNCE_S)
 
-    def tools_changed(self, server: str) -> None:
+    def tools_changed(self, server: str, key: str = "") -> None:
         """A server announced a change. Repeated false announcements are checked less and less often."""
-        self.connections.announce(server)
-        at, pause_s = self._false_alarms.get(server, (0.0, 0.0))
+        self.connections.announce(server, key)
+        at, pause_s = self._false_alarms.get((server, key), (0.0, 0.0))
         again = pause_s > 0 and time.monotonic() - at < 2 * pause_s + 1
-        self._schedule(server, min(pause_s * 2, _MAX_DEBOUNCE_S) if again else _DEBOUNCE_S)
+        self._schedule(server, key, min(pause_s * 2, _MAX_DEBOUNCE_S) if again else _DEBOUNCE_S)
 
-    def offers_changed(self, server: str) -> None:
+    def offers_changed(self, server: str, key: str = "") -> None:
         """A server announced other resources or prompts. They are listed together with its tools."""
-        self.tools_changed(server)
+        self.tools_changed(server, key)
 
-    def _schedule(self, server: str, pause_s: float) -> None:
-        if server in self._again or not self._background.is_open:
+    def _schedule(self, server: str, key: str, pause_s: float) -> None:
+        if (server, key) in self._again or not self._background.is_open:
             return
-        self._again.add(server)
-        self._background.start(self._sync_soon, server, pause_s)
+        self._again.add((server, key))
+        self._background.start(self._sync_soon, server, key, pause_s)
 
-    async def _sync_soon(self, server: str, pause_s: float) -> None:
+    async def _sync_soon(self, server: str, key: str, pause_s: float) -> None:
         await anyio.sleep(pause_s)  # several notices in a row are one change
-        self._again.discard(server)
+        self._again.discard((server, key))
         async with self.connections.turn(server):
-            if not self._pool.is_open(server) or self.connections.is_current(server):
-                return  # its next start lists it anyway, or a call did
-            report = await self.sync(server)
+            loan = self._pool.open_connection(server, key)
+            if loan is None:
+                return  # its next start lists it anyway
+            report = await self._sync_if_stale(server, key, loan)
+        if report is None:
+            return
         if report.changed or report.removed:
-            self._false_alarms.pop(server, None)
+            self._false_alarms.pop((server, key), None)
         else:
-            self._false_alarms[server] = (time.monotonic(), pause_s)
+            self._false_alarms[server, key] = (time.monotonic(), pause_s)
+            while len(self._false_alarms) > _MOST_ALARMS:
+                del self._false_alarms[next(iter(self._false_alarms))]
+
+    async def _sync_if_stale(
+        self, server: str, key: str, loan: AbstractAsyncContextManager[Connection]
+    ) -> Report | None:
+        """List the tools of an open instance, unless a call did that since they changed."""
+        try:
+            async with loan as connection:
+                if self.connections.is_current(server, connection, key):
+                    return None
+                return await self.sync(server, on=connection, key=key)
+        except ServerUnavailableError:
+            return None  # it ended meanwhile
 
     async def sync_all(self, names: Sequence[str]) -> list[Report]:
         """Discover several servers at once; the pool bounds how many start at a time."""
@@ -279,18 +298,23 @@ class Discoverer(anyio.AsyncContextManagerMixin):
                 tasks.start_soon(one, name)
         return [reports[name] for name in names]
 
-    async def sync(self, server: str) -> Report:
-        """List a server's tools and update the catalog. A failure is recorded, and reported."""
+    async def sync(self, server: str, *, on: Connection | None = None, key: str = "") -> Report:
+        """List a server's tools and update the catalog. A failure is recorded, and reported.
+
+        They are listed `on` a connection to the instance of a share key, or else on the default one, which is
+        started. An instance for some clients changes and adds tools. It removes none, and its resources and
+        prompts stay its own.
+        """
         spec = self._specs.get(server)
         if spec is None:
             return Report(server=server, error="it is not configured")
         if spec.withheld:
             return Report(server=server, error=f"it {spec.withheld}")
         try:
-            comparison, found, published = await self._ask(spec)
+            comparison, found, published = await self._listed(spec, on, key)
             change = await self._compared(spec, comparison, found, published)
         except MaitredError as error:
-            return await self._failed(spec, error)
+            return await self._failed(spec, error, key)
         changed = len([tool for tool in change.tools if tool.server == server])
         if changed or change.removed_tools:
             for listener in self._on_synced:
@@ -336,7 +360,7 @@ class Discoverer(anyio.AsyncContextManagerMixin):
                 change = await self._catalog.change(planned)
             finally:  # even if a full disk prevents writing again what is known already
                 if not overtaken and self._agrees(spec, withheld):
-                    self.connections.complete(spec.name, comparison)
+                    self.connections.complete(comparison)
         return change
 
     def _agrees(self, spec: ServerSpec, withheld: WithheldParts) -> bool:
@@ -346,8 +370,8 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             return False
         return (record.judged_by, record.fingerprint) == (withheld.judged_by, spec.fingerprint)
 
-    async def _compare(self, server: str) -> str:
-        return (await self.sync(server)).error
+    async def _compare(self, server: str, connection: Connection, key: str) -> str:
+        return (await self.sync(server, on=connection, key=key)).error
 
     async def remend(self, servers: Sequence[str]) -> None:
         """Mend and place the tools of servers again, since more is known of them than before.
@@ -376,40 +400,57 @@ class Discoverer(anyio.AsyncContextManagerMixin):
             await self.sync(server)
         return keys
 
-    async def _ask(self, spec: ServerSpec) -> tuple[Comparison, DiscoveredServer, PublishedDefinition]:
-        """What a server offers now, cleaned and as it was sent."""
+    async def _listed(
+        self, spec: ServerSpec, on: Connection | None, key: str
+    ) -> tuple[Comparison, DiscoveredServer, PublishedDefinition]:
+        """What an instance offers now; see `sync`."""
+        if on is not None:
+            return await self._ask(spec, on, key)
         self._busy.add(spec.name)
         try:
             async with self._pool.connection(spec.name, patient=True) as connection:
-                comparison = self.connections.begin(spec.name, connection)
-                listing = await connection.list_tools()
-                more = await connection.list_offers()
-                tools = self._brought.beside(spec.name, listing.tools)
-                discovery = DiscoveredServer(
-                    spec=spec,
-                    facts=connection.facts,
-                    tools=tools,
-                    offers=more.offers,
-                    notes=(*listing.notes, *more.notes),
-                )
-                return (
-                    comparison,
-                    discovery,
-                    PublishedDefinition(
-                        tools=listing.as_sent,
-                        brought=tools[len(listing.tools) :],
-                        offers=more.as_sent,
-                        title=connection.title_as_sent,
-                        instructions=connection.instructions_as_sent,
-                    ),
-                )
+                return await self._ask(spec, connection, "")
         finally:
             self._busy.discard(spec.name)
 
-    async def _failed(self, spec: ServerSpec, error: MaitredError) -> Report:
+    async def _ask(
+        self, spec: ServerSpec, connection: Connection, key: str
+    ) -> tuple[Comparison, DiscoveredServer, PublishedDefinition]:
+        """What a server offers now, cleaned and as it was sent."""
+        comparison = self.connections.begin(spec.name, connection, key)
+        is_part = key != "" and self._is_listed(spec)
+        listing = await connection.list_tools()
+        more = ServerOffers() if is_part else await connection.list_offers()
+        tools = self._brought.beside(spec.name, listing.tools)
+        discovery = DiscoveredServer(
+            spec=spec,
+            facts=connection.facts,
+            tools=tools,
+            offers=more.offers,
+            notes=(*listing.notes, *more.notes),
+            is_part=is_part,
+        )
+        published = PublishedDefinition(
+            tools=listing.as_sent,
+            brought=tools[len(listing.tools) :],
+            offers=more.as_sent,
+            title=connection.title_as_sent,
+            instructions=connection.instructions_as_sent,
+            is_part=is_part,
+        )
+        return comparison, discovery, published
+
+    def _is_listed(self, spec: ServerSpec) -> bool:
+        """Whether the catalog knows the lists of a server as it is configured now."""
+        record = self._catalog.snapshot.servers.get(spec.name)
+        return record is not None and record.fingerprint == spec.fingerprint and bool(record.judged_by)
+
+    async def _failed(self, spec: ServerSpec, error: MaitredError, key: str) -> Report:
         # the rest of such an error concerns only the caller of that moment
         reason = error.reason if isinstance(error, ServerUnavailableError) else str(error)
         log.info("discovery failed", server=spec.name, reason=reason)
+        if key:  # the server may do well for others
+            return Report(server=spec.name, error=reason)
 
         async def record(snapshot: Snapshot) -> Change:
             return failure(snapshot, spec, reason)

@@ -24,13 +24,17 @@ from maitred.model.tools import Mediation, RawTool, Tool, ToolKey, as_written, c
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedDefinition:
-    """All that a server publishes, as it sent it; `brought` are tools from its results."""
+    """All that a server publishes, as it sent it; `brought` are tools from its results.
+
+    `is_part` says that an instance for some clients published the tools, and that the rest does not count.
+    """
 
     tools: Sequence[RawTool] = ()
     brought: Sequence[RawTool] = ()
     offers: Sequence[Offer] = ()
     title: str = ""
     instructions: str = ""
+    is_part: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

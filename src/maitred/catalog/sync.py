@@ -25,7 +25,8 @@ _MAX_SCHEMA_BYTES = 2_000_000
 class DiscoveredServer:
     """The result of one discovery of a server; `withheld` says which tools may not be used, and why.
 
-    `judged_by` is that of `maitred.catalog.stages.WithheldParts`.
+    `judged_by` is that of `maitred.catalog.stages.WithheldParts`. `is_part` says that an instance for some
+    clients was listed. Its tools are added to the known ones, and nothing else of it counts.
     """
 
     spec: ServerSpec
@@ -35,6 +36,7 @@ class DiscoveredServer:
     notes: tuple[str, ...] = ()
     withheld: Mapping[ToolKey, str] = field(default_factory=dict)
     judged_by: str = ""
+    is_part: bool = False
 
 
 async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) -> Change:
@@ -51,7 +53,8 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
         )
         for draft, cost in zip(fresh, costs, strict=True)
     }
-    merged = {draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}
+    kept = known if found.is_part else {}
+    merged = {**kept, **{draft.key: counted.get(draft.key) or known[draft.key] for draft in drafts}}
     named = _names_of_all(snapshot, found.spec.name, known, merged)
     changed = [tool for key, tool in named.items() if snapshot.by_key.get(key) != tool]
     removed = [key for key in known if key not in merged]
@@ -59,13 +62,13 @@ async def plan(snapshot: Snapshot, found: DiscoveredServer, count: CountTokens) 
     record = ServerRecord(
         name=found.spec.name,
         fingerprint=found.spec.fingerprint,
-        facts=found.facts,
+        facts=before.facts if found.is_part and before else found.facts,
         synced_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        notes=tuple(notes),
+        notes=before.notes if found.is_part and before else tuple(notes),
         judged_by=found.judged_by,
     )
     used = {digest for tool in changed for digest in tool.hashes}
-    offers = _offers(snapshot, found)
+    offers = None if found.is_part else _offers(snapshot, found)
     seen = changed or removed or offers is not None
     return Change(
         servers=[record],

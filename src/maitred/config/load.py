@@ -42,7 +42,7 @@ from maitred.config.settings import (
 from maitred.config.taxonomy import check_categories, check_tags, merge_categories
 from maitred.errors import ConfigError
 from maitred.model.categories import Category, ToolChoice
-from maitred.model.servers import EraChoice, ServerSpec, StartChoice, Timeouts
+from maitred.model.servers import EraChoice, ServerSpec, ShareChoice, StartChoice, Timeouts
 from maitred.model.tools import ToolKey, content_hash
 from maitred.model.transports import (
     TRANSPORTS,
@@ -76,6 +76,8 @@ class ServerEntry:
     enabled: bool = True
     disabled: bool = False
     start: StartChoice = "on_demand"
+    share: ShareChoice = "auto"
+    share_max: Annotated[int, Ge(1)] = 10
     start_timeout_s: Seconds | None = None
     list_timeout_s: Seconds | None = None
     call_timeout_s: Seconds | None = None
@@ -439,6 +441,8 @@ def to_spec(name: str, entry: ServerEntry, limits: Limits) -> ServerSpec:
         era=entry.era,
         enabled=entry.enabled and not entry.disabled,
         start=entry.start,
+        share=entry.share,
+        share_max=entry.share_max,
         cache_s=entry.cache_s,
         result_tools=entry.result_tools,
         visibility=entry.visibility,

@@ -7,6 +7,7 @@ from typing import Any, Final
 from maitred.audit.masking import mask_text
 from maitred.disclosure.budget import pack
 from maitred.model.servers import Health, ServerFacts, ServerSpec, State
+from maitred.model.sharing import UNSHARED, Instance, Sharing
 from maitred.model.tools import Band, Tool
 from maitred.wording import count_of
 
@@ -123,6 +124,7 @@ def _shorten(reason: str) -> str:
 class ServerStatus:
     """A server as the gateway sees it now.
 
+    `sharing` says which clients use one process of it, and why. `instances` are those beside the default one.
     `withheld` says why the gateway withholds all of it. `withheld_parts` is the number of its tools, prompts
     and templates that wait for a person's approval.
     """
@@ -137,6 +139,8 @@ class ServerStatus:
     notes: tuple[str, ...] = ()
     withheld: str = ""
     withheld_parts: int = 0
+    sharing: Sharing = UNSHARED
+    instances: Sequence[Instance] = ()
 
     @property
     def name(self) -> str:
@@ -175,6 +179,9 @@ class ServerStatus:
             "since": self.health.since,
             "desired": self.spec.start,
             "cage": self.health.cage,
+            "share": self.sharing.share,
+            "share_reason": self.sharing.why,
+            "instances": [instance.to_json() for instance in self.instances],
             "restarts": self.health.restarts,
             "ended": self.health.ended,
             "last_error": self.health.last_error,

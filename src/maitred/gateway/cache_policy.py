@@ -4,6 +4,7 @@ from maitred.calls.cache import CacheKey, cache_key, cacheable
 from maitred.calls.pipeline import Call
 from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
+from maitred.model.sharing import sharer_of
 from maitred.model.tools import Tool
 
 
@@ -41,13 +42,14 @@ class CachePolicy:
         return not self._context.why_not_callable(tool.server, tool.key.name)  # else the call says why
 
     def key(self, call: Call) -> CacheKey:
-        """The key of a call: equal calls have the same server release, arguments and principal."""
+        """The key of a call: equal calls have the same server release, arguments, principal and instance."""
         tool = call.tool
         record = self._context.snapshot.servers[tool.server]
         version = f"{self._context.spec(tool.server).fingerprint}/{record.facts.version}"
         if call.chain is not None and self._context.is_composed(tool.server):
             version += "/value"  # a chain gets the plain value of a tool that the gateway runs
-        return cache_key(version, tool, call.arguments, call.viewer.principal)
+        instance = self._context.pool.key(tool.server, sharer_of(call.viewer))
+        return cache_key(version, tool, call.arguments, call.viewer.principal, instance)
 
     def changes(self, tool: Tool) -> bool:
         """Whether a call of the tool may change other answers of its server."""

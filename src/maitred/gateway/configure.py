@@ -16,7 +16,7 @@ from maitred.gateway.mediation import GatewayMediation
 from maitred.gateway.parts import GatewayParts
 from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
-from maitred.model.servers import EraChoice
+from maitred.model.servers import EraChoice, ServerFacts
 from maitred.model.tools import ToolKey
 
 
@@ -76,7 +76,10 @@ class Configuration:
         self._parts.auditing.use(settings.audit)
         self._visibility.use(tables)
         may_run = {name: spec for name, spec in settings.servers.items() if not spec.withheld}
-        await self._parts.pool.configure(may_run, self._eras(settings), settings.supervision)
+        known = self._known(settings)
+        eras: Mapping[str, EraChoice] = {name: facts.era or "auto" for name, facts in known.items()}
+        titles = {name: facts.title for name, facts in known.items()}
+        await self._parts.pool.configure(may_run, eras, settings.supervision, titles)
         withheld = _withheld(self._context.snapshot)
         await self.admission.catch_up()
         await self._parts.keeper.configure(settings.servers, placer, mender)
@@ -86,10 +89,10 @@ class Configuration:
         if _shown(before) != _shown(settings):
             self._parts.events.lists_changed()
 
-    def _eras(self, settings: Settings) -> Mapping[str, EraChoice]:
-        """The eras of the known servers, so that no connection has to try them."""
+    def _known(self, settings: Settings) -> Mapping[str, ServerFacts]:
+        """What the known servers said of themselves, so that no connection has to try their era."""
         return {
-            name: record.facts.era or "auto"
+            name: record.facts
             for name, record in self._context.snapshot.servers.items()
             if name in settings.servers and record.fingerprint == settings.servers[name].fingerprint
         }

@@ -19,8 +19,20 @@ TOOLS: Final = "maitred://tools"
 GUIDE: Final = "maitred://chains/guide"
 
 
-def _ignore(server: str, event: SupervisionEvent | None = None) -> None:
+def _ignore(server: str, key: str) -> None:
     """Do nothing about a server."""
+
+
+def _unsupervised(server: str, event: SupervisionEvent) -> None:
+    """Do nothing about an act of supervision."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The instance of a server that an event came from; see `maitred.model.sharing`."""
+
+    server: str
+    key: str
 
 
 def server_uri(name: str) -> str:
@@ -30,7 +42,7 @@ def server_uri(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Follower:
-    """What a service does about servers.
+    """What a service does about servers. Each function gets a server, and the share key of its instance.
 
     Attributes:
         started: A server has a new connection.
@@ -40,11 +52,15 @@ class Follower:
         supervised: Supervision did something about a server.
     """
 
-    started: Callable[[str], None] = _ignore
-    tools_changed: Callable[[str], None] = _ignore
-    offers_changed: Callable[[str], None] = _ignore
-    health_changed: Callable[[str], None] = _ignore
-    supervised: Callable[[str, SupervisionEvent], None] = _ignore
+    started: Callable[[str, str], None] = _ignore
+    tools_changed: Callable[[str, str], None] = _ignore
+    offers_changed: Callable[[str, str], None] = _ignore
+    health_changed: Callable[[str, str], None] = _ignore
+    supervised: Callable[[str, SupervisionEvent], None] = _unsupervised
+
+
+ResourceListener = Callable[[str, Origin | None], None]
+"""Gets the URI of a changed resource, and the instance that reported it; `None` for a resource of ours."""
 
 
 class Events:
@@ -55,7 +71,7 @@ class Events:
         self._last: object = frozenset()
         self._on_lists: list[Callable[[], None]] = []
         self._on_visibility: list[Callable[[], None]] = []
-        self._on_resource: list[Callable[[str], None]] = []
+        self._on_resource: list[ResourceListener] = []
         self._followers: list[Follower] = []
 
     def follow(self, follower: Follower) -> None:
@@ -70,10 +86,10 @@ class Events:
         self,
         *,
         lists: Callable[[], None],
-        resource: Callable[[str], None],
+        resource: ResourceListener,
         visibility: Callable[[], None],
     ) -> None:
-        """Register functions to call when lists may have changed, and with the URI of a changed resource.
+        """Register functions to call when lists may have changed, and with each changed resource.
 
         `visibility` is called when other tools may make sense now, and nothing else changed.
         """
@@ -93,37 +109,38 @@ class Events:
         for uri in (OVERVIEW, SERVERS, TOOLS, GUIDE):
             self._resource(uri)
 
-    def _resource(self, uri: str) -> None:
+    def _resource(self, uri: str, origin: Origin | None = None) -> None:
         for listener in self._on_resource:
-            listener(uri)
+            listener(uri, origin)
 
     # --- what the pool reports ----------------------------------------------------------------------------
 
-    def started(self, server: str) -> None:
+    def started(self, server: str, key: str) -> None:
         """A backend has a new open connection."""
         for follower in self._followers:
-            follower.started(server)
+            follower.started(server, key)
 
-    def tools_changed(self, server: str) -> None:
+    def tools_changed(self, server: str, key: str) -> None:
         """A server announced that its list of tools changed."""
         for follower in self._followers:
-            follower.tools_changed(server)
+            follower.tools_changed(server, key)
 
-    def offers_changed(self, server: str) -> None:
+    def offers_changed(self, server: str, key: str) -> None:
         """A server announced that its resources or prompts changed."""
         for follower in self._followers:
-            follower.offers_changed(server)
+            follower.offers_changed(server, key)
 
-    def updated(self, server: str, uri: str) -> None:
-        """A resource of a server changed."""
-        self._resource(resource_uri(server, uri))
+    def updated(self, server: str, uri: str, key: str) -> None:
+        """A resource of a server changed; only the clients of that instance hear of it."""
+        origin = Origin(server=server, key=key)
+        self._resource(resource_uri(server, uri), origin)
         if not uri.startswith("maitred:"):  # a server reports only its own resources
-            self._resource(uri)
+            self._resource(uri, origin)
 
-    def health_changed(self, server: str) -> None:
+    def health_changed(self, server: str, key: str) -> None:
         """A server started, became ready, stopped or failed."""
         for follower in self._followers:
-            follower.health_changed(server)
+            follower.health_changed(server, key)
         refused = self._refused()
         if refused != self._last:  # its tools are shown or not, with its state
             self._last = refused

@@ -27,7 +27,7 @@ from maitred.gateway.cache_policy import CachePolicy
 from maitred.gateway.calls import CallServices, MakeCallSteps
 from maitred.gateway.chains import DEFAULT_MS, Chains
 from maitred.gateway.configure import Configuration
-from maitred.gateway.events import Follower
+from maitred.gateway.events import Follower, Origin, ResourceListener
 from maitred.gateway.lists import MenuLists
 from maitred.gateway.lookup import PathLookup, ToolLookup
 from maitred.gateway.operations import Operations
@@ -43,6 +43,7 @@ from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Grant, RefusedAccess, Viewer
 from maitred.model.details import Detail
 from maitred.model.resources import Offer, OfferKind
+from maitred.model.sharing import sharer_of
 from maitred.model.tools import Tool, ToolCall
 from maitred.search.results import Semantics
 
@@ -160,15 +161,20 @@ class Gateway(Operations):
         self,
         *,
         lists: Callable[[], None],
-        resource: Callable[[str], None],
+        resource: ResourceListener,
         visibility: Callable[[], None] = lambda: None,
     ) -> None:
         """Register functions to call after changes; they must not block.
 
-        `lists` is called when lists of clients may have changed, `resource` with the URI of a resource that
-        may have changed. `visibility` is called when only the tools that make sense now may have changed.
+        `lists` is called when lists of clients may have changed. `resource` is called with the URI of a
+        resource that may have changed, and with the instance that reported it, whose clients alone
+        `concerns` finds. `visibility` is called when only the tools that make sense now may have changed.
         """
         self._events.listen(lists=lists, resource=resource, visibility=visibility)
+
+    def concerns(self, viewer: Viewer, origin: Origin | None) -> bool:
+        """Whether a change of a resource concerns a viewer: another client's instance does not."""
+        return origin is None or self._pool.key(origin.server, sharer_of(viewer)) == origin.key
 
     def watch(self, called: CallWatcher) -> None:
         """Call a function after each call of a tool with server, success and seconds; it must not block."""
@@ -271,6 +277,7 @@ class Gateway(Operations):
         """Drop the state of a viewer's connection that has ended."""
         self._visibility.forget(viewer.scope)
         self._lists.forget(viewer.scope)
+        self._pool.left(sharer_of(viewer))
 
     def schema_of(self, name: str, viewer: Viewer) -> Mapping[str, Any] | None:
         """The input schema of a tool by its published name; `None` if a viewer may see no such tool."""

@@ -24,6 +24,7 @@ from maitred.errors import (
 from maitred.gateway.state import GatewayState
 from maitred.model.access import Viewer
 from maitred.model.resources import Offer, OfferKind
+from maitred.model.sharing import sharer_of
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _OURS = "maitred://"
@@ -114,7 +115,7 @@ class ResourceService:
             entry.means(server, inner)
             params = {**(also or {}), "uri": inner}
             recheck = partial(self.locate, uri)
-            result = await self._request(server, "resources/read", params, recheck, caller)
+            result = await self._request(server, "resources/read", params, recheck, viewer, caller)
             await entry.ended(result)
         result = await self._screen.screened(result, server, kind="contents")
         contents = result.get("contents")
@@ -132,8 +133,10 @@ class ResourceService:
         """
         self._auditing.require(viewer, "call")
         server, inner = self.locate(uri)
-        await self._subscriptions.add(server, inner)
-        return partial(self._subscriptions.remove, server, inner)
+        sharer = sharer_of(viewer)
+        key = self._context.keeper.connections.key(server, sharer)
+        await self._subscriptions.add(server, inner, sharer)
+        return partial(self._subscriptions.remove, server, inner, key)
 
     # --- prompts and completions --------------------------------------------------------------------------
 
@@ -173,7 +176,7 @@ class ResourceService:
             entry.means(offer.server, offer.key.key)
             params = {**(also or {}), "name": offer.key.key, "arguments": dict(arguments)}
             recheck = partial(self.prompt, name)
-            result = await self._request(offer.server, "prompts/get", params, recheck, caller)
+            result = await self._request(offer.server, "prompts/get", params, recheck, viewer, caller)
             await entry.ended(result)
         return await self._screen.screened(result, offer.server, kind="messages")
 
@@ -206,7 +209,8 @@ class ResourceService:
             if context:
                 params["context"] = dict(context)
             result: dict[str, Any] = {"completion": {"values": []}}
-            async with self._context.keeper.connections.connection(server) as connection:
+            sharer = sharer_of(viewer)
+            async with self._context.keeper.connections.connection(server, sharer) as connection:
                 self._reference(kind, name)  # the server may have been started, and its prompts may differ
                 if connection.completes:
                     result = await self._ask(connection, server, "completion/complete", params, caller)
@@ -231,12 +235,13 @@ class ResourceService:
         method: str,
         params: Mapping[str, Any],
         recheck: Callable[[], object],
+        viewer: Viewer,
         caller: Caller,
     ) -> dict[str, Any]:
         """Send a request to a server. `recheck` raises if a start of the server withheld its subject."""
         if why := self._context.reasons().get(server, "it is not configured any more"):
             raise ServerUnavailableError(server, why)
-        async with self._context.keeper.connections.connection(server) as connection:
+        async with self._context.keeper.connections.connection(server, sharer_of(viewer)) as connection:
             recheck()
             return await self._ask(connection, server, method, params, caller)
 

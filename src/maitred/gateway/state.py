@@ -103,6 +103,8 @@ class GatewayState:
             notes=record.notes,
             withheld=_why_withheld(spec, health),
             withheld_parts=snapshot.withheld_parts.get(spec.name, 0),
+            sharing=self.pool.sharing(spec.name),
+            instances=self.pool.instances(spec.name),
         )
 
     def near_servers(self, name: str) -> list[str]:

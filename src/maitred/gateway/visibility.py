@@ -1,7 +1,8 @@
 """Which tools make sense now for which viewer: stores declared facts of servers, and evaluates their rules.
 
-Each principal has its own facts, in the handshake era each connection. When a server restarts, its facts
-start again, since the server has lost its state. The rules themselves are pure
+Facts follow the share key of the instance that serves the viewer (`maitred.model.sharing`). Where all clients
+share one instance, each principal has its own facts, in the handshake era each connection. When an instance
+restarts, its facts start again, since it has lost its state. The rules themselves are pure
 (`maitred.visibility.visibility`). A gateway whose servers declare no rules has no cost from this module.
 """
 
@@ -19,6 +20,7 @@ from maitred.errors import ToolWithheldError
 from maitred.gateway.state import GatewayState, is_hidden
 from maitred.model.access import Viewer
 from maitred.model.servers import Health, State
+from maitred.model.sharing import sharer_of
 from maitred.model.tools import Tool, ToolKey
 from maitred.visibility.facts import BUILT_IN, Facts, after_call, built_in
 from maitred.visibility.visibility import HiddenReason, VisibilityTable, became_visible
@@ -32,6 +34,8 @@ _RUNNING: Final = frozenset({State.STARTING, State.READY})
 _TEXT: Final = 400
 
 Scope = tuple[str, str]
+_BY_KEY: Final = "\0shared"
+"""Stands for the principal in the scope of facts that belong to a share key."""
 
 
 class VisibilityService:
@@ -70,29 +74,39 @@ class VisibilityService:
         """Apply new declarations. A server's facts start again if it declares other facts, else they stay."""
         for server, table in self._tables.items():
             if server not in tables or tables[server].declared.facts != table.declared.facts:
-                self.restarted(server)
+                for facts in self._facts.values():
+                    facts.pop(server, None)
         self._tables = tables
         self._begun = {server: table.declared.initial() for server, table in tables.items()}
         self._reads = {server: _built_in_reads(table) for server, table in tables.items()}
         self._sets.clear()
         self._changed()
 
-    def restarted(self, server: str) -> None:
-        """A server has restarted, and so its facts start again."""
-        gone = [facts.pop(server, None) for facts in self._facts.values()]
+    def restarted(self, server: str, key: str = "") -> None:
+        """An instance has restarted, and so its facts start again."""
+        others = [scope for scope in self._facts if scope[0] != _BY_KEY]
+        scopes = [(_BY_KEY, key), *([] if key else others)]
+        gone = [self._facts[scope].pop(server, None) for scope in scopes if scope in self._facts]
         if any(gone):
             self._changed()
 
-    def health_changed(self, server: str) -> None:
-        """If a server has stopped or failed, its facts start again."""
+    def health_changed(self, server: str, key: str = "") -> None:
+        """If an instance has stopped or failed, its facts start again."""
         if server in self._tables:
-            health = self._context.pool.health().get(server) or Health()
-            if health.state not in _RUNNING:
-                self.restarted(server)
+            state = self._context.pool.state(server, key)
+            if state not in _RUNNING:
+                self.restarted(server, key)
 
     def forget(self, scope: Scope) -> None:
         """A connection has ended."""
         self._facts.pop(scope, None)
+
+    def _scope(self, viewer: Viewer, server: str) -> Scope:
+        """Under what the facts of a server are stored for a viewer."""
+        pool = self._context.pool
+        if pool.sharing(server).share == "all":
+            return viewer.scope
+        return _BY_KEY, pool.key(server, sharer_of(viewer))
 
     def unmatched(self, snapshot: Snapshot) -> Mapping[str, Sequence[str]]:
         """By server, the tools in its declarations that it does not have."""
@@ -176,18 +190,18 @@ class VisibilityService:
 
     def _own(self, viewer: Viewer, server: str) -> Facts:
         """The declared facts of a server, as they are for a viewer."""
-        found = self._facts.get(viewer.scope, {}).get(server)
+        found = self._facts.get(self._scope(viewer, server), {}).get(server)
         return found if found is not None else self._begun[server]
 
     def _keep(self, viewer: Viewer, server: str, facts: Facts) -> None:
-        self._facts.setdefault(viewer.scope, {})[server] = facts
+        self._facts.setdefault(self._scope(viewer, server), {})[server] = facts
 
     def _moment(self, viewer: Viewer, server: str, health: Mapping[str, Health] | None = None) -> Facts:
         """All facts of a server for a viewer now; of the built-in ones, those that rules read."""
         reads = self._reads[server]
         if not reads:
             return self._own(viewer, server)
-        known = self._health([server]) if health is None else health
+        known = self._health([server], viewer) if health is None else health
         always = built_in(
             client=viewer.client,
             era=viewer.era,
@@ -197,10 +211,10 @@ class VisibilityService:
         )
         return self._own(viewer, server).given({name: always[name] for name in reads})
 
-    def _health(self, servers: Iterable[str]) -> Mapping[str, Health]:
-        """The health of servers, if the rules of one of these read it."""
+    def _health(self, servers: Iterable[str], viewer: Viewer) -> Mapping[str, Health]:
+        """The health of servers as they are for a viewer, if the rules of one of these read it."""
         read = any(not _HEALTH.isdisjoint(self._reads[server]) for server in servers)
-        return self._context.pool.health() if read else {}
+        return self._context.pool.health(sharer_of(viewer)) if read else {}
 
     def _without(
         self, viewer: Viewer, shown: Callable[[VisibilityTable, Facts, Sequence[str]], frozenset[str]]
@@ -210,7 +224,7 @@ class VisibilityService:
         if (of := (snapshot.generation, self._context.revision)) != self._of:
             self._of = of
             self._sets.clear()
-        health = self._health(self._tables)
+        health = self._health(self._tables, viewer)
         moments = tuple((server, self._moment(viewer, server, health)) for server in self._tables)
         key = (shown, moments)
         try:

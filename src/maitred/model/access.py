@@ -138,13 +138,28 @@ Surface = Literal["", "mcp", "http", "cli"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientStart:
+    """What a client's program said of itself: a random id that identifies it, and the folder it works in.
+
+    A folder that is no project's, such as the home folder, is empty.
+    """
+
+    client: str = ""
+    folder: str = ""
+
+
+NO_START: Final = ClientStart()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Viewer:
     """A principal with its rights, for one request.
 
     In the handshake era a connection has a state of its own, and `connection` names it. The same holds for a
     client with its own wire. Otherwise it is empty in the stateless era, where all requests of a principal
     count together. `client` is the name that the client gives itself, a claim and no proof. `surface` is
-    where the request came in, empty for a program's own calls.
+    where the request came in, empty for a program's own calls. `start` is what the client's program said when
+    it connected, where there is one.
     """
 
     grant: Grant
@@ -152,6 +167,7 @@ class Viewer:
     client: str = ""
     era: ViewerEra = "stateless"
     surface: Surface = ""
+    start: ClientStart = NO_START
 
     @property
     def principal(self) -> str:

@@ -14,9 +14,14 @@ from maitred.model.tools import canonical, content_hash
 
 EraChoice = Literal["auto", "handshake", "stateless"]
 StartChoice = Literal["on_demand", "always"]
+Share = Literal["all", "project", "client", "principal"]
+ShareChoice = Literal["auto", "all", "project", "client", "principal"]
 _NOT_RUN: Final = frozenset(
-    ["cache_s", "visibility", "result_tools", "overrides", "allowed_origins", "start"]
-)
+    [
+        "cache_s", "visibility", "result_tools", "overrides", "allowed_origins",
+        "start", "share", "share_max",
+    ]
+)  # fmt: skip
 """Keys that do not decide how a server runs: if they change, its connection stays."""
 
 _NOT_REACH: Final = _NOT_RUN | frozenset(
@@ -102,6 +107,8 @@ class ServerSpec:
     `cage` limits the processes of a registered server.
 
     A server with `start: always` starts with the gateway and again whenever it ends.
+    `share` says which clients use one process of it, or one session (see `maitred.model.sharing`); at most
+    `share_max` of these run, beside the one from which lists are read.
     """
 
     name: str
@@ -117,6 +124,8 @@ class ServerSpec:
     era: EraChoice = "auto"
     enabled: bool = True
     start: StartChoice = "on_demand"
+    share: ShareChoice = "auto"
+    share_max: int = 10
     cache_s: float = 0.0
     result_tools: bool = False
     visibility: Mapping[str, Any] = field(default_factory=dict)

@@ -58,6 +58,7 @@ async def open_gateway(
     asks_models: bool = True,
     discovers: bool = True,
     serves: bool = False,
+    alone: bool = False,
 ) -> "AsyncIterator[Gateway]":
     """Open a gateway. It loads its catalog, and starts servers when they are needed.
 
@@ -72,6 +73,7 @@ async def open_gateway(
         discovers: Whether the gateway starts unknown servers in the background to list their tools.
         serves: Whether the gateway serves clients. Then it keeps servers with `start: always` running, and
             first ends what killed gateways of the same catalog left.
+        alone: Whether the gateway has one client only, so that no server needs an instance for each.
 
     Raises:
         ConfigError: The catalog is damaged, or what the settings refer to has faults.
@@ -81,7 +83,7 @@ async def open_gateway(
 
     async with single_error(), AsyncExitStack() as stack:
         events = Events()
-        pool, containers = make_pool(settings, in_process or {}, listener=events, serves=serves)
+        pool, containers = make_pool(settings, in_process or {}, listener=events, serves=serves, alone=alone)
         parts = await _make_parts(
             stack,
             settings,

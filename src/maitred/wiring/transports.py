@@ -25,11 +25,17 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
 
 
 def make_pool(
-    settings: Settings, in_process: "Mapping[str, Server]", *, listener: "Listener", serves: bool
+    settings: Settings,
+    in_process: "Mapping[str, Server]",
+    *,
+    listener: "Listener",
+    serves: bool,
+    alone: bool = False,
 ) -> "tuple[BackendPool, Containers]":
     """All backends of a gateway. The warden ends their processes even if the gateway is killed.
 
     If it `serves`, it keeps servers with `start: always` running, and first ends what killed gateways left.
+    If its client is `alone`, no server has more than one instance.
     """
     from maitred.backends.orphans import catalog_of
     from maitred.backends.pool import BackendPool
@@ -53,6 +59,7 @@ def make_pool(
         listener=listener,
         supervision=settings.supervision,
         keeps_running=serves,
+        shares=not alone,
         prepare=ending_processes(catalog) if serves else None,
     )
     return pool, containers

@@ -7,6 +7,7 @@ from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
 from maitred.errors import ConnectionLostError
 from maitred.model.servers import ServerSpec
+from maitred.model.sharing import sharer_of
 
 
 class Relay:
@@ -43,7 +44,7 @@ class Relay:
     async def _relay(self, call: Call) -> Answer:
         tool = call.tool
         timeout_s = self._spec_of(tool.server).timeouts.call_s
-        async with self._connections.connection(tool.server) as connection:
+        async with self._connections.connection(tool.server, sharer_of(call.viewer)) as connection:
             self._recheck(call)
             result = await connection.call_tool(
                 tool.key.name, call.request, timeout_s=timeout_s, caller=call.caller

@@ -114,7 +114,7 @@ async def _serve(
     async with anyio.create_task_group() as tasks:
         await tasks.start(_until_signalled, stop, tasks.cancel_scope if transport == "stdio" else None)
         with serving.claim_endpoint(transport, settings.source) as held:
-            async with open_gateway(settings, serves=True) as gateway:
+            async with open_gateway(settings, serves=True, alone=transport == "stdio") as gateway:
                 tasks.start_soon(follow_settings, gateway, settings)
                 tasks.start_soon(follow_manifests, gateway)
                 gc.freeze()  # loaded objects stay, so the collector need not visit them

@@ -27,7 +27,9 @@ from maitred.surfaces.daemon.control import RunningGateway, gateways, stop_gatew
 
 _EVERY_S: Final = 1.0
 _GATEWAY: Final = ("gateway", "serves", "since", "clients", "version")
-_SERVER: Final = ("server", "state", "wanted", "cage", "pid", "starts", "calls now", "last end", "remark")
+_SERVER: Final = (
+    "server", "state", "wanted", "share", "cage", "pid", "starts", "calls now", "last end", "remark"
+)  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
@@ -116,7 +118,7 @@ def _tables(found: Sequence[RunningGateway]) -> list[Table]:
     tables = [make_table("", _GATEWAY, [_gateway_row(one) for one in found], numbers={"clients"})]
     for one in found:
         if one.status is not None:
-            rows = [_server_row(server) for server in one.status["servers"]]
+            rows = [row for server in one.status["servers"] for row in _server_rows(server)]
             title = f"servers of process {one.pid}" if len(found) > 1 else ""
             tables.append(make_table(title, _SERVER, rows, numbers={"pid", "starts", "calls now"}))
     return tables
@@ -131,6 +133,24 @@ def _gateway_row(one: RunningGateway) -> Sequence[str]:
     return f"process {one.pid}", serves, told["since"], clients, told["version"]
 
 
+def _server_rows(server: Mapping[str, Any]) -> Sequence[Sequence[str]]:
+    """The row of a server, and one of each of its instances for some clients."""
+    return [_server_row(server), *map(_instance_row, server.get("instances", ()))]
+
+
+def _instance_row(one: Mapping[str, Any]) -> Sequence[str]:
+    retry = one["retry_in_s"]
+    again = "" if retry is None else f"tried again in {retry:.0f} s"
+    remark = "; ".join(filter(None, (one["error"], again, one["note"])))
+    told = [str(one[key] or "") for key in ("state", "pid", "starts", "in_flight", "ended")]
+    return [f"  for {one['owner']}", told[0], "", "", "", *told[1:], remark]
+
+
+def _share(server: Mapping[str, Any]) -> str:
+    share = str(server.get("share", ""))
+    return share if share in ("", "all") else f"{share}: {server['share_reason']}"
+
+
 def _server_row(server: Mapping[str, Any]) -> Sequence[str]:
     """The row of a server; a gateway of another version may leave fields out."""
     retry, withheld = server.get("retry_in_s"), server.get("withheld", "")
@@ -141,7 +161,7 @@ def _server_row(server: Mapping[str, Any]) -> Sequence[str]:
     told = [
         str(server.get(key) or "") for key in ("name", "state", "cage", "pid", "starts", "in_flight", "ended")
     ]
-    return [*told[:2], _wanted(server), *told[2:], remark]
+    return [*told[:2], _wanted(server), _share(server), *told[2:], remark]
 
 
 def _wanted(server: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from maitred.config.paths import default_path
 from maitred.surfaces.daemon.client_relay import ClientRelay, end_when_told
 from maitred.surfaces.daemon.discovery import AloneError, EndpointQuery, reach
-from maitred.surfaces.daemon.handshake import GatewayConnection, values
+from maitred.surfaces.daemon.handshake import GatewayConnection, start, values
 from maitred.surfaces.daemon.sockets import address_of, can_share
 
 AS_TOKEN: Final = "MAITRED_AS_TOKEN"  # noqa: S105  # a name
@@ -49,7 +49,7 @@ def serve_shared(
     """
     if not can_share():
         return None
-    hello = {"token": token, "values": values()}
+    hello = {"token": token, "values": values(), "start": start()}
 
     def found() -> GatewayConnection:
         return reach(EndpointQuery(address_of(config), hello, options))

@@ -2,15 +2,19 @@
 
 These values matter: those that every server sees, those that maitred and its libraries read, and those to
 which the configuration or a manifest refers. If a server starts by a relative path, the folder matters too.
+A value matters only if servers would run as something else. Of `PATH` that is the program that a server's
+command names; a locale that is not set is no other locale; a model's key counts where a model is used.
 """
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from maitred.config.settings import Settings
+from maitred.model.access import ClientStart
 from maitred.model.servers import ServerSpec
 from maitred.model.transports import reach_of
 from maitred.surfaces.daemon.handshake import HERE, PLACE
@@ -32,6 +36,10 @@ _ALWAYS: Final = frozenset(
     ]
 )
 _STARTS: Final = ("LC_", "OPENAI_", "ANTHROPIC_")
+_LOCALE: Final = ("LANG", "LC_")
+_OF_MODELS: Final = ("OPENAI_", "ANTHROPIC_")
+_MOST_ID: Final = 100
+_MOST_FOLDERS: Final = 500
 _PROXY: Final = "_proxy"
 OF_POSTGRES: Final = frozenset(
     [
@@ -55,15 +63,57 @@ _LOCAL_FILE: Final = re.compile(r"\$\{file:(?![/~$])")
 
 
 class EnvironmentMatch:
-    """Compares the values of other processes with those of this one, as `handshake.values` returns them."""
+    """Compares the values of other processes with those of this one, as `handshake.values` returns them.
 
-    def __init__(self, own: Mapping[str, str]) -> None:
+    `environ` is the environment of this process, from which servers get their `PATH`.
+    """
+
+    def __init__(self, own: Mapping[str, str], environ: MutableMapping[str, str] = os.environ) -> None:
         self._own = own
+        self._environ = environ
         self._of: Settings | None = None
         self._named = frozenset[str]()
 
-    def differing(self, other: Mapping[str, str], settings: Settings) -> Sequence[str]:
-        """The names of the values that matter and differ; sorted."""
+    def differing(self, other: Mapping[str, str], settings: Settings, path: str = "") -> Sequence[str]:
+        """The names of the values that matter and differ; sorted.
+
+        With the other's `PATH` as a text, it differs only if a server would run another program.
+        """
+        names = self._all_differing(other, settings)
+        if path and not any(self._runs_another(spec, path) for spec in settings.servers.values()):
+            names = [name for name in names if name != "PATH" or name in self._named]
+        asks = _asks_models(settings)
+        return [name for name in names if name in self._named or not self._is_none(name, other, asks=asks)]
+
+    def _is_none(self, name: str, other: Mapping[str, str], *, asks: bool) -> bool:
+        """Whether a difference is none: a locale that one has not set, or a key that nothing here reads."""
+        if name.startswith(_LOCALE):
+            return name not in self._own or name not in other
+        return name.startswith(_OF_MODELS) and not asks
+
+    def _runs_another(self, spec: ServerSpec, path: str) -> bool:
+        """Whether the command of a server is another program by another `PATH`."""
+        own, other = _program(spec, self._environ.get("PATH", "")), _program(spec, path)
+        return own != other and "" not in (own, other)
+
+    def extend(self, path: str, settings: Settings) -> Sequence[str]:
+        """Look for programs in the folders of a client's `PATH`, too, after those of this process.
+
+        Returns the servers whose programs are found since then. A desktop application has few folders, and
+        may have started the gateway for the terminals, too.
+        """
+        own = self._environ.get("PATH", "").split(os.pathsep)
+        new = [folder for folder in dict.fromkeys(path.split(os.pathsep)) if folder.startswith("/")]
+        new = [folder for folder in new if folder not in own][: max(0, _MOST_FOLDERS - len(own))]
+        if not new:
+            return ()
+        before, extended = os.pathsep.join(own), os.pathsep.join([*own, *new])
+        self._environ["PATH"] = extended
+        specs = settings.servers.items()
+        return [name for name, spec in specs if not _program(spec, before) and _program(spec, extended)]
+
+    def _all_differing(self, other: Mapping[str, str], settings: Settings) -> Sequence[str]:
+        """The names of the values that may matter and differ; sorted."""
         if settings is not self._of:  # computed once, since the settings may have many servers
             here = {HERE} if runs_here(settings) else set[str]()
             self._of, self._named = settings, frozenset({*_words(settings), *here})
@@ -74,6 +124,49 @@ class EnvironmentMatch:
             for name in own.keys() | other.keys()
             if own.get(name) != other.get(name) and (name in named or _matters(name))
         )
+
+
+def _program(spec: ServerSpec, path: str) -> str:
+    """The file of a server's command; empty if none is found, or if `PATH` does not decide it."""
+    command = spec.command
+    if not command or os.sep in command or "$" in command or "PATH" in spec.env:
+        return ""
+    found = shutil.which(command, path=path)
+    return os.path.realpath(found) if found else ""
+
+
+def start_of(said: Mapping[str, Any]) -> ClientStart:
+    """What a client's program said of itself, as far as it is usable.
+
+    Desktop applications start it in the root or the home folder, which says nothing of a project.
+    """
+    own = said.get("start")
+    own = own if isinstance(own, dict) else {}
+    folder, home = str(own.get("folder", "")), os.path.expanduser("~")  # noqa: PTH111  # paths are text here
+    is_usable = folder.startswith("/") and "\0" not in folder
+    folder = os.path.normpath(folder) if is_usable else ""
+    return ClientStart(
+        client=str(own.get("client", ""))[:_MOST_ID],
+        folder="" if folder in ("/", os.path.normpath(home)) else folder,
+    )
+
+
+def path_of(said: Mapping[str, Any]) -> str:
+    """The `PATH` of a client; empty if it sent none."""
+    own = said.get("start")
+    path = own.get("path") if isinstance(own, dict) else ""
+    return path if isinstance(path, str) and "\0" not in path else ""
+
+
+def _asks_models(settings: Settings) -> bool:
+    """Whether the gateway itself asks models, so that their libraries read the environment."""
+    search = settings.search
+    return (
+        search.embedder == "openai"
+        or search.reranker != "none"
+        or settings.mediation.llm_provider != "none"
+        or settings.use_cases.provider != "none"
+    )
 
 
 def runs_here(settings: Settings) -> bool:

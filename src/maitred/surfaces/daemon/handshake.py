@@ -1,7 +1,8 @@
 """The first line each way on a gateway's socket: the request of a client, and whether the gateway accepts it.
 
 A client also sends digests of its environment, so that it never shares servers with a client that has other
-credentials. The values themselves are neither sent nor stored.
+credentials. The values themselves are neither sent nor stored, but for `PATH`. With it go a random id of the
+client's program and the folder that it works in.
 """
 
 import hashlib
@@ -35,6 +36,11 @@ def values(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Digests of the process's environment, by the names of variables, and of `HERE` and `PLACE`."""
     seen = {**environ, HERE: _here(), PLACE: _place()}
     return {name: _digest(text) for name, text in seen.items() if name != _PRIVATE}
+
+
+def start(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What a client's program says of itself, with an id that is made here."""
+    return {"client": os.urandom(8).hex(), "folder": _here(), "path": environ.get("PATH", "")}
 
 
 def _here() -> str:

@@ -10,7 +10,7 @@ import structlog
 from maitred.background import Background
 from maitred.errors import DaemonError
 from maitred.gateway import Gateway
-from maitred.model.access import Grant
+from maitred.model.access import ClientStart, Grant
 from maitred.surfaces.daemon.background import BackgroundStart, keep_short, own_log
 from maitred.surfaces.daemon.server import GatewayInfo, SocketServer
 from maitred.surfaces.daemon.sockets import Address, EndpointLock, Kind, address_of, every_seat
@@ -56,8 +56,8 @@ async def answering(
 ) -> AsyncIterator[SocketServer]:
     """Answer at the socket of an endpoint, if there is one; a client's request to stop sets `stop`."""
 
-    async def serve(wire: Wire, grant: Grant) -> None:
-        await serve_wire(surface, wire, admitted=grant)
+    async def serve(wire: Wire, grant: Grant, start: ClientStart) -> None:
+        await serve_wire(surface, wire, admitted=grant, start=start)
 
     source = gateway.settings.source.absolute()
     about = GatewayInfo(kind=kind, config=str(source), log=own_log(address_of(source)) if held else "")

@@ -7,7 +7,7 @@ One client's connection can neither end nor block another's.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,17 +22,17 @@ from maitred.background import Background
 from maitred.errors import ConfigError, MaitredError, StoreError
 from maitred.gateway import Gateway
 from maitred.meta_tools.menu import safe_tools
-from maitred.model.access import LOCAL_GRANT, Grant, RefusedAccess, Viewer
+from maitred.model.access import LOCAL_GRANT, LOCAL_USER, ClientStart, Grant, RefusedAccess, Viewer
 from maitred.surfaces.daemon.client_entry import AS_TOKEN
 from maitred.surfaces.daemon.client_relay import MOVED, STOPPED
-from maitred.surfaces.daemon.environment import EnvironmentMatch
+from maitred.surfaces.daemon.environment import EnvironmentMatch, path_of, start_of
 from maitred.surfaces.daemon.handshake import MOST_BYTES, decode_line, encode_line, values
 from maitred.surfaces.daemon.sockets import Kind, peer_uid
 from maitred.surfaces.mcp.wire import Wire
 
 log = structlog.get_logger(__name__)
 
-Serve = Callable[[Wire, Grant], Awaitable[None]]
+Serve = Callable[[Wire, Grant, ClientStart], Awaitable[None]]
 
 _HELLO_S: Final = 10.0
 _TOKEN_S: Final = 0.5
@@ -66,10 +66,10 @@ class SocketServer:
         self._stop = stop
         self._since = datetime.now(UTC)
         self._sameness = EnvironmentMatch(values())
-        self._clients: dict[Wire, Mapping[str, str]] = {}
+        self._clients: dict[Wire, tuple[Mapping[str, str], str]] = {}
         self._judged_by: object = None
         self._news = anyio.Event()
-        gateway.listen(lists=self._look, resource=lambda _: None)
+        gateway.listen(lists=self._look, resource=lambda *_: None)
 
     @asynccontextmanager
     async def listening(self, at: socket.socket) -> AsyncIterator[None]:
@@ -152,21 +152,29 @@ class SocketServer:
         """Serve a client that has the same values as this gateway."""
         seen = said.get("values")
         seen = seen if isinstance(seen, dict) else {}
-        if names := self._sameness.differing(seen, self._gateway.settings):
+        settings, path = self._gateway.settings, path_of(said)
+        if names := self._sameness.differing(seen, settings, path):
             log.info("a client has other values in its environment", names=names)
             await wire.write(encode_line({"maitred": "other"}))
             return
-        self._clients[wire] = seen
+        self._clients[wire] = (seen, path)
         self._news.set()
         try:
             await wire.write(encode_line({"maitred": "welcome", "safe_tools": safe_tools()}))
             async with Background() as background:
+                if found := self._sameness.extend(path, settings):
+                    background.start(self._discover, found)
                 if token := str(said.get("token", "")):
                     background.start(self._see_to, wire, token, grant)
-                await serve(wire, grant)
+                await serve(wire, grant, start_of(said))
         finally:
             del self._clients[wire]
             self._news.set()
+
+    async def _discover(self, servers: Sequence[str]) -> None:
+        """List servers whose programs are found since a client came."""
+        log.info("programs of servers are found by the PATH of a client", servers=servers)
+        await self._gateway.sync(servers, viewer=LOCAL_USER)
 
     async def _see_to(self, wire: Wire, token: str, grant: Grant) -> None:
         """Disconnect a client once its token's grant changes; its next gateway gives the reason."""
@@ -183,8 +191,8 @@ class SocketServer:
         if settings is self._judged_by:
             return
         self._judged_by = settings
-        for wire, seen in list(self._clients.items()):
-            if self._sameness.differing(seen, settings):
+        for wire, (seen, path) in list(self._clients.items()):
+            if self._sameness.differing(seen, settings, path):
                 wire.close(encode_line({"maitred": MOVED}))
 
     # --- control ------------------------------------------------------------------------------------------
@@ -214,6 +222,11 @@ class SocketServer:
                     "in_flight": server.health.in_flight,
                     "retry_in_s": server.health.retry_in_s,
                     **server.to_json(),
+                    "instances": [
+                        {"in_flight": one.health.in_flight, "retry_in_s": one.health.retry_in_s}
+                        | one.to_json()
+                        for one in server.instances
+                    ],
                 }
                 for server in servers
             ],

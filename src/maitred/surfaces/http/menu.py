@@ -80,7 +80,8 @@ def _add_servers(app: FastAPI, gateway: Gateway, pages: Pages) -> None:
         """All configured servers with their state, without values of their environment and headers."""
         found = gateway.watched_servers(viewer_of(request))
         lasting = all(  # else the text counts seconds, or what was within a window of them
-            status.health.retry_in_s is None and not status.health.restarts for status in found
+            status.health.retry_in_s is None and not status.health.restarts and not status.instances
+            for status in found
         )
         return pages.answer(
             request,

@@ -96,7 +96,7 @@ class Pages:
         self._servers = 0
         gateway.listen(lists=lambda: None, resource=self._changed, visibility=self._on_visibility)
 
-    def _changed(self, uri: str) -> None:
+    def _changed(self, uri: str, _: object = None) -> None:
         if uri.startswith(_SERVERS):
             self._servers += 1
 

@@ -191,6 +191,22 @@ def _name_transports(schema: dict[str, Any]) -> None:
     schema["enum"] = list(TRANSPORTS)
 
 
+class ServerInstance(BaseModel):
+    """A process of a server, or a session, that not all clients share."""
+
+    owner: str = Field(description="Whose it is, for people.")
+    principal: str
+    folder: str = Field(description="The folder that its clients work in; empty if that is not known.")
+    state: State
+    since: str
+    pid: int | None
+    starts: Count
+    restarts: Count
+    ended: str
+    error: str
+    note: str = Field(description="What the operator should know about it.")
+
+
 class Server(BaseModel):
     """A configured server."""
 
@@ -208,6 +224,11 @@ class Server(BaseModel):
         description="Whether the gateway keeps it running at all times."
     )
     cage: str = Field(description="`jail`, `container`, or empty without isolation.")
+    share: Literal["all", "project", "client", "principal"] = Field(
+        description="Which clients use one process of it, or one session."
+    )
+    share_reason: str = Field(description="Why it is shared so.")
+    instances: list[ServerInstance] = Field(description="Its processes for single clients or projects.")
     restarts: Count = Field(description="How often the gateway restarted it after a fault recently.")
     ended: str = Field(
         description="The kind of its last fault: `exit`, `memory`, `killed`, `hang` or `lost`."

@@ -20,7 +20,7 @@ from mcp_types import INVALID_REQUEST
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from maitred.gateway.authorization import VIEWER
-from maitred.model.access import Grant, Viewer
+from maitred.model.access import NO_START, ClientStart, Grant, Viewer
 
 Context = ServerRequestContext[Any, Any]
 
@@ -44,9 +44,9 @@ class Viewers:
         self._connected: WeakKeyDictionary[Connection, Viewer] = WeakKeyDictionary()
         self._admitted: WeakKeyDictionary[Connection, Viewer] = WeakKeyDictionary()
 
-    def guest(self, grant: Grant) -> Viewer:
+    def guest(self, grant: Grant, start: ClientStart = NO_START) -> Viewer:
         """A viewer for a client with its own wire, and so with its own state in either era; see `left`."""
-        return Viewer(grant=grant, connection=f"wire {next(self._numbers)}", surface="mcp")
+        return Viewer(grant=grant, connection=f"wire {next(self._numbers)}", surface="mcp", start=start)
 
     def left(self, guest: Viewer) -> None:
         """Release the state of a guest that has closed its wire."""
@@ -66,7 +66,7 @@ class Viewers:
         guest = self._guest(ctx, connection)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return self.named(_client(connection), guest)
-        return self.behind(connection, guest.grant if guest else None)
+        return self.behind(connection, guest)
 
     def asking(self, ctx: Context) -> Viewer:
         """The viewer of an introduction, whose connection is not known yet."""
@@ -87,19 +87,21 @@ class Viewers:
             connection=known.connection,
             client=client[:_CLIENT_CHARACTERS],
             surface="mcp",
+            start=known.start,
         )
 
-    def behind(self, connection: Connection, grant: Grant | None = None) -> Viewer:
+    def behind(self, connection: Connection, guest: Viewer | None = None) -> Viewer:
         """The viewer of a connection of the handshake era, with the grant of its present request.
 
         Raises:
             MCPError: The connection belongs to another principal.
         """
         viewer = self._connected.get(connection)
+        grant = guest.grant if guest else None
         if viewer is None:
             number = str(next(self._numbers))
-            viewer = replace(self.named(_client(connection)), era="handshake", connection=number)
-            viewer = replace(viewer, grant=grant or viewer.grant)
+            named = self.named(_client(connection), guest)
+            viewer = replace(named, era="handshake", connection=number)
             self._connected[connection] = viewer
             connection.exit_stack.callback(self._ended, viewer)
         if grant is None or grant == viewer.grant:

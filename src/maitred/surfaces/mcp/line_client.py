@@ -19,7 +19,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from maitred.jsonrpc import Inbound, LineChannel
-from maitred.model.access import Grant, Viewer
+from maitred.model.access import NO_START, ClientStart, Grant, Viewer
 from maitred.surfaces.mcp.caller import HandshakeCaller, StatelessCaller
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.wire import Wire
@@ -27,17 +27,20 @@ from maitred.surfaces.mcp.wire import Wire
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
-async def serve_wire(surface: McpSurface, wire: Wire, *, admitted: Grant | None = None) -> None:
+async def serve_wire(
+    surface: McpSurface, wire: Wire, *, admitted: Grant | None = None, start: ClientStart = NO_START
+) -> None:
     """Serve until the client closes the wire; `surface.announce` must run beside it.
 
     `admitted` is the client's grant; without it, the client has the grant of the surface's own viewer.
+    `start` is what its program said when it connected.
     """
     async with surface.server.lifespan(surface.server) as state:
         channel = LineChannel(
             wire.write, max_message_bytes=_MAX_MESSAGE_BYTES, trusted=True, inline=frozenset({"initialize"})
         )
         wire.attach(channel.feed, lambda: channel.close("the client closed the connection"))
-        guest = surface.viewers.guest(admitted) if admitted else None
+        guest = surface.viewers.guest(admitted, start) if admitted else None
         era = _Era(surface, channel, state, guest)
         try:
             await channel.run(era.on_request, era.on_notify)
@@ -72,7 +75,7 @@ class _Era:
             )
         if method == "tools/call" and self.connection.initialize_accepted:
             version = self.connection.protocol_version
-            viewer = self._surface.viewers.behind(self.connection, self._guest.grant if self._guest else None)
+            viewer = self._surface.viewers.behind(self.connection, self._guest)
             caller = HandshakeCaller(context, self.connection, params, viewer)
             return await self._surface.call_tool(params or {}, version, caller, viewer)
         return await self._runner.on_request(context, method, params)

@@ -9,7 +9,10 @@ of a server, the gateway subscribes at that server as long as the client's conne
 import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
@@ -33,8 +36,9 @@ from mcp_types import INVALID_PARAMS
 from maitred.background import Background
 from maitred.errors import MaitredError
 from maitred.gateway import Gateway
+from maitred.gateway.events import Origin
 from maitred.gateway.resources import is_ours
-from maitred.model.access import Viewer
+from maitred.model.access import EVERYTHING, Grant, Viewer
 from maitred.surfaces.mcp.identity import Viewers
 
 log = structlog.get_logger(__name__)
@@ -125,6 +129,51 @@ class ListTracker:
         return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class _Updated(ResourceUpdated):
+    """The same with the instance that reported it; the SDK's streams do not look at that."""
+
+    origin: Origin | None = None
+
+
+class _OwnChanges(InMemorySubscriptionBus):
+    """Gives each stream only the changes that concern its viewer. The SDK knows no viewers."""
+
+    def __init__(self, concerns: Callable[[Viewer, Origin | None], bool]) -> None:
+        super().__init__()
+        self._concerns = concerns
+        self._viewer: ContextVar[Viewer | None] = ContextVar("viewer", default=None)
+
+    @contextmanager
+    def subscribing(self, viewer: Viewer) -> Iterator[None]:
+        """Count the streams that begin in this context as those of a viewer."""
+        before = self._viewer.set(viewer)
+        try:
+            yield
+        finally:
+            self._viewer.reset(before)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Register a stream."""
+        viewer = self._viewer.get()
+
+        def deliver(event: ServerEvent) -> None:
+            if viewer is None or not isinstance(event, _Updated) or self._concerns(viewer, event.origin):
+                listener(event)
+
+        return super().subscribe(deliver)
+
+
+@dataclass(eq=False, kw_only=True)
+class _Audience:
+    """The change streams of stateless clients with one scope: they hear of what is within it alone."""
+
+    viewer: Viewer
+    bus: _OwnChanges
+    streams: ListenHandler
+    open: int = 0
+
+
 class Notices:
     """Collects changes and notifies clients; `run` must run beside the server.
 
@@ -132,7 +181,7 @@ class Notices:
         gateway: Reports the changes, and subscribes at servers.
         lists: Knows which lists differ.
         viewers: Identifies the viewer of a request.
-        check: Raises if a resource of ours does not exist for a viewer.
+        text_of: Returns the text of a resource of ours; raises if it does not exist for a viewer.
     """
 
     def __init__(
@@ -140,26 +189,29 @@ class Notices:
         gateway: Gateway,
         lists: ListTracker,
         viewers: Viewers,
-        check: Callable[[str, Viewer], Awaitable[None]],
+        text_of: Callable[[str, Viewer], Awaitable[str]],
     ) -> None:
         self._gateway = gateway
         self._lists = lists
         self._viewers = viewers
         lists.begin(viewers.stateless)
-        self._check = check
-        self._bus = InMemorySubscriptionBus()
-        self._streams = ListenHandler(self._bus)
+        self._text_of = text_of
+        self._everyone = _make_audience(viewers.stateless, gateway)
+        self._audiences: dict[Grant, _Audience] = {}
+        self._numbers = count(1)
+        self._texts: dict[Scope, dict[str, int]] = {}
         self._connections: WeakKeyDictionary[Connection, Viewer] = WeakKeyDictionary()
         self._subscribed: WeakKeyDictionary[Connection, dict[str, Release]] = WeakKeyDictionary()
         self._watched: Counter[str] = Counter()
-        self._updated: set[str] = set()
+        self._updated: set[tuple[str, Origin | None]] = set()
         self._look_at_lists = False
         self._news = anyio.Event()
         gateway.listen(lists=self._on_lists, resource=self._on_resource, visibility=self._on_visibility)
 
     def close(self) -> None:
         """End open change streams in good order."""
-        self._streams.close()
+        for audience in (self._everyone, *self._audiences.values()):
+            audience.streams.close()
 
     def connected(self, connection: Connection, viewer: Viewer) -> None:
         """Notify a client of the handshake era of changes from now on."""
@@ -170,16 +222,17 @@ class Notices:
 
     def _on_lists(self) -> None:
         self._look_at_lists = True
-        self._updated.update(uri for uri in self._watched if is_ours(uri) and not uri.startswith(_RESULTS))
+        ours = (uri for uri in self._watched if is_ours(uri) and not uri.startswith(_RESULTS))
+        self._updated.update((uri, None) for uri in ours)
         self._news.set()
 
     def _on_visibility(self) -> None:
         self._look_at_lists = True
         self._news.set()
 
-    def _on_resource(self, uri: str) -> None:
+    def _on_resource(self, uri: str, origin: Origin | None = None) -> None:
         if uri in self._watched:
-            self._updated.add(uri)
+            self._updated.add((uri, origin))
             self._news.set()
 
     async def run(self) -> None:
@@ -188,15 +241,43 @@ class Notices:
             await self._news.wait()
             await anyio.sleep(self._gateway.settings.visibility.debounce_ms / 1_000)
             self._news = anyio.Event()
-            updated, self._updated = sorted(self._updated), set()
+            updated, self._updated = self._updated, set()
             look, self._look_at_lists = self._look_at_lists, False
-            kinds = self._lists.changed(self._viewers.stateless) if look else []
             told = {c: self._lists.changed(viewer) if look else [] for c, viewer in self._connections.items()}
-            for event in (*(_EVENTS[kind] for kind in kinds), *(ResourceUpdated(uri) for uri in updated)):
-                await self._bus.publish(event)
+            for audience in (self._everyone, *self._audiences.values()):
+                kinds = self._lists.changed(audience.viewer) if look else []
+                uris = await self._differing([uri for uri, _ in updated], audience.viewer)
+                differing = [_Updated(*one) for one in updated if one[0] in uris]
+                for event in (*(_EVENTS[kind] for kind in kinds), *differing):
+                    await audience.bus.publish(event)
             async with anyio.create_task_group() as tasks:
                 for connection, changed in told.items():
-                    tasks.start_soon(self._tell, connection, changed, updated)
+                    if (viewer := self._connections.get(connection)) is not None:
+                        own = {uri for uri, origin in updated if self._gateway.concerns(viewer, origin)}
+                        uris = await self._differing(sorted(own), viewer)
+                        tasks.start_soon(self._tell, connection, changed, uris)
+
+    async def _differing(self, updated: Sequence[str], viewer: Viewer) -> Sequence[str]:
+        """Those of the updated resources that a viewer has to hear of.
+
+        Ours change with every server. To a viewer with a scope, a resource of ours counts as updated only if
+        its text differs from the last one: a notice would otherwise tell of servers outside of the scope.
+        """
+        if viewer.grant.scope == EVERYTHING:
+            return updated
+        texts = self._texts.get(viewer.scope, {})
+        found = []
+        for uri in updated:
+            if not is_ours(uri):
+                found.append(uri)
+            elif uri in texts:
+                before = texts[uri]
+                with suppress(MaitredError):  # it does not exist any more
+                    texts[uri] = hash(await self._text_of(uri, viewer))
+                    if texts[uri] == before:
+                        continue
+                found.append(uri)
+        return found
 
     async def _tell(self, connection: Connection, kinds: Sequence[ListKind], updated: Sequence[str]) -> None:
         send = {
@@ -223,7 +304,7 @@ class Notices:
         held = self._subscribed.get(connection)
         if held is None:
             held = self._subscribed[connection] = {}
-            connection.exit_stack.callback(self._end, held)
+            connection.exit_stack.callback(self._end, held, viewer.scope)
         if uri in held:
             return
         if len(held) >= _MOST_RESOURCES:
@@ -245,8 +326,9 @@ class Notices:
             self._forget(uri)
             release()
 
-    def _end(self, held: dict[str, Release]) -> None:
+    def _end(self, held: dict[str, Release], scope: Scope) -> None:
         """Release all subscriptions of a connection that has ended."""
+        self._texts.pop(scope, None)
         while held:
             uri, release = held.popitem()
             self._forget(uri)
@@ -254,7 +336,9 @@ class Notices:
 
     async def _hold(self, uri: str, viewer: Viewer) -> Release:
         if is_ours(uri):
-            await self._check(uri, viewer)
+            text = await self._text_of(uri, viewer)
+            if viewer.grant.scope != EVERYTHING:
+                self._texts.setdefault(viewer.scope, {})[uri] = hash(text)
             return lambda: None
         return await self._gateway.offers(viewer).hold(uri, viewer=viewer)
 
@@ -290,9 +374,39 @@ class Notices:
         self, ctx: Context, params: types.SubscriptionsListenRequestParams, uris: Sequence[str]
     ) -> types.SubscriptionsListenResult | MCPError:
         """The result of a stream, or its error as a value, because a task group would wrap a raised one."""
-        viewer = self._viewers.of(ctx)
+        with self._audience(self._viewers.of(ctx)) as audience:
+            return await self._serve(ctx, params, uris, audience)
+
+    @contextmanager
+    def _audience(self, viewer: Viewer) -> Iterator[_Audience]:
+        """The audience to which a viewer belongs while a stream of it is open."""
+        if viewer.grant.scope == EVERYTHING:
+            yield self._everyone
+            return
+        if (audience := self._audiences.get(viewer.grant)) is None:
+            own = Viewer(grant=viewer.grant, connection=f"streams {next(self._numbers)}", surface="mcp")
+            audience = self._audiences[viewer.grant] = _make_audience(own, self._gateway)
+            self._lists.begin(own)
+        audience.open += 1
+        try:
+            yield audience
+        finally:
+            audience.open -= 1
+            if not audience.open:
+                del self._audiences[viewer.grant]
+                self._lists.forget(audience.viewer)
+                self._texts.pop(audience.viewer.scope, None)
+
+    async def _serve(
+        self,
+        ctx: Context,
+        params: types.SubscriptionsListenRequestParams,
+        uris: Sequence[str],
+        audience: _Audience,
+    ) -> types.SubscriptionsListenResult | MCPError:
         answered = [anyio.Event() for _ in uris]
         refused: set[str] = set()
+        viewer = audience.viewer if audience is not self._everyone else self._viewers.of(ctx)
         outcome: types.SubscriptionsListenResult | MCPError
         async with Background() as background:
             for uri, event in zip(uris, answered, strict=True):
@@ -303,7 +417,10 @@ class Notices:
             kept = [uri for uri in uris if uri not in refused]
             promised = params.notifications.model_copy(update={"resource_subscriptions": kept or None})
             try:
-                outcome = await self._streams(ctx, params.model_copy(update={"notifications": promised}))
+                with audience.bus.subscribing(viewer):
+                    outcome = await audience.streams(
+                        ctx, params.model_copy(update={"notifications": promised})
+                    )
             except MCPError as error:
                 outcome = error
         return outcome
@@ -325,7 +442,12 @@ class Notices:
             await anyio.sleep(_RETRY_S)  # the stream has promised it: the server's answer came too late
         try:
             if anyio.current_time() - started > _AGREE_S:
-                self._on_resource(uri)  # it may have changed before the server accepted the subscription
+                self._on_resource(uri)  # it may have changed before the server agreed; others look once more
             await anyio.sleep_forever()
         finally:
             release()
+
+
+def _make_audience(viewer: Viewer, gateway: Gateway) -> _Audience:
+    bus = _OwnChanges(gateway.concerns)
+    return _Audience(viewer=viewer, bus=bus, streams=ListenHandler(bus))

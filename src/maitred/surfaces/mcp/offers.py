@@ -223,15 +223,16 @@ class OfferHandler:
         fresh = {"ttlMs": 0, "cacheScope": "private"}
         return for_revision("resources/read", ctx.protocol_version, result, fresh)
 
-    async def check(self, uri: str, viewer: Viewer) -> None:
-        """Check that a resource of ours exists for a viewer.
+    async def text_of(self, uri: str, viewer: Viewer) -> str:
+        """The present text of a resource of ours.
 
         Raises:
-            NotFoundError: It does not exist.
+            NotFoundError: It does not exist for the viewer.
             NotAllowedError: The viewer may not read it.
             CursorError: The resource has no such page.
         """
-        await self._resources.read(uri, viewer)
+        content = await self._resources.read(uri, viewer)
+        return content.text if content else ""
 
     # --- prompts ------------------------------------------------------------------------------------------
 

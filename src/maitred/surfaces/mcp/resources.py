@@ -33,6 +33,8 @@ ANNOTATIONS_KEY: Final = "maitred/annotations"
 
 
 _MARKDOWN, _JSON, _PLAIN = "text/markdown", "application/json", "text/plain"
+_FOR_OPERATORS: Final = frozenset({"target", "instances"})
+"""Keys of a server that agents do not see: they may hold a secret, or folders of other clients."""
 _AGENT: Final = ("assistant",)
 _BOTH: Final = ("user", "assistant")
 _LONG_CHARACTERS = 2_000
@@ -254,9 +256,7 @@ class OwnResources:
     def _server(self, uri: str, name: str, viewer: Viewer) -> Content:
         status = self._status(name, viewer)
         gateway = self._gateway
-        shown = {
-            key: value for key, value in status.to_json().items() if key != "target"
-        }  # may hold a secret
+        shown = {key: value for key, value in status.to_json().items() if key not in _FOR_OPERATORS}
         offers = {
             "resources": len([o for o in gateway.offers_of("resource", viewer) if o.server == name]),
             "prompts": [o.name for o in gateway.offers_of("prompt", viewer) if o.server == name],

@@ -89,7 +89,7 @@ class McpSurface:
         self._heartbeats = Heartbeats()
         self.viewers = Viewers(viewer, self._ended)
         offering = OfferHandler(gateway, self._lists, self.viewers)
-        self._notices = Notices(gateway, self._lists, self.viewers, offering.check)
+        self._notices = Notices(gateway, self._lists, self.viewers, offering.text_of)
         self.server: Server[Any] = _DualEraServer(
             "maitred",
             version=__version__,
