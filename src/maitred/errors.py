@@ -204,11 +204,12 @@ class CallerRefusedError(MaitredError):
 
     code: ClassVar[str] = "caller_refused"
 
-    def __init__(self, rpc_code: int, message: str, data: object = None) -> None:
+    def __init__(self, rpc_code: int, message: str, data: object = None, *, server: str = "") -> None:
         self.rpc_code = rpc_code
         self.message = message
         self.data = data
-        super().__init__(f"The server asked its caller, who did not answer: {message}.")
+        who = f"Server {server!r}" if server else "The server"
+        super().__init__(f"{who} asked its caller, who did not answer: {message}.")
 
 
 class NotFoundError(MaitredError):

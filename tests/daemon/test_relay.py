@@ -367,3 +367,30 @@ def test_messages_are_what_json_says_they_are(tmp_path: object) -> None:
         first.close()
         relayed.client.say(request(9, "ping"))
         assert relayed.gateway().hear()["id"] == 9
+
+
+def test_the_question_of_a_gateway_that_ends_is_withdrawn_and_its_late_answer_is_harmless() -> None:
+    """The user of the client is not asked for nothing; the next gateway uses other ids. Source: issue 17."""
+    question = request("maitred-1f-1", "elicitation/create", message="Who?")
+    with rig() as relayed:
+        first = relayed.gateway()
+        relayed.client.say(request(1, "call_tool"), request(2, "ping"))
+        for _ in range(2):
+            first.hear()
+        first.say(question, request("maitred-1f-2", "roots/list"))
+        assert [relayed.client.hear()["id"] for _ in range(2)] == ["maitred-1f-1", "maitred-1f-2"]
+        relayed.client.say({"id": "maitred-1f-2", "result": {"roots": []}})
+        assert first.hear()["result"] == {"roots": []}
+        first.close()
+        withdrawn, lost = relayed.client.hear(), relayed.client.hear()
+        assert (withdrawn["method"], withdrawn["params"]["requestId"]) == (
+            "notifications/cancelled",
+            "maitred-1f-1",
+        )
+        assert lost["id"] == 1
+        second = relayed.gateway()
+        assert second.hear()["id"] == 2
+        relayed.client.say({"id": "maitred-1f-1", "result": {"action": "cancel"}})
+        assert second.hear() == {"jsonrpc": "2.0", "id": "maitred-1f-1", "result": {"action": "cancel"}}
+        second.say({"id": 2, "result": {}})
+        assert relayed.client.hear()["id"] == 2

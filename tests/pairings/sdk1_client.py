@@ -185,13 +185,13 @@ async def main(target: dict[str, Any]) -> None:
         for server in SERVERS:
             features = Features(session, person, server)
             tried: dict[str, Callable[[], Awaitable[str]]] = {
-                **{name: partial(features.call, name) for name in QUESTIONS},
                 "log messages": features.log,
                 "log level": features.level,
                 "progress": features.progress,
                 "cancel": features.cancel,
                 "subscription": features.subscription,
                 "completion": features.completion,
+                **{name: partial(features.call, name) for name in QUESTIONS},
             }
             outcomes[server] = {name: await outcome(work) for name, work in tried.items()}
     sys.stdout.write(json.dumps(outcomes))

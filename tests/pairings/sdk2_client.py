@@ -179,13 +179,13 @@ async def main(target: dict[str, Any], mode: str) -> None:
         for server in SERVERS:
             features = Features(client, person, server, modern=mode != "legacy")
             tried: dict[str, Callable[[], Outcome]] = {
-                **{name: partial(features.call, name) for name in QUESTIONS},
                 "log messages": features.log,
                 "log level": features.level,
                 "progress": features.progress,
                 "cancel": features.cancel,
                 "subscription": features.subscription,
                 "completion": features.completion,
+                **{name: partial(features.call, name) for name in QUESTIONS},
             }
             outcomes[server] = {name: await outcome(work) for name, work in tried.items()}
     sys.stdout.write(json.dumps(outcomes))

@@ -244,6 +244,7 @@ class Entry:
         self._server = self._name = ""
         self._begun_line = 0
         self._over = self._unwritten = False
+        self._questions: list[str] = []
         self._started_at = time.perf_counter()
 
     async def __aenter__(self) -> Self:
@@ -285,6 +286,11 @@ class Entry:
     def means(self, server: str, name: str) -> None:
         """Set the server and the name that the tool, resource or prompt has there."""
         self._server, self._name = server, name
+
+    def note_question(self, method: str) -> None:
+        """Note for the line of the outcome that the server asked its caller; the question is not recorded."""
+        if method not in self._questions:
+            self._questions.append(method)
 
     async def begin(self) -> None:
         """Record that an act begins which may change something.
@@ -331,6 +337,7 @@ class Entry:
             arguments=self._arguments,
             outcome=outcome,
             cached=cached,
+            detail=f"the server asked for {', '.join(self._questions)}" if self._questions else "",
             ms=0.0 if outcome == "begun" else round((time.perf_counter() - self._started_at) * 1_000, 1),
             request_id=about.request_id,
             chain_id=about.chain_id,

@@ -65,8 +65,11 @@ class Caller(Protocol):
         """Report progress of the request; does nothing unless the client wants it."""
         ...
 
-    async def log(self, params: Mapping[str, Any]) -> None:
-        """Send the client a log message, the parameters of `notifications/message`."""
+    async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None:
+        """Send the client a log message, the parameters of `notifications/message`.
+
+        `late` says that no request of it is under way.
+        """
         ...
 
 
@@ -85,7 +88,7 @@ class _Unasked:
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
-    async def log(self, params: Mapping[str, Any]) -> None: ...
+    async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None: ...
 
 
 NOT_ASKED: Final[Caller] = _Unasked()
@@ -295,6 +298,10 @@ class Connection(Protocol):
         """
         ...
 
+    async def roots_changed(self, key: str) -> None:
+        """Announce that the roots of the client with this key changed, if the server has asked for them."""
+        ...
+
     def subscribe(self, uri: str) -> AbstractAsyncContextManager[Subscription]:
         """Subscribe to changes of a resource, which come as notices, while the context is open.
 
@@ -314,11 +321,15 @@ class ConnectOptions:
 
     `folder` is where the clients of the connection work, if all of them work there. A server that asks for
     roots gets it as the only one.
+    `asks` says that the server has asked callers before in a way that names none; see
+    `maitred.backends.callers`. `on_ask` is called when it does.
     """
 
     era: EraChoice
     on_notice: Callable[[Notice], None]
     folder: str = ""
+    asks: bool = False
+    on_ask: Callable[[], None] = lambda: None
 
 
 class Backend(ABC):
@@ -477,6 +488,10 @@ class ServerPool(Connections, Protocol):
 
     def is_open(self, server: str) -> bool:
         """Whether a connection to the default instance of a server is open now."""
+        ...
+
+    async def roots_changed(self, key: str) -> None:
+        """Announce to each open server that has asked for the roots of a client that these changed."""
         ...
 
     def is_given_up(self, server: str) -> bool:

@@ -4,7 +4,8 @@ It is for transports that are a pair of the SDK's streams, such as HTTP and memo
 texts, one message each, use `maitred.jsonrpc`: the lines of child processes, or the frames of a socket.
 """
 
-from typing import Any
+from contextvars import Context
+from typing import Any, Final
 
 import anyio
 from mcp.shared.dispatcher import CallOptions
@@ -20,6 +21,7 @@ from maitred.jsonrpc import (
 )
 
 _FORGOTTEN_CODES = frozenset({INVALID_REQUEST, -32001})
+LOG_MESSAGE: Final = "notifications/message"
 _NOT_JSON = "Failed to parse "
 _TRANSPORT_SAYS = ("Connection closed", "SSE stream")
 
@@ -48,6 +50,16 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
     def locked_out(self, request_id: Any, reason: str) -> None:
         """The transport got a 401 or 403 for a request: the server wants other credentials."""
         self._locked_out[request_id] = reason
+
+    def _dispatch_notification(
+        self, msg: Any, metadata: Any, on_notify: Any, sender_ctx: Context | None
+    ) -> None:
+        """Let the session see on whose stream a log message came; see `maitred.backends.callers`."""
+        dispatch = super()._dispatch_notification
+        if sender_ctx is None or msg.method != LOG_MESSAGE:
+            dispatch(msg, metadata, on_notify, sender_ctx)
+        else:
+            sender_ctx.copy().run(dispatch, msg, metadata, on_notify, sender_ctx)
 
     async def run(self, *args: Any, **kwargs: Any) -> None:
         """Serve until the streams end."""

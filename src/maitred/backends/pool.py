@@ -305,6 +305,12 @@ class BackendPool(anyio.AsyncContextManagerMixin):
         owner = self._owners.get(server)
         return owner is not None and owner.connection is not None
 
+    async def roots_changed(self, key: str) -> None:
+        """Announce that a client's roots changed; see `ServerPool`."""
+        for owner in list(self._owners.values()):
+            if owner.connection is not None:
+                await owner.connection.roots_changed(key)
+
     def is_given_up(self, server: str) -> bool:
         """Whether a usable server does not start any more because of its failures."""
         owner = self._owners.get(server)

@@ -245,6 +245,7 @@ class ServerTask:
         self._fault: Ending | None = None
         self._lost = self._hung = ""
         self._in_flight = 0
+        self._asks = False
         self.idle_since = time.monotonic()
 
     @property
@@ -453,8 +454,16 @@ class ServerTask:
 
     def _options(self) -> ConnectOptions:
         is_here = reach_of(self.spec.transport) in ("program", "internal")
-        folder = self.sharer.folder if is_here and not self.note else ""
-        return ConnectOptions(era=self.era, on_notice=self._heard, folder=folder)
+        return ConnectOptions(
+            era=self.era,
+            on_notice=self._heard,
+            folder=self.sharer.folder if is_here and not self.note else "",
+            asks=self._asks,
+            on_ask=self._asked,
+        )
+
+    def _asked(self) -> None:
+        self._asks = True
 
     def _heard(self, notice: Notice) -> None:
         pass_on(self._pool.listener, self.spec.name, self.key, notice)

@@ -2,8 +2,9 @@
 
 Calls are relayed as JSON, not as models. So the caller gets a result exactly as the server wrote it, and
 a call is not validated twice.
-It uses three private parts of the SDK, which `tests/backends/test_session.py` pins: the session's
-envelope stamp, its dispatcher, and `negotiate_auto`.
+What a server asks goes to the caller of its request as JSON, too; see `maitred.backends.callers`.
+It uses five private parts of the SDK, which `tests/backends/test_session.py` pins: the session's
+envelope stamp, its dispatcher, its handler of requests, its capabilities, and `negotiate_auto`.
 """
 
 import time
@@ -16,8 +17,7 @@ import anyio
 import anyio.abc
 import mcp_types as types
 from mcp.client._probe import negotiate_auto
-from mcp.client.context import ClientRequestContext
-from mcp.client.session import ClientSession, IncomingMessage, ListRootsFnT
+from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import x_mcp_header_map
@@ -25,6 +25,7 @@ from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     HEADER_MISMATCH,
+    LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
     PROTOCOL_VERSION_META_KEY,
 )
@@ -33,7 +34,6 @@ from pydantic import ValidationError
 
 from maitred import __version__
 from maitred.backends.base import (
-    NOT_ASKED,
     Caller,
     ConnectError,
     ConnectOptions,
@@ -42,6 +42,8 @@ from maitred.backends.base import (
     Subscription,
 )
 from maitred.backends.call_clock import CallClock
+from maitred.backends.callers import CallersUnderWay
+from maitred.backends.dispatcher import LOG_MESSAGE
 from maitred.backends.listing import (
     LISTS,
     OfferListing,
@@ -51,8 +53,10 @@ from maitred.backends.listing import (
     read_tools,
     tools_as_sent,
 )
+from maitred.backends.log_messages import LogMessages
 from maitred.backends.notices import ProgressNotices, announced_lists, listening, notice_of, watching
 from maitred.backends.parameter_headers import judge_headers
+from maitred.background import Background
 from maitred.config.redaction import SECRETS, redact
 from maitred.config.settings import Limits
 from maitred.errors import (
@@ -69,6 +73,8 @@ from maitred.jsonrpc import (
     RequestTimedOutError,
     UnreadableMessageError,
 )
+from maitred.model.asking import LIST_ROOTS
+from maitred.model.log_levels import LEVELS, LogLevel
 from maitred.model.resources import Offer
 from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
 from maitred.model.tools import ToolCall
@@ -126,9 +132,16 @@ _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
 _MOST_SAID = 64 * 1024
 _LEAVE_S = 2.0
+_LEVEL_S = 5.0
 _LEARN_S = 5.0
 _PULSE_S = 30.0
 _OUR_OWN_META = frozenset({"progressToken", PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY})
+_EVERYTHING: Mapping[str, Any] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"context": {}, "tools": {}},
+    "roots": {"listChanged": True},
+}
+"""The capabilities that a client can have towards a server behind the gateway; all are relayed."""
 _NEW = frozenset({"inputResponses", "requestState", CLIENT_CAPABILITIES_META_KEY})
 
 
@@ -150,7 +163,32 @@ class TransportWatch(Protocol):
 
 
 class _RawSession(ClientSession):
-    """The SDK's session, with raw requests that carry its negotiated envelope."""
+    """The SDK's session, with raw requests both ways, which carry its negotiated envelope."""
+
+    def __init__(self, server: str, callers: CallersUnderWay, folder: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.callers = callers
+        self.logs = LogMessages(server, callers)
+        self._folder = folder
+
+    async def _on_request(self, dctx: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        if method == "ping":
+            return {}
+        try:
+            return await self.callers.answer(method, params or {})
+        except MCPError:
+            if method == LIST_ROOTS and self._folder:
+                return _roots_in(self._folder)
+            raise
+
+    def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        if method != LOG_MESSAGE:
+            return super()._intercept_notification(method, params)
+        self.logs.take(params or {})
+        return True
+
+    def _build_capabilities(self, version: str) -> types.ClientCapabilities:
+        return types.ClientCapabilities.model_validate(_EVERYTHING)
 
     async def request(self, method: str, params: dict[str, Any], opts: CallOptions) -> dict[str, Any]:
         data: dict[str, Any] = {"method": method, "params": params}
@@ -159,6 +197,10 @@ class _RawSession(ClientSession):
         if capabilities is not None and self.modern:
             data["params"]["_meta"][CLIENT_CAPABILITIES_META_KEY] = capabilities
         return await self._dispatcher.send_raw_request(method, data["params"], opts)
+
+    async def notify(self, method: str) -> None:
+        """Send a notification without parameters."""
+        await self._dispatcher.notify(method, None)
 
     @property
     def modern(self) -> bool:
@@ -183,9 +225,10 @@ class SessionConnection:
         self._in_flight = 0
         self._silent_since: float | None = None
         self._knows_ping = True
+        self._level: LogLevel | None = None
         self._mirrors = session.modern and transport_kind(spec.transport).opened_by == "POST"
         self._knows_headers = False
-        self.heard_at = time.monotonic()
+        self._heard_at = time.monotonic()
         self.facts = _facts(session)
         self.title_as_sent = _title(session)
 
@@ -201,6 +244,11 @@ class SessionConnection:
     def end(self, reason: str) -> None:
         """End the session; see `Connection`."""
         self._closing.close(reason)
+
+    @property
+    def heard_at(self) -> float:
+        """When the server last answered anything; a server that waits for an answer is well."""
+        return time.monotonic() if self._session.callers.is_asking else self._heard_at
 
     @property
     def waiting_since(self) -> float | None:
@@ -319,9 +367,22 @@ class SessionConnection:
         ours = _OUR_OWN_META if self._session.modern else _OUR_OWN_META | _NEW
         meta = {key: value for key, value in (params.get("_meta") or {}).items() if key not in ours}
         sent = {k: v for k, v in params.items() if k != "_meta" and (self._session.modern or k not in _NEW)}
+        if self._session.modern:
+            meta.setdefault(CLIENT_CAPABILITIES_META_KEY, _shown(caller))
         if meta:
             sent["_meta"] = meta
-        return await self._request(method, sent, {"timeout": timeout_s}, timeout_s=timeout_s)
+        clock = CallClock(timeout_s, timeout_s)
+        async with self._session.callers.request(caller, clock, minor=True):
+            return await self._request(method, sent, {}, timeout_s, clock)
+
+    async def send(self, method: str, params: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """Send a request of the gateway's own, which has no caller."""
+        return await self._request(method, params, {"timeout": timeout_s}, timeout_s)
+
+    async def roots_changed(self, key: str) -> None:
+        """Announce that a client's roots changed; see `Connection`."""
+        if self._session.callers.has_roots_of(key):
+            await self._session.notify("notifications/roots/list_changed")
 
     @asynccontextmanager
     async def subscribe(self, uri: str) -> AsyncIterator[Subscription]:
@@ -336,15 +397,13 @@ class SessionConnection:
             except MCPError as error:
                 raise self._translate(error, "subscriptions/listen", limit_s) from error
             return
-        await self.request("resources/subscribe", {"uri": uri}, timeout_s=limit_s, caller=NOT_ASKED)
+        await self.send("resources/subscribe", {"uri": uri}, timeout_s=limit_s)
         try:
             yield _SessionSubscription(self, pulse=transport_kind(self._spec.transport).loses_silently)
         finally:
             if self.alive:
                 with anyio.move_on_after(_LEAVE_S, shield=True), suppress(ServerError):
-                    await self.request(
-                        "resources/unsubscribe", {"uri": uri}, timeout_s=_LEAVE_S, caller=NOT_ASKED
-                    )
+                    await self.send("resources/unsubscribe", {"uri": uri}, timeout_s=_LEAVE_S)
 
     async def call_tool(
         self, name: str, call: ToolCall, *, timeout_s: float, caller: Caller
@@ -358,20 +417,37 @@ class SessionConnection:
                 params["inputResponses"] = dict(call.input_responses)
             if call.request_state is not None:
                 params["requestState"] = call.request_state
-            if call.client_capabilities is not None:
-                meta[CLIENT_CAPABILITIES_META_KEY] = dict(call.client_capabilities)
+            if caller.log_level:
+                meta[LOG_LEVEL_META_KEY] = caller.log_level
+            meta[CLIENT_CAPABILITIES_META_KEY] = (
+                dict(call.client_capabilities) if call.client_capabilities is not None else _shown(caller)
+            )
         if meta:
             params["_meta"] = meta
         clock = CallClock(timeout_s, self._spec.timeouts.longest_call_s)
         notices = ProgressNotices(caller, lambda: self._progressed(clock))
         opts: CallOptions = {"on_progress": notices.report}
-        result = await self._request("tools/call", params, opts, timeout_s, clock)
-        await notices.delivered()
-        return result
+        await self._set_level(caller.log_level)
+        async with self._session.callers.request(caller, clock):
+            result = await self._request("tools/call", params, opts, timeout_s, clock)
+            await notices.delivered()
+            await self._session.logs.delivered()
+            return result
+
+    async def _set_level(self, level: str) -> None:
+        """Have a server of the handshake era send messages of a level, as soon as a client wants it."""
+        declared = self._session.server_capabilities
+        if self._session.modern or declared is None or declared.logging is None or level not in LEVELS:
+            return
+        if self._level is not None and LEVELS.index(self._level) <= LEVELS.index(level):
+            return
+        self._level = level
+        with suppress(ServerError):  # it declared a method that it does not have
+            await self.send("logging/setLevel", {"level": level}, timeout_s=_LEVEL_S)
 
     def _progressed(self, clock: CallClock) -> None:
         clock.extend()
-        self.heard_at = self._silent_since = time.monotonic()
+        self._heard_at = self._silent_since = time.monotonic()
 
     async def _request(
         self,
@@ -420,8 +496,8 @@ class SessionConnection:
         return answer
 
     def _heard(self) -> None:
-        self.heard_at = time.monotonic()
-        self._silent_since = self.heard_at if self._in_flight > 1 else None
+        self._heard_at = time.monotonic()
+        self._silent_since = self._heard_at if self._in_flight > 1 else None
 
     def _translate(self, error: MCPError, method: str, timeout_s: float) -> ServerError:
         """Convert the error of a failed request; masks credentials in the server's text."""
@@ -457,29 +533,36 @@ async def open_session(
         if (notice := notice_of(message)) is not None:
             options.on_notice(notice)
 
+    callers = CallersUnderWay(
+        spec.name, asks=options.asks, on_ask=options.on_ask, wait_s=spec.timeouts.call_s
+    )
     session = _RawSession(
+        spec.name,
+        callers,
+        options.folder,
         dispatcher=dispatcher,
         client_info=_CLIENT_INFO,
         message_handler=on_message,
-        list_roots_callback=_roots_in(options.folder),
     )
     async with session:
         await negotiate(session, options.era)
         lists = announced_lists(session.server_capabilities) if session.modern else ()
-        async with watching(spec.name, session, lists, options.on_notice):
+        async with watching(spec.name, session, lists, options.on_notice), Background() as background:
+            background.start(session.logs.run)
             yield SessionConnection(spec, session, closing, limits)
 
 
-def _roots_in(folder: str) -> ListRootsFnT | None:
-    """Answers a server that asks for roots with one folder; `None` without a folder."""
-    if not folder:
-        return None
-    root = types.Root(uri=Path(folder).as_uri(), name=Path(folder).name)  # type: ignore[arg-type]  # parsed
+def _roots_in(folder: str) -> dict[str, Any]:
+    """The answer to a server that asks for roots: one folder."""
+    return {"roots": [{"uri": Path(folder).as_uri(), "name": Path(folder).name}]}
 
-    async def answer(context: ClientRequestContext) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[root])
 
-    return answer
+def _shown(caller: Caller) -> dict[str, Any]:
+    """The capabilities of a caller that a server of the stateless era gets with a request."""
+    if caller.takes_rounds:
+        return dict(caller.capabilities)
+    shown = {key: value for key, value in caller.capabilities.items() if key in _EVERYTHING}
+    return shown | ({"roots": {}} if "roots" in shown else {})
 
 
 def _facts(session: _RawSession) -> ServerFacts:
@@ -514,7 +597,7 @@ class _SessionSubscription:
             with anyio.move_on_after(self._pulse_s):
                 return await self._connection.closed()
             try:
-                await self._connection.request("ping", {}, timeout_s=_PULSE_S, caller=NOT_ASKED)
+                await self._connection.send("ping", {}, timeout_s=_PULSE_S)
             except ConnectionLostError as error:
                 return error.reason
             except ServerError:

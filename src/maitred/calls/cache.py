@@ -96,6 +96,7 @@ class _Flight:
     over: anyio.Event = field(default_factory=anyio.Event)
     answer: Callable[[], dict[str, Any]] | None = None
     error: Exception | None = None
+    is_private: bool = False
 
 
 class ResultCache:
@@ -144,13 +145,19 @@ class ResultCache:
         for key in [key for key in self._flights if key.server == server and key != but]:
             del self._flights[key]
 
+    def forget(self, key: CacheKey) -> None:
+        """Neither store nor share the answer of a call under way: it depends on what its caller answered."""
+        if flight := self._flights.pop(key, None):
+            flight.is_private = True
+
     async def _fly(self, key: CacheKey, call: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         flight = self._flights[key] = _Flight()
         since = self._clock()
         try:
             result = await call()
             data = _encode(result)
-            flight.answer = (lambda: result) if data is None else (lambda: _decode(data))
+            if not flight.is_private:
+                flight.answer = (lambda: result) if data is None else (lambda: _decode(data))
             if data is not None and _is_lasting(result) and self._flights.get(key) is flight:
                 self._keep(key, _CachedAnswer(data=data, since=since))
         except Exception as error:

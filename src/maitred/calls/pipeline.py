@@ -51,6 +51,13 @@ class Call:
     chain: CallingChain | None = None
     tool: Tool = field(init=False, repr=False)
     entry: Entry = field(init=False, repr=False)
+    asked: bool = field(init=False, default=False)
+    """Whether the server asked its caller, so that the answer depends on more than the arguments."""
+
+    def note_question(self, method: str) -> None:
+        """Record that the server asks its caller."""
+        self.asked = True
+        self.entry.note_question(method)
 
     @property
     def arguments(self) -> Mapping[str, Any]:

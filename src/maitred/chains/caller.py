@@ -29,6 +29,6 @@ class ChainCaller:
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Dropped: the chain reports its own progress."""
 
-    async def log(self, params: Mapping[str, Any]) -> None:
+    async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None:
         """Send a log message to the chain's client."""
-        await self._client.log(params)
+        await self._client.log(params, late=late)

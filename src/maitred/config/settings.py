@@ -32,6 +32,7 @@ class Limits:
     call_timeout_s: Seconds = 120.0
     call_timeout_max_s: Seconds = 3_600.0
     idle_stop_s: Seconds = 300.0
+    parked_call_s: Seconds = 300.0
     max_starting: Annotated[int, Ge(1)] = 4
     max_message_bytes: Annotated[int, Ge(65_536)] = 64 * 1024 * 1024
     max_tools: Annotated[int, Ge(1)] = 10_000

@@ -476,6 +476,15 @@ class Gateway(Operations):
         made = Call(request=call, viewer=viewer, read_only=read_only, shorten=shorten, caller=caller)
         return (await self._proceed(made)).wire
 
+    async def roots_changed(self, key: str, *, viewer: Viewer) -> None:
+        """Announce to the servers that know the roots of the client with this key that these changed.
+
+        Raises:
+            NotAllowedError: The viewer may not call.
+        """
+        self._access.check(viewer, "call")
+        await self._context.pool.roots_changed(key)
+
     def result(self, result_id: str, cursor: str = "", *, viewer: Viewer) -> ResultPage:
         """A page of an answer that was too long.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from maitred.audit.service import AuditService
 from maitred.backends.base import NOT_ASKED, Caller, Connection
+from maitred.calls.rounds import RecordedCaller, finish_rounds
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.subscriptions import Subscriptions
 from maitred.catalog.names import RESOURCES, resource_uri, split_resource_uri
@@ -115,7 +116,8 @@ class ResourceService:
             entry.means(server, inner)
             params = {**(also or {}), "uri": inner}
             recheck = partial(self.locate, uri)
-            result = await self._request(server, "resources/read", params, recheck, viewer, caller)
+            asked = RecordedCaller(caller, entry.note_question)
+            result = await self._request(server, "resources/read", params, recheck, viewer, asked)
             await entry.ended(result)
         result = await self._screen.screened(result, server, kind="contents")
         contents = result.get("contents")
@@ -176,7 +178,8 @@ class ResourceService:
             entry.means(offer.server, offer.key.key)
             params = {**(also or {}), "name": offer.key.key, "arguments": dict(arguments)}
             recheck = partial(self.prompt, name)
-            result = await self._request(offer.server, "prompts/get", params, recheck, viewer, caller)
+            asked = RecordedCaller(caller, entry.note_question)
+            result = await self._request(offer.server, "prompts/get", params, recheck, viewer, asked)
             await entry.ended(result)
         return await self._screen.screened(result, offer.server, kind="messages")
 
@@ -250,7 +253,13 @@ class ResourceService:
     ) -> dict[str, Any]:
         timeout_s = self._context.spec(server).timeouts.call_s
         async with self._screen.errors():
-            return await connection.request(method, params, timeout_s=timeout_s, caller=caller)
+
+            async def again(responses: Mapping[str, Any], state: str | None) -> dict[str, Any]:
+                asked = {**params, "inputResponses": responses} | ({"requestState": state} if state else {})
+                return await connection.request(method, asked, timeout_s=timeout_s, caller=caller)
+
+            result = await connection.request(method, params, timeout_s=timeout_s, caller=caller)
+            return await finish_rounds(server, result, caller, again)
 
 
 def _published(server: str, content: Any) -> Any:

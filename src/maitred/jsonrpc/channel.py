@@ -73,6 +73,8 @@ class LineChannel:
         max_message_bytes: A longer line ends the channel.
         trusted: Do not cut off a peer that sends many requests, as a client does.
         inline: Methods that the gateway answers before it reads the next message.
+        ids: The beginning of the ids of our requests. A peer that may answer a request of another gateway
+            needs ids that no other gateway uses.
     """
 
     def __init__(
@@ -82,11 +84,13 @@ class LineChannel:
         max_message_bytes: int,
         trusted: bool = False,
         inline: frozenset[str] = frozenset(),
+        ids: str = "",
     ) -> None:
         self._write = write
         self._max_message_bytes = max_message_bytes
         self._trusted = trusted
         self._inline = inline
+        self._ids = ids
         self._waiting = True
         self._inbound: dict[str | int, Inbound] = {}
         self._pending: dict[str | int, _Pending] = {}
@@ -188,10 +192,12 @@ class LineChannel:
             self._cancel(cancelled_request_id_from_params(params))
         if self._handlers is None or run_notify_intercept(self._handlers[2], method, params):
             return
-        self._spawn(self._handlers[1], Inbound(self.notify, None, params), method, params)
+        self._spawn(
+            self._handlers[1], Inbound(self.notify, self.send_raw_request, None, params), method, params
+        )
 
     def _take_request(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
-        context = Inbound(self.notify, request_id, params)
+        context = Inbound(self.notify, self.send_raw_request, request_id, params)
         if (key := as_request_id(request_id)) is not None:
             self._inbound[coerce_request_id(key)] = context
         if method in self._inline:
@@ -284,7 +290,8 @@ class LineChannel:
         if self._closed.is_set():
             raise ChannelClosedError(self.reason, unread=True)
         self._next_id += 1
-        request_id = options.get("request_id", self._next_id)
+        minted = f"{self._ids}{self._next_id}" if self._ids else self._next_id
+        request_id = options.get("request_id", minted)
         progress = options.get("on_progress")
         out = dict(params or {})
         if progress is not None:

@@ -5,22 +5,23 @@ from typing import Any
 
 import anyio
 from mcp.shared.dispatcher import CallOptions
-from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.transport_context import TransportContext
 
 Notify = Callable[[str, Mapping[str, Any] | None, CallOptions | None], Awaitable[None]]
+Ask = Callable[[str, Mapping[str, Any] | None, CallOptions | None], Awaitable[dict[str, Any]]]
 
 
 class Inbound:
     """The context of one message: its id, its progress token, and whether the peer cancelled it."""
 
-    transport = TransportContext(kind="stdio", can_send_request=False)
-    can_send_request = False
+    transport = TransportContext(kind="stdio", can_send_request=True)
+    can_send_request = True
     message_metadata = None
 
-    def __init__(self, notify: Notify, request_id: Any, params: Mapping[str, Any] | None) -> None:
+    def __init__(self, notify: Notify, ask: Ask, request_id: Any, params: Mapping[str, Any] | None) -> None:
         self._notify = notify
+        self._ask = ask
         self.request_id = request_id
         self.progress_token = progress_token_from_params(params)
         self.scope = anyio.CancelScope()
@@ -29,8 +30,8 @@ class Inbound:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Always raises: the gateway sends no request while it answers one."""
-        raise NoBackChannelError(method)
+        """Send the peer a request, also after its own was answered; raises as the channel does."""
+        return await self._ask(method, params, opts)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None

@@ -61,7 +61,10 @@ class UseCache:
 
     async def _answer(self, call: Call, proceed: Proceed, key: CacheKey, lifetime_s: float) -> Answer:
         async def send() -> dict[str, Any]:
-            return (await proceed(call)).wire
+            wire = (await proceed(call)).wire
+            if call.asked:
+                self._cache.forget(key)
+            return wire
 
         started = time.perf_counter()
         wire, cached = await self._cache.get_or_call(key, lifetime_s, send)

@@ -97,7 +97,7 @@ class ClientRelay:
         The gateway would have to store them all, at the expense of its other clients. Lines that are not
         requests, such as a cancellation, are passed on.
         """
-        if self._replay.waiting >= _MOST_WAITING and b'"id"' in line:
+        if self._replay.waiting >= _MOST_WAITING and b'"id"' in line and b'"method"' in line:
             self._changed.wait_for(lambda: self._replay.waiting < _MOST_WAITING or self._talk is None)
 
     def _forward(self, line: bytes, number: Id | None) -> None:

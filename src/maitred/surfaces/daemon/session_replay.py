@@ -1,7 +1,8 @@
 """The part of a client's session that has to be sent to the next gateway if the present one ends.
 
-It follows the messages both ways. It stores the requests that wait for an answer, the client's handshake and
-its subscriptions. Lines pass unchanged; of most lines from the gateway, only the beginning is parsed.
+It follows the messages both ways. It stores the requests that wait for an answer, also those of the gateway,
+the client's handshake and its subscriptions. Lines pass unchanged; of most lines from the gateway, only the
+beginning is parsed.
 """
 
 import json
@@ -74,6 +75,7 @@ class Replay:
         self._again = 0
         self._swallowed: set[Id] = set()
         self._reopened: set[Id] = set()
+        self._questions: set[Id] = set()
 
     @property
     def is_pressing(self) -> bool:
@@ -94,6 +96,8 @@ class Replay:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         if not isinstance(method, str):
+            if isinstance(number, str | int):
+                self._questions.discard(number)
             return None
         if "id" not in message:
             self._noticed(method, params, line)
@@ -145,7 +149,10 @@ class Replay:
             return self._news(line) if self._reopened else line
         message = _parsed(line)
         number = message.get("id")
-        if "method" in message or not isinstance(number, str | int):
+        if not isinstance(number, str | int):
+            return line
+        if "method" in message:
+            self._questions.add(number)
             return line
         return self._answered(number, line, failed="error" in message)
 
@@ -181,11 +188,15 @@ class Replay:
     # --- when the gateway has ended -----------------------------------------------------------------------
 
     def lost(self, safe_tools: Collection[str]) -> Iterator[bytes]:
-        """Answers to the requests that cannot be sent again; they wait no more.
+        """Answers to the requests that cannot be sent again; they wait no more. Questions are withdrawn.
 
         `safe_tools` are the tools of the gateway that change nothing, whatever their arguments are.
         """
         self._swallowed.clear()
+        for number in self._questions:
+            params = {"requestId": number, "reason": "the gateway that asked has ended"}
+            yield _line({"method": "notifications/cancelled", "params": params})
+        self._questions.clear()
         for number, one in list(self._waiting.items()):
             is_safe = one.method in _SAFE or one.tool in safe_tools
             if not (is_safe or one.unsent) or one.tries >= _MOST_TRIES:

@@ -92,9 +92,9 @@ class BeatingCaller:
         """Ask the client; see `Caller`."""
         return await self._caller.ask(method, params)
 
-    async def log(self, params: Mapping[str, Any]) -> None:
+    async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None:
         """Send a log message; see `Caller`."""
-        await self._caller.log(params)
+        await self._caller.log(params, late=late)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Report the server's progress; see `Caller`."""

@@ -4,6 +4,7 @@
 requests.
 """
 
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,11 +21,13 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from maitred.jsonrpc import Inbound, LineChannel
 from maitred.model.access import NO_START, ClientStart, Grant, Viewer
-from maitred.surfaces.mcp.caller import HandshakeCaller, StatelessCaller
+from maitred.surfaces.mcp.caller import CLIENT, HandshakeCaller, StatelessCaller
 from maitred.surfaces.mcp.server import McpSurface
 from maitred.surfaces.mcp.wire import Wire
 
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+_ONE_CLIENT = "wire"
+"""The client of a surface with one wire; a guest is one of several clients, and has its own connection."""
 
 
 async def serve_wire(
@@ -37,7 +40,11 @@ async def serve_wire(
     """
     async with surface.server.lifespan(surface.server) as state:
         channel = LineChannel(
-            wire.write, max_message_bytes=_MAX_MESSAGE_BYTES, trusted=True, inline=frozenset({"initialize"})
+            wire.write,
+            max_message_bytes=_MAX_MESSAGE_BYTES,
+            trusted=True,
+            inline=frozenset({"initialize"}),
+            ids=f"maitred-{secrets.token_hex(4)}-",
         )
         wire.attach(channel.feed, lambda: channel.close("the client closed the connection"))
         guest = surface.viewers.guest(admitted, start) if admitted else None
@@ -76,7 +83,7 @@ class _Era:
         if method == "tools/call" and self.connection.initialize_accepted:
             version = self.connection.protocol_version
             viewer = self._surface.viewers.behind(self.connection, self._guest)
-            caller = HandshakeCaller(context, self.connection, params, viewer)
+            caller = HandshakeCaller(context, self.connection, params, viewer, self._surface.answer_s)
             return await self._surface.call_tool(params or {}, version, caller, viewer)
         return await self._runner.on_request(context, method, params)
 
@@ -94,7 +101,7 @@ class _Era:
             raise MCPError(code=route.code, message=route.message, data=route.data)
         if method == "tools/call":
             viewer = self._surface.viewers.named(_name(route.client_info), self._guest)
-            caller = StatelessCaller(context, params, viewer)
+            caller = StatelessCaller(context, params, viewer, client=_ONE_CLIENT)
             return await self._surface.call_tool(params or {}, route.protocol_version, caller, viewer)
         connection = self._of_the_client(
             Connection.from_envelope(
@@ -106,6 +113,7 @@ class _Era:
         )
 
     def _of_the_client(self, connection: Connection) -> Connection:
+        connection.state[CLIENT] = _ONE_CLIENT
         if self._guest is not None:
             self._surface.viewers.admit(connection, self._guest)
         return connection

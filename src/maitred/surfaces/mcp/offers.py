@@ -10,7 +10,8 @@ import base64
 import binascii
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
 
 import mcp_types as types
@@ -30,13 +31,14 @@ from maitred.errors import (
     ProtocolError,
     ResourceNotFoundError,
 )
-from maitred.gateway import Gateway, Offer
+from maitred.gateway import Caller, Gateway, Offer
 from maitred.model.access import Viewer
 from maitred.model.resources import OfferKind
-from maitred.surfaces.mcp.caller import caller_of
+from maitred.surfaces.mcp.caller import HandshakeCaller, StatelessCaller, caller_of
 from maitred.surfaces.mcp.completions import OwnCompletions, limit_values
 from maitred.surfaces.mcp.identity import Viewers
 from maitred.surfaces.mcp.notices import ListTracker
+from maitred.surfaces.mcp.parked_calls import ParkableRequest, ParkedCalls
 from maitred.surfaces.mcp.prompts import OwnPrompts
 from maitred.surfaces.mcp.resources import OwnResources
 from maitred.surfaces.mcp.result_shape import for_revision
@@ -159,11 +161,20 @@ _NOT_FOUND_BEFORE: Final = -32002
 _RELAYED: Final = ("inputResponses", "requestState", "_meta")
 
 
+class Send(Protocol):
+    """Sends a request to its server for a caller."""
+
+    async def __call__(self, *, caller: Caller) -> dict[str, Any]:
+        """Return the server's answer."""
+        ...
+
+
 class OfferHandler:
     """Handles the requests of clients for a gateway; `lists` records which viewer received which list."""
 
-    def __init__(self, gateway: Gateway, lists: ListTracker, viewers: Viewers) -> None:
+    def __init__(self, gateway: Gateway, lists: ListTracker, viewers: Viewers, parked: ParkedCalls) -> None:
         self._gateway = gateway
+        self._parked = parked
         self._lists = lists
         self._viewers = viewers
         self._resources = OwnResources(gateway)
@@ -179,6 +190,29 @@ class OfferHandler:
         server.add_request_handler("resources/read", types.ReadResourceRequestParams, self._read)
         server.add_request_handler("prompts/get", types.GetPromptRequestParams, self._get_prompt)
         server.add_request_handler("completion/complete", types.CompleteRequestParams, self._complete)
+
+    def _caller(self, ctx: Context, viewer: Viewer) -> HandshakeCaller | StatelessCaller:
+        return caller_of(ctx, viewer, self._gateway.settings.limits.parked_call_s)
+
+    async def _parkable(
+        self, ctx: Context, viewer: Viewer, name: str, arguments: Mapping[str, Any], send: Send
+    ) -> dict[str, Any]:
+        """The result of a request, which is parked if its server asks a client that takes no requests."""
+        caller = self._caller(ctx, viewer)
+        if not isinstance(caller, StatelessCaller):
+            return await send(caller=caller)
+        params = ctx.params or {}
+        request = ParkableRequest(
+            principal=viewer.principal,
+            method=ctx.method,
+            name=name,
+            arguments=arguments,
+            request_state=params.get("requestState"),
+            input_responses=params.get("inputResponses"),
+        )
+        if request.continues or caller.can_answer:
+            return await self._parked.answer(request, caller, partial(send, caller=caller))
+        return await send(caller=caller)
 
     # --- lists --------------------------------------------------------------------------------------------
 
@@ -216,8 +250,9 @@ class OfferHandler:
             viewer = self._viewers.of(ctx)
             if own := await self._resources.read(uri, viewer):
                 return own.to_result()
-            caller = caller_of(ctx, viewer)
-            result = await self._gateway.offers(viewer).read(uri, _relayed(ctx), viewer=viewer, caller=caller)
+            offers = self._gateway.offers(viewer)
+            read = partial(offers.read, uri, _relayed(ctx), viewer=viewer)
+            result = await self._parkable(ctx, viewer, uri, {}, read)
         except (MaitredError, MCPError) as error:
             raise resource_error(error, uri, ctx.protocol_version) from error
         fresh = {"ttlMs": 0, "cacheScope": "private"}
@@ -243,9 +278,8 @@ class OfferHandler:
             if own := await self._prompts.get(params.name, arguments, viewer):
                 return own
             offers = self._gateway.offers(viewer)
-            result = await offers.get_prompt(
-                params.name, arguments, _relayed(ctx), viewer=viewer, caller=caller_of(ctx, viewer)
-            )
+            get = partial(offers.get_prompt, params.name, arguments, _relayed(ctx), viewer=viewer)
+            result = await self._parkable(ctx, viewer, params.name, arguments, get)
         except MaitredError as error:
             raise _prompt_error(error) from error
         return for_revision("prompts/get", ctx.protocol_version, result, {})
@@ -269,7 +303,7 @@ class OfferHandler:
             return own
         try:
             offers = self._gateway.offers(viewer)
-            caller = caller_of(ctx, viewer)
+            caller = self._caller(ctx, viewer)
             return limit_values(
                 await offers.complete(kind, name, asked, relayed, viewer=viewer, caller=caller)
             )

@@ -7,6 +7,7 @@ connection. The SDK keeps no list of the clients of the handshake era to notify.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -28,7 +29,8 @@ from maitred.meta_tools import menu
 from maitred.meta_tools.base import MetaToolRequest, text_result
 from maitred.model.access import LOCAL_USER, Viewer
 from maitred.model.tools import ToolCall
-from maitred.surfaces.mcp.caller import caller_of
+from maitred.model.transports import is_composed
+from maitred.surfaces.mcp.caller import LOG_LEVEL, StatelessCaller, caller_of, key_of
 from maitred.surfaces.mcp.heartbeats import Heartbeats
 from maitred.surfaces.mcp.identity import HTTP_SCOPE, Viewers
 from maitred.surfaces.mcp.notices import ListTracker, Notices
@@ -40,6 +42,7 @@ from maitred.surfaces.mcp.offers import (
     resource_error,
     write_cursor,
 )
+from maitred.surfaces.mcp.parked_calls import ParkableRequest, ParkedCalls
 from maitred.surfaces.mcp.result_shape import for_handshake, for_stateless, read_call
 
 Context = ServerRequestContext[Any, Any]
@@ -88,7 +91,8 @@ class McpSurface:
         self._lists = ListTracker(gateway)
         self._heartbeats = Heartbeats()
         self.viewers = Viewers(viewer, self._ended)
-        offering = OfferHandler(gateway, self._lists, self.viewers)
+        self.parked_calls = ParkedCalls(lambda: self.answer_s)
+        offering = OfferHandler(gateway, self._lists, self.viewers, self.parked_calls)
         self._notices = Notices(gateway, self._lists, self.viewers, offering.text_of)
         self.server: Server[Any] = _DualEraServer(
             "maitred",
@@ -102,6 +106,7 @@ class McpSurface:
             on_subscriptions_listen=self._notices.listen,
         )
         self.server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         offering.register(self.server)
         self.server.middleware.append(self._middleware)
 
@@ -118,13 +123,21 @@ class McpSurface:
         viewer = scope.get(VIEWER)
         return self._gateway.schema_of(name, viewer if isinstance(viewer, Viewer) else self.viewers.stateless)
 
+    @property
+    def answer_s(self) -> float:
+        """For how many seconds a call waits for its client to answer a question."""
+        return self._gateway.settings.limits.parked_call_s
+
     def close(self) -> None:
         """End open change streams in good order."""
         self._notices.close()
 
     async def announce(self) -> None:
-        """Notify clients of both eras of changes, and of calls under way; runs until cancelled."""
-        async with Background() as background:
+        """Notify clients of both eras of changes and of calls under way, and keep parked calls.
+
+        Runs until cancelled.
+        """
+        async with Background() as background, self.parked_calls.serving():
             background.start(self._heartbeats.run)
             await self._notices.run()
 
@@ -133,9 +146,8 @@ class McpSurface:
     async def _middleware(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/call" and ctx.request_id is not None and _is_open(ctx):
             viewer = self.viewers.of(ctx)
-            return await self.call_tool(
-                ctx.params or {}, ctx.protocol_version, caller_of(ctx, viewer), viewer
-            )
+            caller = caller_of(ctx, viewer, self.answer_s)
+            return await self.call_tool(ctx.params or {}, ctx.protocol_version, caller, viewer)
         result = await call_next(ctx)
         if ctx.method in _GREETINGS and isinstance(result, dict):
             viewer = self.viewers.asking(ctx)
@@ -143,6 +155,9 @@ class McpSurface:
         if ctx.method == "notifications/initialized":
             connection = ctx.session._connection  # noqa: SLF001  # see the module's docstring
             self._notices.connected(connection, self.viewers.of(ctx))
+        if ctx.method == "notifications/roots/list_changed":
+            viewer = self.viewers.of(ctx)
+            await self._gateway.roots_changed(key_of(viewer), viewer=viewer)
         return result
 
     def _ended(self, viewer: Viewer) -> None:
@@ -156,6 +171,11 @@ class McpSurface:
             await self._notices.subscribe(connection, uri, viewer)
         except MaitredError as error:
             raise resource_error(error, uri, ctx.protocol_version) from error
+        return types.EmptyResult()
+
+    async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        """Note the level of a client; its calls bring it to the servers."""
+        ctx.session._connection.state[LOG_LEVEL] = params.level  # noqa: SLF001  # see the module's docstring
         return types.EmptyResult()
 
     async def _unsubscribe(self, ctx: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
@@ -202,20 +222,56 @@ class McpSurface:
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
             raise MCPError(INVALID_PARAMS, "tools/call needs a text `name` and an object `arguments`")
         call = read_call(name, params)
+        result = await self._parkable(name, call, caller, viewer)
+        if protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return for_stateless(result, self.server.server_info_stamp)
+        return for_handshake(result)
+
+    async def _parkable(self, name: str, call: ToolCall, caller: Caller, viewer: Viewer) -> dict[str, Any]:
+        """The result of a call, which is parked if its server asks a client that takes no requests."""
+        if not isinstance(caller, StatelessCaller):
+            return await self._result(name, call, caller, viewer)
+        request = ParkableRequest(
+            principal=viewer.principal,
+            method="tools/call",
+            name=name,
+            arguments=call.arguments,
+            request_state=call.request_state,
+            input_responses=call.input_responses,
+        )
+        work = partial(self._result, name, call, caller, viewer)
+        if request.continues or (caller.can_answer and self._may_ask(name, call.arguments)):
+            return await self.parked_calls.answer(request, caller, work)
+        return await work()
+
+    def _may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a server may ask during a call: one of the handshake era, or one not known yet."""
+        if (meta_tool := menu.META_TOOLS.get(name)) is not None:
+            inner = arguments.get("name")
+            return meta_tool.open_world and (not isinstance(inner, str) or self._may_ask_in(inner))
+        return self._may_ask_in(name)
+
+    def _may_ask_in(self, name: str) -> bool:
+        snapshot = self._gateway.snapshot
+        tool = snapshot.by_name.get(name)
+        record = snapshot.servers.get(tool.server) if tool else None
+        if record is None or record.facts.era != "stateless":
+            return True
+        spec = self._gateway.settings.servers.get(record.name)
+        return spec is None or is_composed(spec.transport)
+
+    async def _result(self, name: str, call: ToolCall, caller: Caller, viewer: Viewer) -> dict[str, Any]:
         try:
             with self._heartbeats.watch(caller) as beating:
-                result = await self._answer(name, call, beating, viewer)
+                return await self._answer(name, call, beating, viewer)
         except ToolNotFoundError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error
         except ProtocolError as error:
             if name not in menu.META_TOOLS or error.rpc_code in _FOR_THE_CLIENT:
                 raise MCPError(error.rpc_code, error.message, error.data) from error
-            result = menu.error_result(self._gateway, viewer, error)
+            return menu.error_result(self._gateway, viewer, error)
         except MaitredError as error:
-            result = text_result(str(error), error=True)
-        if protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return for_stateless(result, self.server.server_info_stamp)
-        return for_handshake(result)
+            return text_result(str(error), error=True)
 
     async def _answer(self, name: str, call: ToolCall, caller: Caller, viewer: Viewer) -> dict[str, Any]:
         """The whole answer of a meta-tool, or of a tool that the client calls by its published name."""

@@ -1,0 +1,84 @@
+"""The log messages of one server: passed on to the clients that they concern, in the order of their coming.
+
+A message concerns the caller of the request on whose stream it came, or the client of all requests under way.
+If several clients have requests under way and nothing says whose message it is, no client gets it: it may
+contain what is another client's. A message that comes while no request is under way goes to all clients of
+the handshake era that have used the connection.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import anyio
+import structlog
+
+from maitred.backends.base import Caller
+from maitred.config.redaction import SECRETS
+from maitred.model.log_levels import reaches
+
+log = structlog.get_logger(__name__)
+
+_MOST_QUEUED: Final = 1_000
+_DELIVERED_S: Final = 1.0
+
+
+class Audience(Protocol):
+    """Knows the callers of a connection; see `maitred.backends.callers`."""
+
+    def concerned(self) -> tuple[Sequence[Caller], bool]:
+        """Whom a message concerns that comes now, and whether none of their requests is under way."""
+        ...
+
+
+class LogMessages:
+    """Sends messages one after the other while `run` runs."""
+
+    def __init__(self, server: str, audience: Audience) -> None:
+        self._server = server
+        self._audience = audience
+        self._queue: deque[tuple[Caller, dict[str, Any], bool]] = deque()
+        self._news = anyio.Event()
+        self._empty = anyio.Event()
+        self._is_sending = False
+
+    def take(self, params: Mapping[str, Any]) -> None:
+        """Queue a message for each client that it concerns and that wants its level; does not wait."""
+        callers, late = self._audience.concerned()
+        if not callers:
+            log.debug("a log message of a server concerns no client", server=self._server)
+        logger = params.get("logger")
+        message = {
+            **params,
+            "data": SECRETS.redact_json(params.get("data")),
+            "logger": f"{self._server}/{logger}" if isinstance(logger, str) and logger else self._server,
+        }
+        for caller in callers:
+            if reaches(params.get("level"), caller.log_level):
+                self._queue.append((caller, message, late))
+        while len(self._queue) > _MOST_QUEUED:
+            self._queue.popleft()
+            log.warning("a client reads too slowly; a log message is dropped", server=self._server)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Send what is queued; runs until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            self._is_sending = True
+            while self._queue:
+                caller, message, late = self._queue.popleft()
+                try:
+                    await caller.log(message, late=late)
+                except Exception as error:  # noqa: BLE001  # one client's connection must not stop the others
+                    log.debug("a log message was not delivered", server=self._server, reason=repr(error))
+            self._is_sending = False
+            self._empty.set()
+
+    async def delivered(self) -> None:
+        """Wait until every message that has come was sent, for at most one second."""
+        with anyio.move_on_after(_DELIVERED_S):
+            while self._queue or self._is_sending:
+                self._empty = anyio.Event()
+                await self._empty.wait()

@@ -1,0 +1,71 @@
+"""The caller's side of a request to a server: questions are recorded, and rounds are driven for a client.
+
+A server of the stateless era does not ask. It answers `input_required`, and the request is made again with
+the answers. A client that takes no such answer gets the questions as requests, and the final answer.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from maitred.backends.base import Caller
+from maitred.errors import CallerRefusedError, ProtocolError
+
+MOST_ROUNDS: Final = 10
+_INTERNAL_ERROR: Final = -32603
+_NOT_MCP: Final = "it asked for input in a form that is not MCP"
+
+Again = Callable[[Mapping[str, Any], str | None], Awaitable[dict[str, Any]]]
+"""Makes a request again with `inputResponses` and `requestState`."""
+
+
+class RecordedCaller:
+    """A caller, with a function that gets the method of each question."""
+
+    def __init__(self, caller: Caller, asked: Callable[[str], None]) -> None:
+        self._caller = caller
+        self._asked = asked
+        self.key = caller.key
+        self.capabilities = caller.capabilities
+        self.log_level = caller.log_level
+        self.takes_rounds = caller.takes_rounds
+        self.wants_progress = caller.wants_progress
+        self.progress = caller.progress
+        self.log = caller.log
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Record and ask; see `Caller`."""
+        self._asked(method)
+        return await self._caller.ask(method, params)
+
+
+async def finish_rounds(server: str, result: dict[str, Any], caller: Caller, again: Again) -> dict[str, Any]:
+    """The final answer of a request, after as many rounds of questions as the caller has to be asked.
+
+    Raises:
+        CallerRefusedError: The caller cannot answer, or answered with an error.
+        ProtocolError: The questions are malformed, or there are more than ten rounds of them.
+    """
+    if caller.takes_rounds:
+        return result
+    for _ in range(MOST_ROUNDS):
+        if result.get("resultType") != "input_required":
+            return result
+        asked, state = result.get("inputRequests") or {}, result.get("requestState")
+        if not isinstance(asked, Mapping):
+            raise ProtocolError(server, _INTERNAL_ERROR, _NOT_MCP)
+        responses = {name: await _answer(server, one, caller) for name, one in asked.items()}
+        result = await again(responses, state if isinstance(state, str) else None)
+    if result.get("resultType") != "input_required":
+        return result
+    raise ProtocolError(server, _INTERNAL_ERROR, f"it asked for input more than {MOST_ROUNDS} times")
+
+
+async def _answer(server: str, asked: Any, caller: Caller) -> dict[str, Any]:
+    method = asked.get("method") if isinstance(asked, Mapping) else None
+    params = asked.get("params") if isinstance(asked, Mapping) else None
+    if not isinstance(method, str) or not (params is None or isinstance(params, Mapping)):
+        raise ProtocolError(server, _INTERNAL_ERROR, _NOT_MCP)
+    try:
+        return await caller.ask(method, params or {})
+    except CallerRefusedError as error:
+        raise CallerRefusedError(error.rpc_code, error.message, error.data, server=server) from error
