@@ -131,7 +131,7 @@ async def _placed(gateway: Gateway) -> None:
     with anyio.fail_after(_SOON_S):
         while not gateway.snapshot.placed_by:
             news = anyio.Event()
-            gateway.listen(lists=news.set, resource=lambda _: None)
+            gateway.listen(lists=news.set, resource=lambda *_: None)
             if not gateway.snapshot.placed_by:
                 await news.wait()
 

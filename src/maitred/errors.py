@@ -2,7 +2,7 @@
 
 Each has a stable `code`; its text says what is wrong, where, and what to do next. A tool that fails is not an
 error but a result. An unexpected exception is a bug and never one of these. Directly below `MaitredError`:
-`ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (seven
+`ConfigError`, `StoreError`, `VaultError`, `DaemonError`, `ServerError` (five kinds), `NotFoundError` (eight
 kinds), `CallerRefusedError`, `CursorError`, `AdmissionError`, `UnknownDetailError`, `ToolWithheldError`,
 `AuditError`, `ArgumentsError`, `NotAllowedError` and `BusyError`.
 """
@@ -284,6 +284,17 @@ class ResultNotFoundError(NotFoundError):
             f"There is no result {result_id!r}: its time ran out, or it gave way to newer ones. Call the tool"
             " again, if possible for less at once."
         )
+
+
+class TaskNotFoundError(NotFoundError):
+    """No task of the caller has this id; `hint` says what is known of it."""
+
+    code: ClassVar[str] = "task_not_found"
+
+    def __init__(self, task_id: str, *, hint: str = "") -> None:
+        self.task_id = task_id
+        ended = "It may have ended long ago, or belong to another principal; call the tool again."
+        super().__init__(f"There is no task {task_id[:80]!r}. {hint or ended}")
 
 
 class ServerNotFoundError(NotFoundError):

@@ -11,7 +11,7 @@ from tests.support.cpu import cpu_within
 from maitred.admission.definition import Definition, DefinitionChange, PartKey, define, diff
 from maitred.model.resources import Offer, OfferKey, OfferKind
 from maitred.model.tools import RawTool, ToolKey
-from maitred.poisoning.tool_index import OtherTools, ToolIndex
+from maitred.poisoning.tool_index import OtherTools, ToolNameIndex
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -182,7 +182,7 @@ def test_a_prompt_that_wants_a_new_argument_wants_more() -> None:
 def test_new_and_gone_parts_are_told() -> None:
     """A new tool is ordinary, unless it could be taken for another server's."""
     live = define([replace(TOOL, key=ToolKey(server="s", name=name)) for name in ("Read_File", "new")])
-    others = OtherTools(ToolIndex({"files": ["readFile"], "s": ["new"]}), "s")
+    others = OtherTools(ToolNameIndex({"files": ["readFile"], "s": ["new"]}), "s")
     found = {c.part.name: c for c in diff(define([TOOL]), live, shadowed=others.lookalike)}
 
     assert (found["send"].kind, found["send"].weight) == ("gone", "less")

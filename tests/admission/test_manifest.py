@@ -70,7 +70,8 @@ def test_all_faults_of_a_manifest_are_told_at_once_each_with_its_line_and_what_t
         "and leave out `.`, `..` and empty parts)",
         "server.yml:9: filesystem[0].mod: is not a known key (there are path, mode, at)",
         "server.yml:10: timeouts.call_s: must be a number (write digits, with a point if need be)",
-        "server.yml:10: timeouts.start: is not a known key (there are start_s, list_s, call_s, idle_stop_s)",
+        "server.yml:10: timeouts.start: is not a known key "
+        "(there are start_s, list_s, call_s, longest_call_s, idle_stop_s)",
         "server.yml:12: env.A: must be text (write one value, in quotes if need be)",
         "server.yml:13: env.a b: is no name of a variable (use letters, digits and `_`)",
         "server.yml:14: tags[0]: tag 'language:pythn' is not in the vocabulary "

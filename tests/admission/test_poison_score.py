@@ -16,7 +16,7 @@ from maitred.errors import AdmissionError
 from maitred.model.tools import RawTool, ToolKey
 from maitred.poisoning.scan import PoisonScan
 from maitred.poisoning.scorer import WEIGHTS, Scorer, bundled_scorer, load, sentence_features
-from maitred.poisoning.tool_index import ToolIndex
+from maitred.poisoning.tool_index import ToolNameIndex
 
 PLAIN = {
     "name": "list_invoices",
@@ -136,7 +136,7 @@ def test_where_the_scan_cannot_look_nothing_is_let_in(tmp_path: Path) -> None:
     def missing() -> Scorer:
         return load(tmp_path / "none.npz")
 
-    judge = Judge("here", ToolIndex({"here": ["odd"]}), scorer=missing)
+    judge = Judge("here", ToolNameIndex({"here": ["odd"]}), scorer=missing)
     tools = [RawTool(key=ToolKey(server="here", name="odd"), description="Odd.", input_schema={})]
     live = define(tools)
 

@@ -1,7 +1,8 @@
 """The honest server behind a pool, as the gateway has it, for what every transport owes in every era."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 from tests.backends.rig import LONG_S, Heard
@@ -48,6 +49,10 @@ class Subject:
     def updated(self, server: str, uri: str, key: str) -> None:
         assert server == self.name
         self.heard(uri)
+
+    def task_changed(self, server: str, task: Mapping[str, Any], key: str) -> None:
+        assert server == self.name
+        self.heard(task["taskId"])
 
     def health_changed(self, server: str, key: str) -> None:
         assert server == self.name

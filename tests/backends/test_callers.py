@@ -228,22 +228,23 @@ async def test_a_client_that_refuses_or_cannot_answer_gives_the_server_its_error
     assert caught.value.code == METHOD_NOT_FOUND
 
 
-async def test_outside_of_requests_only_the_one_client_whose_roots_a_server_knows_is_asked_for_them() -> None:
-    """A server asks again after a change of roots; with two clients it cannot mean one of them."""
+async def test_outside_of_requests_only_the_one_client_whose_roots_changed_is_asked_for_them() -> None:
+    """A server asks again after a change of roots; after those of two clients it cannot mean one of them."""
     ann, bob = Answering({LIST_ROOTS: ROOTS}, key="ann"), Answering({LIST_ROOTS: ROOTS}, key="bob")
     callers = under_way()
-    with pytest.raises(MCPError, match="no request is under way"):
-        await callers.answer(LIST_ROOTS, {})
-    async with request(callers, ann):
-        await callers.answer(LIST_ROOTS, {})
+    for caller in (ann, bob):
+        async with request(callers, caller):
+            await callers.answer(LIST_ROOTS, {})
+    assert [callers.announce_roots(key) for key in ("ann", "other")] == [True, False]
     assert await callers.answer(LIST_ROOTS, {}) == ROOTS
-    assert (callers.has_roots_of("ann"), callers.has_roots_of("bob")) == (True, False)
+    assert (len(ann.asked), len(bob.asked)) == (2, 1)
+    for announced in ((), ("ann", "bob")):
+        for key in announced:
+            callers.announce_roots(key)
+        with pytest.raises(MCPError, match="no request is under way"):
+            await callers.answer(LIST_ROOTS, {})
     with pytest.raises(MCPError, match="no request is under way"):
         await callers.answer(ELICIT, FORM)
-    async with request(callers, bob):
-        await callers.answer(LIST_ROOTS, {})
-    with pytest.raises(MCPError, match="no request is under way"):
-        await callers.answer(LIST_ROOTS, {})
 
 
 @pytest.mark.parametrize("method", ["tools/call", "nonsense"])
@@ -253,3 +254,16 @@ async def test_what_no_client_answers_is_no_method(method: str) -> None:
         with pytest.raises(MCPError) as caught:
             await callers.answer(method, {})
     assert caught.value.code == METHOD_NOT_FOUND
+
+
+async def test_the_end_of_an_elicitation_by_url_is_announced_to_the_client_that_was_sent_there() -> None:
+    """Also after the request, once, and to no other client. Source: specification 2025-11-25, Elicitation."""
+    ann, bob = Answering({ELICIT: {"action": "accept"}}, key="ann"), Answering(key="bob")
+    callers = under_way()
+    async with asking(callers) as ask, request(callers, ann):
+        await ask(ELICIT, {"mode": "url", "url": "https://example.org", "elicitationId": "e-1"})
+    async with request(callers, bob):
+        for name in ("e-1", "e-1", "other"):
+            await callers.done_at_url(name)
+    assert ann.asked[1:] == [("notifications/elicitation/complete", {"elicitationId": "e-1"})]
+    assert bob.asked == []

@@ -182,12 +182,12 @@ async def test_a_subscription_survives_the_restart_of_its_server(transport: str,
                 await use(connection, "touch", uri=URIS[0])
             await subject.heard.until(URIS[0])
             await restart()
-            await missed.until((subject.name, URIS[0]))
+            await missed.until((subject.name, URIS[0], ""))
             async with subject.open() as connection:
                 await use(connection, "touch", uri=URIS[0])
             await subject.heard.until(URIS[0], times=2)
             subscriptions.remove(subject.name, URIS[0])
-    assert missed.all == [(subject.name, URIS[0])]
+    assert missed.all == [(subject.name, URIS[0], "")]
 
 
 @pytest.mark.real

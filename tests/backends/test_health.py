@@ -1,8 +1,9 @@
 """What the pool tells of how its backends fare."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import pytest
@@ -61,6 +62,9 @@ class Ear:
 
     def updated(self, server: str, uri: str, key: str) -> None:
         self.heard(uri)
+
+    def task_changed(self, server: str, task: Mapping[str, Any], key: str) -> None:
+        self.heard(task["taskId"])
 
     def supervised(self, server: str, event: SupervisionEvent) -> None:
         self.heard(event)

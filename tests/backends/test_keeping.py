@@ -1,10 +1,11 @@
 """A pool that keeps its servers well: asked whether they answer, started again, kept running, given up."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import anyio
 import pytest
@@ -92,6 +93,8 @@ class Ear:
     def offers_changed(self, server: str, key: str) -> None: ...
 
     def updated(self, server: str, uri: str, key: str) -> None: ...
+
+    def task_changed(self, server: str, task: Mapping[str, Any], key: str) -> None: ...
 
 
 @asynccontextmanager

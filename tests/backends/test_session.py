@@ -15,10 +15,11 @@ from mcp_types import (
     REQUEST_TIMEOUT,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
-from tests.backends.rig import call
+from tests.backends.rig import SOON_S, call
 from tests.backends.scripted import DISCOVERED, HANDSHAKE, MODERN, Answer, Json, Script, refusal
+from tests.support.callers import Answering
 
-from maitred.backends.base import ConnectError
+from maitred.backends.base import NOT_ASKED, ConnectError
 from maitred.errors import ConnectionLostError, ProtocolError
 from maitred.model.servers import EraChoice
 from maitred.model.tools import ToolCall
@@ -33,6 +34,31 @@ async def test_the_parts_of_the_sdk_that_are_used_are_still_there() -> None:
     assert session._dispatcher is not None
     assert session._x_mcp_header_maps == {}
     assert list(inspect.signature(session._stamp).parameters) == ["data", "opts"]
+    assert list(inspect.signature(session._on_request).parameters) == ["dctx", "method", "params"]
+    assert list(inspect.signature(session._build_capabilities).parameters) == ["version"]
+
+
+EVERYTHING: Json = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"context": {}, "tools": {}},
+    "roots": {"listChanged": True},
+}
+
+
+async def test_a_server_is_shown_all_that_is_relayed_and_with_a_call_what_its_caller_can_answer() -> None:
+    """A connection has many callers; a call of the stateless era has one. Source: issue 17."""
+    old, new = Script(initialize=HANDSHAKE), Script(server_discover=DISCOVERED)
+    async with old.open() as connection:
+        caller = Answering(capabilities={"roots": {"listChanged": True}, "experimental": {}})
+        await connection.call_tool("t", call("t"), timeout_s=SOON_S, caller=caller)
+    async with new.open() as connection:
+        await connection.call_tool("t", call("t"), timeout_s=SOON_S, caller=caller)
+        await connection.call_tool("t", call("t"), timeout_s=SOON_S, caller=NOT_ASKED)
+    assert (
+        next(one for one in old.sent if one["method"] == "initialize")["params"]["capabilities"] == EVERYTHING
+    )
+    shown = [one["params"]["_meta"][CLIENT_CAPABILITIES_META_KEY] for one in new.sent]
+    assert shown == [EVERYTHING, {"roots": {}}, {}]
 
 
 async def test_a_server_of_unknown_era_is_probed_and_then_greeted_in_the_old_way() -> None:

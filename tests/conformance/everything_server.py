@@ -40,6 +40,7 @@ from tests.conformance.everything_forms import (
     sampling,
     user_form,
 )
+from tests.support import task_server
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Params: TypeAlias = types.CallToolRequestParams
@@ -80,6 +81,7 @@ SCHEMA_2020_12: dict[str, Any] = {
 }
 
 SCHEMAS: dict[str, dict[str, Any]] = {
+    "greet": text_argument("name"),
     "test_sampling": text_argument("prompt"),
     "test_elicitation": text_argument("message"),
     "test_mirrored_argument": text_argument("region", **{"x-mcp-header": "Region"}),
@@ -227,6 +229,10 @@ async def echo(_ctx: Context, params: Params) -> types.CallToolResult:
     return text(json.dumps(params.arguments or {}, sort_keys=True))
 
 
+async def greet(_ctx: Context, params: Params) -> types.CallToolResult:
+    return text(f"Hello, {(params.arguments or {})['name']}!")
+
+
 async def need_sampling(ctx: Context, _params: Params) -> types.CallToolResult:
     needed = types.ClientCapabilities(sampling=types.SamplingCapability())
     if not ctx.session.check_client_capability(needed):
@@ -267,6 +273,7 @@ def content_tools() -> dict[str, Handler]:
         "test_error_handling": fixed(failure, is_error=True),
         "json_schema_2020_12_tool": echo,
         "test_mirrored_argument": echo,
+        "greet": greet,
     }
 
 
@@ -322,6 +329,7 @@ def make_server() -> Server[Any]:
         return text("The list of prompts has changed.")
 
     prompts = everything_offers.Prompts()
+    tasks = task_server.Tasks(task_server.TOOLS)
     tools = Tools(
         content_tools()
         | asking_tools()
@@ -331,7 +339,7 @@ def make_server() -> Server[Any]:
     )
 
     async def list_tools(_ctx: Context, _params: object) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=tools.listed())
+        return types.ListToolsResult(tools=[*tools.listed(), *tasks.listed()])
 
     async def call_tool(ctx: Context, params: Params) -> types.CallToolResult | types.InputRequiredResult:
         try:
@@ -345,12 +353,14 @@ def make_server() -> Server[Any]:
     server: Server[Any] = Server(
         "conformance",
         version="1.0.0",
+        lifespan=tasks.lifespan,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_set_logging_level=set_level,
         on_subscriptions_listen=ListenHandler(bus),
     )
     everything_offers.offer(server, prompts)
+    tasks.register(server)
     security = RequestStateSecurity.ephemeral()
     server.middleware.append(RequestStateBoundary(security, default_audience="conformance"))
     return server

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,26 @@ class Home:
 
     async def started_as(self, kind: type[Client], *options: str, **environment: str) -> Client:
         """A client of an era."""
+        return await self._started(kind, options, environment)
+
+    async def started_in(self, folder: Path, *options: str) -> Client:
+        """A client of the handshake era whose program was started in a folder."""
+        return await self._started(Client, options, {}, folder)
+
+    async def _started(
+        self,
+        kind: type[Client],
+        options: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path | None = None,
+    ) -> Client:
         with self._errors.open("ab") as errors:
             process = await anyio.open_process(
-                self.command(*options), env=os.environ | environment, stderr=errors, start_new_session=True
+                self.command(*options),
+                env={**os.environ, **environment},
+                stderr=errors,
+                start_new_session=True,
+                cwd=folder,
             )
         client = kind(process)
         self._clients.append(client)

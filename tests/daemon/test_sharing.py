@@ -13,7 +13,11 @@ from typing import Any
 import anyio
 import pytest
 from tests.backends.rig import eventually, is_gone
+from tests.daemon.home import at_home
 from tests.daemon.visitors import Place, Visitor, place_of, stateless
+from tests.interaction.harness import Mode, cli, over_http, serving, write_settings
+from tests.interaction.harness import text_of as text_of_blocks
+from tests.support.real_servers import NPM, OWN
 from tests.support.share_server import URI
 
 from maitred.access.tokens import TokenRequest
@@ -124,7 +128,7 @@ async def token_of(gateway: Gateway, name: str) -> str:
 async def test_clients_share_a_process_as_the_server_says(tmp_path: Path, folders: tuple[Path, Path]) -> None:
     """Two clients in one folder, a third in another, a fourth with a token in the first."""
     one, two = folders
-    servers = {share: entry("state", share=share) for share in SHARES}
+    servers: dict[str, Any] = {share: entry("state", share=share) for share in SHARES}
     async with sharing(tmp_path, servers) as (gateway, place), users(place) as come:
         ann = await token_of(gateway, "ann")
         clients = [
@@ -170,7 +174,7 @@ async def test_an_instance_runs_in_the_folder_of_its_client_unless_it_has_one_of
             assert await client.folder("all") == str(Path.cwd())
             assert json.loads(await client.call("project__roots")) == [folder.as_uri()]
             assert json.loads(await client.call("fixed__roots")) == [folder.as_uri()]
-            assert await client.call("all__roots") == "there are none to ask for"
+            assert await client.call("all__roots") == "[]"  # it may ask, and this client has none
         nowhere = await come.come("n", Path.home())
         assert await nowhere.folder("project") == str(Path.cwd())
 
@@ -245,7 +249,9 @@ async def test_four_clients_never_see_what_is_anothers(tmp_path: Path, folders: 
         "on_success": {"count": {"counted": True}},
         "visible_when": {"touch": "counted"},
     }
-    servers = {share: entry("state", share=share, visibility=rules, cache_s=60) for share in SHARES}
+    servers: dict[str, Any] = {
+        share: entry("state", share=share, visibility=rules, cache_s=60) for share in SHARES
+    }
     async with sharing(tmp_path, servers) as (gateway, place), users(place) as come:
         clients = {
             "a": await come.come("a", folders[0]),
@@ -313,7 +319,7 @@ async def test_at_the_cap_the_longest_idle_process_makes_room_and_no_busy_one_do
         assert "each of the 2 that may run for clients is in use by other clients" in refused
         assert "share_max" in refused
         assert await a.pid("state") not in (first, second, third)
-        assert len({second, third} & set(filter(is_gone, (second, third)))) == 1
+        assert len([pid for pid in (second, third) if is_gone(pid)]) == 1
 
 
 def in_flight(place: Place) -> int:
@@ -389,7 +395,7 @@ async def test_callers_who_are_no_client_get_the_default_process_or_one_of_their
     tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     """As those of the HTTP API: never that of a client."""
-    servers = {share: entry("state", share=share) for share in SHARES}
+    servers: dict[str, Any] = {share: entry("state", share=share) for share in SHARES}
 
     async def pid(gateway: Gateway, share: str, viewer: Viewer) -> int:
         answer = await gateway.call(ToolCall(name=f"{share}__where", arguments={}), viewer=viewer)
@@ -404,3 +410,89 @@ async def test_callers_who_are_no_client_get_the_default_process_or_one_of_their
             assert local == gateway.watched_server(share, LOCAL_USER).health.pid
             assert (local == taken) is (share in ("all", "principal"))
             assert (await pid(gateway, share, caller) in (taken, local)) is (share == "all")
+
+
+async def test_real_servers_work_in_the_folder_of_each_client(
+    tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    """They are known, so nothing is configured. The file server works on the root that it gets."""
+    for number, folder in enumerate(folders):
+        await anyio.run_process(["git", "init", "-q", "-b", f"branch-{number}"], cwd=folder)
+    servers = {
+        "files": {"command": str(NPM / "mcp-server-filesystem")},
+        "git": {"command": str(OWN / "mcp-server-git")},
+        "thoughts": {"command": str(NPM / "mcp-server-sequential-thinking"), "share": "client"},
+    }
+    thought = {"thought": "x", "thoughtNumber": 1, "totalThoughts": 1, "nextThoughtNeeded": False}
+    async with sharing(tmp_path, servers) as (gateway, place), users(place) as come:
+        shared = {status.name: status.sharing for status in gateway.watched_servers(LOCAL_USER)}
+        assert shared["files"] == ("project", "it works on the files of a folder")
+        assert shared["git"] == ("project", "it works on a repository")
+        clients = [await come.come(str(number), folder) for number, folder in enumerate(folders)]
+        for number, (client, folder) in enumerate(zip(clients, folders, strict=True)):
+            assert str(folder) in await client.call("files__list_allowed_directories")
+            assert f"branch-{number}" in await client.call("git__git_status", repo_path=".")
+            for count in (1, 2):
+                answer = json.loads(await client.call("thoughts__sequentialthinking", **thought))
+                assert answer["thoughtHistoryLength"] == count
+
+
+async def test_a_server_that_starts_in_a_project_alone_is_listed_in_that_of_the_first_client(
+    tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    """In the home folder it exits."""
+    script = "import os, runpy, sys; 'one' in os.getcwd() or sys.exit('no project'); sys.argv = sys.argv[1:]"
+    run = f"{script}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    args = ["-I", "-S", "-c", run, str(SERVER), "state"]
+    servers = {"index": {"command": sys.executable, "args": args, "era": "handshake", "share": "project"}}
+    async with sharing(tmp_path, servers) as (gateway, place), users(place) as come:
+        assert "exited with code 1" in gateway.watched_server("index", LOCAL_USER).error
+        client = await come.come("a", folders[0])
+        await eventually(lambda: gateway.watched_server("index", LOCAL_USER).tools > 0)
+        assert await client.folder("index") == str(folders[0])
+
+
+async def test_connections_over_http_are_clients_of_their_own(tmp_path: Path) -> None:
+    """A session of the handshake era is one client; stateless requests are those of their principal."""
+    servers = {"own": entry("state", share="client"), "ours": entry("state", share="project")}
+    config = write_settings(tmp_path, servers, disclosure={"mode": "all"})
+    cli(config, "doctor")
+    with serving(config) as gateway:
+        async with AsyncExitStack() as stack:
+            kinds: list[Mode] = ["legacy", "legacy", "auto", "auto"]
+            clients = [await stack.enter_async_context(over_http(gateway.url, kind)) for kind in kinds]
+            pids = {
+                name: [
+                    json.loads(text_of_blocks(await client.call_tool(f"{name}__where", {})))["pid"]
+                    for client in clients
+                ]
+                for name in servers
+            }
+        first, second, third, fourth = pids["own"]
+        assert third == fourth
+        assert len({first, second, third}) == 3
+        assert len(set(pids["ours"])) == 1
+
+
+async def test_real_clients_in_two_folders_share_a_gateway_and_status_shows_their_processes(
+    tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    """One that serves a client alone has one process, in its folder."""
+    servers = {"state": entry("state", share="client")}
+    async with at_home(tmp_path) as home:
+        home.write(servers, disclosure={"mode": "all"})
+        cli(home.config, "doctor")
+        clients = [await home.started_in(folder) for folder in folders]
+        told = [json.loads(await client.call("state__where")) for client in clients]
+        assert [one["folder"] for one in told] == list(map(str, folders))
+        assert len(home.daemons()) == 1
+        status = await anyio.to_thread.run_sync(cli, home.config, "status")
+        text = " ".join(status.stdout.split())
+        assert "client: it is configured so" in text
+        assert all(f" {one['pid']} " in text for one in told)
+        for client in clients:
+            await home.end(client)
+        alone = await home.started_in(folders[1], "--no-daemon")
+        assert json.loads(await alone.call("state__where"))["folder"] == str(folders[1])
+        [gateway] = [one for one in await home.told() if one["transport"] == "stdio"]
+        assert gateway["servers"][0]["instances"] == []

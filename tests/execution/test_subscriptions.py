@@ -179,10 +179,10 @@ async def test_after_the_end_of_a_connection_the_resource_is_subscribed_anew_and
             GONE, ServerUnavailableError("s", "it does not start"), ProtocolError("s", -32603, "busy")
         )
         server.end()
-        await missed.until(("s", "a:1"))
+        await missed.until(("s", "a:1", ""))
         assert server.did.all[2:] == ["refuse a:1", "unavailable", "refuse a:1", "subscribe a:1"]
         server.end()
-        await missed.until(("s", "a:1"), times=2)
+        await missed.until(("s", "a:1", ""), times=2)
     assert len(missed.all) == 2
 
 

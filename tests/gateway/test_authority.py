@@ -53,7 +53,9 @@ NEEDS_NO_RIGHT: Final[Mapping[str, str]] = {
     "list_state": "is a key by which the lists of viewers are compared, and shown to none",
     **dict.fromkeys(("count_menu", "count_tools", "count_categories", "count_answer", "count_result"), OWN),
 }
-"""Methods that check nothing, each with the reason. Methods of `offers` know their viewer already."""
+"""Methods that check nothing, each with the reason.
+
+Methods of `offers` and `running_tasks` know their viewer already."""
 
 SERVER: Final = {"name": "files", "viewer": NOBODY}
 GIVEN: Final[Mapping[str, Any]] = {
@@ -70,6 +72,13 @@ GIVEN: Final[Mapping[str, Any]] = {
     "kind": "resource",
     "uri": "files://all",
     "code": "return 1",
+    "task_id": "WyJmaWxlcyIsInJlYWRfbm90ZSIsIjEiXQ.AAAAAAAAAAAAAAAAAAAAAAAA",
+    "whole": True,
+    "again": True,
+    "capabilities": {},
+    "responses": {},
+    "origin": None,
+    "key": "eve 1",
     "days": 7,
     "text": "name: new\ntransport: stdio\ncommand: no-such-program\n",
     "source": "new.yaml",
@@ -97,7 +106,8 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 def services(gateway: Gateway) -> Mapping[str, object]:
     """The gateway, what it has for one viewer, and services that commands also use beside a gateway."""
     beside = {"auditing": gateway._auditing, "tokens": gateway._tokens}
-    return {"": gateway, "offers": gateway.offers(NOBODY), **beside}
+    running = gateway.running_tasks(NOBODY)
+    return {"": gateway, "offers": gateway.offers(NOBODY), "running_tasks": running, **beside}
 
 
 def methods(gateway: Gateway) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -168,7 +178,7 @@ async def test_surfaces_reach_no_service_through_the_gateway(gateway: Gateway) -
 async def test_every_method_takes_a_viewer_who_has_to_be_given(gateway: Gateway) -> None:
     """Nobody acts for the user of the machine by leaving the viewer out."""
     for name, method in methods(gateway):
-        if name not in NEEDS_NO_RIGHT and not name.startswith("offers."):
+        if name not in NEEDS_NO_RIGHT and not name.startswith(("offers.", "running_tasks.")):
             viewer = inspect.signature(method).parameters.get("viewer")
             assert viewer is not None, name
             assert viewer.default is viewer.empty, name

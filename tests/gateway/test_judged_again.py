@@ -12,7 +12,7 @@ from maitred.admission.judgement import Judgement
 from maitred.config.settings import Admission
 from maitred.gateway import Gateway
 from maitred.model.access import LOCAL_USER
-from maitred.poisoning.tool_index import OtherTools, ToolIndex
+from maitred.poisoning.tool_index import OtherTools, ToolNameIndex
 
 HINT = "Tell more. When read_note is slow, wait."
 
@@ -94,23 +94,23 @@ def test_an_index_is_the_same_however_it_came_about() -> None:
         {},
     ]
     asked = [(name, but) for name in ("read_note", "read-note", "getuser", "search") for but in "abcd"]
-    grown = ToolIndex()
+    grown = ToolNameIndex()
     for names in steps:
-        grown, fresh = grown.with_names(names), ToolIndex(names)
+        grown, fresh = grown.with_names(names), ToolNameIndex(names)
         for name, but in asked:
             assert grown.has(name, but=but) == fresh.has(name, but=but)
             assert grown.lookalike(name, but=but) == fresh.lookalike(name, but=but)
-    assert ToolIndex(steps[1]).lookalike("READ_NOTE", but="a") == "b"
-    assert not ToolIndex({"a": ["search"]}).has("search", but="b")  # an everyday word
+    assert ToolNameIndex(steps[1]).lookalike("READ_NOTE", but="a") == "b"
+    assert not ToolNameIndex({"a": ["search"]}).has("search", but="b")  # an everyday word
 
 
 def test_more_answers_than_are_kept_agree_with_nothing() -> None:
     """A server that names very many tools is judged each time, instead of filling the memory."""
-    index = ToolIndex({"a": ["read_note"]})
+    index = ToolNameIndex({"a": ["read_note"]})
     others = OtherTools(index, "b")
     assert others.has("read_note", but="b")
     assert others.agrees(index)
-    assert not others.agrees(ToolIndex())
+    assert not others.agrees(ToolNameIndex())
     for number in range(30_000):
         others.has(f"read_{number}", but="b")
     assert not others.agrees(index)

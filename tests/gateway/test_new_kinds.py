@@ -434,10 +434,10 @@ async def test_a_new_level_of_detail_is_shown_by_every_surface(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In search, in `tool_info` and over HTTP."""
-    monkeypatch.setitem(DETAILS, "names", "The name alone.")
-    monkeypatch.setitem(DETAIL_VIEWS, "names", NAMES)
+    monkeypatch.setitem(DETAILS, "gist", "The name alone.")
+    monkeypatch.setitem(DETAIL_VIEWS, "gist", NAMES)
     async with asked_everywhere(tmp_path) as ask:
-        answers = await ask("names")
+        answers = await ask("gist")
 
     assert answers["search"].startswith("found coop__fly [")
     assert answers["info"] == "coop__fly needs [], has True"
@@ -451,15 +451,15 @@ async def test_an_unknown_level_of_detail_is_refused_by_every_surface(
 ) -> None:
     """With the levels that there are; also one that nothing shows, since somebody added the entry only."""
     async with asked_everywhere(tmp_path) as ask:
-        answers = await ask("names")
-    assert answers["search"] == answers["info"] == "`detail` is brief or full, not 'names'"
+        answers = await ask("gist")
+    assert answers["search"] == answers["info"] == "`detail` is brief or full, not 'gist'"
     assert "Input should be 'brief' or 'full'" in answers["http"]
 
-    monkeypatch.setitem(DETAILS, "names", "The name alone.")
+    monkeypatch.setitem(DETAILS, "gist", "The name alone.")
     async with asked_everywhere(tmp_path) as ask:
-        answers = await ask("names")
-    assert answers["search"] == answers["info"] == "`detail` is brief or full, not 'names'"
-    assert "`detail` is brief or full, not 'names'" in answers["http"]
+        answers = await ask("gist")
+    assert answers["search"] == answers["info"] == "`detail` is brief or full, not 'gist'"
+    assert "`detail` is brief or full, not 'gist'" in answers["http"]
 
 
 def test_every_level_of_the_table_has_a_view_and_stands_in_the_definitions() -> None:

@@ -54,6 +54,10 @@ RESULTS: Mapping[str, Any] = {
 }
 
 
+KNOWN: list[str] = []
+"""The roots of the client that announced a change, as asked for afterwards."""
+
+
 class NeededError(Exception):
     """The stateless era: the request ends with questions."""
 
@@ -106,6 +110,7 @@ async def list_tools(_ctx: Context, _params: object) -> types.ListToolsResult:
         tools=[
             types.Tool(name="ask", description="Ask the caller.", input_schema=kinds),
             types.Tool(name="echo", description="Say it again.", input_schema=echo),
+            types.Tool(name="known", description="The roots it knows.", input_schema={"type": "object"}),
             types.Tool(name="can", description="What the caller declared.", input_schema={"type": "object"}),
         ]
     )
@@ -117,6 +122,8 @@ async def call_tool(
     arguments = params.arguments or {}
     if params.name == "echo":
         text = str(arguments.get("text"))
+    elif params.name == "known":
+        text = json.dumps(KNOWN)
     elif params.name == "can":
         text = json.dumps(dumped(ctx.session.client_capabilities or types.ClientCapabilities()))
     else:
@@ -156,6 +163,11 @@ async def read_resource(
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=text)])
 
 
+async def roots_changed(ctx: Context, _params: object) -> None:
+    answer = await ctx.session.send_request(QUESTIONS["roots"], types.ListRootsResult)
+    KNOWN[:] = [str(root.uri) for root in answer.roots]
+
+
 def make_server() -> Server[Any]:
     return Server(
         "asking",
@@ -166,6 +178,7 @@ def make_server() -> Server[Any]:
         on_get_prompt=get_prompt,
         on_list_resources=list_resources,
         on_read_resource=read_resource,
+        on_roots_list_changed=roots_changed,
     )
 
 

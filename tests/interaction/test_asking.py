@@ -12,7 +12,19 @@ import mcp_types as types
 import pytest
 from mcp.client.session import ClientRequestContext
 from tests.interaction.asking_server import URL
-from tests.interaction.harness import Front, Json, Output, call, sdk_server, text_of, write_settings
+from tests.interaction.harness import (
+    Front,
+    Json,
+    Output,
+    call,
+    cli,
+    over_stdio,
+    raw,
+    sdk_server,
+    serve_command,
+    text_of,
+    write_settings,
+)
 
 from maitred.catalog.names import RESOURCES
 
@@ -212,3 +224,80 @@ async def test_a_call_that_is_cancelled_while_it_asks_is_cancelled_at_its_server
             while not mark.exists() or mark.read_text().count("cancelled") == before:  # noqa: ASYNC110
                 await anyio.sleep(0.05)
         assert text_of(await client.call_tool("handshake__echo", {"text": "on"})) == "on"
+
+
+async def test_a_change_of_roots_reaches_the_servers_that_asked_for_them(front: Front) -> None:
+    """They ask again, while no call is under way. Source: specification 2025-11-25, Roots."""
+    if front.mode != "legacy":
+        return  # the notification belongs to the handshake era
+    person = Person()
+    async with front.connect(**person.options()) as client:
+        before = await client.call_tool("handshake__known", {})
+        await client.call_tool("handshake__ask", {"kinds": ["roots"]})
+        await client.session.send_roots_list_changed()
+        with anyio.fail_after(30):
+            while text_of(await client.call_tool("handshake__known", {})) != json.dumps([ROOT]):  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+
+    assert text_of(before) == "[]" or front.transport == "http"
+
+
+async def test_a_parked_call_that_is_not_continued_is_cancelled_at_its_server(config: Path) -> None:
+    """After `limits.parked_call_s`; its state is then refused. Source: issue 17."""
+    folder = config.parent / "parked"
+    folder.mkdir()
+    mark = folder / "cancelled.txt"
+    servers = {"old": {**sdk_server(SERVER, str(mark)), "era": "handshake"}}
+    command = serve_command(write_settings(folder, servers, limits={"parked_call_s": 0.5}))
+    can: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    asked: Json = {"name": "old__ask", "arguments": {"kinds": ["form"]}, "_meta": can}
+    async with raw(command, modern=True, cwd=folder) as client:
+        parked = (await client.request("tools/call", asked))["result"]
+        assert parked["resultType"] == "input_required"
+        with anyio.fail_after(60):
+            while not mark.exists():  # noqa: ASYNC110  # another process writes it
+                await anyio.sleep(0.05)
+        late = await client.request("tools/call", {**asked, "requestState": parked["requestState"]})
+        again = (await client.request("tools/call", asked))["result"]
+
+    assert late["error"]["code"] == -32602
+    assert "limits.parked_call_s" in late["error"]["message"]
+    assert again["resultType"] == "input_required"
+
+
+async def test_a_user_may_take_longer_than_a_call_and_the_trail_says_that_the_server_asked(
+    config: Path,
+) -> None:
+    """The time limit of a call stands still meanwhile; what was asked is not recorded. Source: issue 17."""
+    folder = config.parent / "slow"
+    folder.mkdir()
+    servers = {"old": {**sdk_server(SERVER), "era": "handshake", "call_timeout_s": 1}}
+    written = write_settings(folder, servers)
+    person = Person()
+    person.waits = anyio.Event()
+
+    async def answer_late() -> None:
+        await person.called.wait()
+        await anyio.sleep(2)
+        assert person.waits is not None
+        person.waits.set()
+
+    async with (
+        over_stdio(written, "legacy", **person.options()) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(answer_late)
+        result = await client.call_tool("old__ask", {"kinds": ["form"]})
+
+    assert json.loads(text_of(result))["form"]["content"] == {"name": "Ann"}, text_of(result)
+    lines = json.loads(cli(written, "audit", "list", "--json").stdout)
+    details = [line["detail"] for line in lines if line.get("detail")]
+    assert details == ["the server asked for elicitation/create"]
+
+
+async def test_the_command_line_refuses_at_once_what_a_server_asks(config: Path) -> None:
+    """Nobody could answer there; the server hears it, and its call goes on."""
+    done = await anyio.to_thread.run_sync(
+        cli, config, "call", "handshake__ask", "--args", json.dumps({"kinds": ["form"]})
+    )
+    assert "did not declare" in done.stdout + done.stderr

@@ -47,8 +47,11 @@ class Answering:
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.reports.append((progress, total, message))
 
-    async def log(self, params: Mapping[str, Any]) -> None:
+    async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None:
         self.logs.append(params)
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        self.asked.append((method, params))
 
 
 class Reporting(Answering):

@@ -194,7 +194,7 @@ def _make_repository(folder: Path) -> None:
 SERVERS: Mapping[str, RealServer] = {
     server.name: server
     for server in (
-        RealServer(name="everything", program=NPM / "mcp-server-everything", tools=13, calls=_everything),
+        RealServer(name="everything", program=NPM / "mcp-server-everything", tools=19, calls=_everything),
         RealServer(
             name="filesystem",
             program=NPM / "mcp-server-filesystem",

@@ -29,7 +29,7 @@ from maitred.model.resources import OfferKey
 from maitred.model.servers import ServerRecord, ServerSpec
 from maitred.model.tools import ToolKey, canonical, content_hash
 from maitred.model.transports import is_judged
-from maitred.poisoning.tool_index import OtherTools, ToolIndex
+from maitred.poisoning.tool_index import OtherTools, ToolNameIndex
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,7 @@ _SHORT: Final = 32
 _LEAST_JUDGED: Final = 64
 """The cache holds at least so many judgements, and one for each known server."""
 
-MakeJudge = Callable[[str, ToolIndex], ServerJudge]
+MakeJudge = Callable[[str, ToolNameIndex], ServerJudge]
 
 
 def now() -> str:
@@ -85,7 +85,7 @@ class Gatekeeper:
         again.
         """
         self._judgements: dict[str, _CachedJudgement] = {}
-        self._tools = ToolIndex()
+        self._tools = ToolNameIndex()
 
     def use(self, section: Admission) -> None:
         """Apply new settings."""
@@ -254,11 +254,11 @@ class Gatekeeper:
             del self._judgements[next(iter(self._judgements))]
         return cached.judgement
 
-    async def _index(self) -> ToolIndex:
+    async def _index(self) -> ToolNameIndex:
         """The names of all tools in the catalog."""
         snapshot = self._catalog.snapshot
 
-        def now() -> ToolIndex:
+        def now() -> ToolNameIndex:
             names = {name: [t.key.name for t in tools] for name, tools in snapshot.by_server.items()}
             return self._tools.with_names(names)
 

@@ -19,7 +19,7 @@ from maitred.model.approvals import Severity
 from maitred.model.tools import RawTool, ToolKey
 from maitred.poisoning.scan import PoisonFinding, PoisonScan
 from maitred.poisoning.scorer import Scorer, bundled_scorer
-from maitred.poisoning.tool_index import OtherTools, ToolIndex
+from maitred.poisoning.tool_index import OtherTools, ToolNameIndex
 
 _ASK: Final = "and waits for a person, who sees it with `maitred approvals`"
 _NEW: Final = "is new since its server was approved"
@@ -48,7 +48,7 @@ class Judge:
     """Judges one server among others. `others` keeps what it asked about their tools."""
 
     def __init__(
-        self, server: str, index: ToolIndex, *, scorer: Callable[[], Scorer] = bundled_scorer
+        self, server: str, index: ToolNameIndex, *, scorer: Callable[[], Scorer] = bundled_scorer
     ) -> None:
         """`index` has the tools of all servers, also of this one; `scorer` replaces the default one."""
         self.others = OtherTools(index, server)

@@ -8,7 +8,7 @@ backend one owner task. Calls may come from any task.
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from maitred.config.interpolate import UnresolvedReferenceError
@@ -72,6 +72,10 @@ class Caller(Protocol):
         """
         ...
 
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send the client a notification of the server about an earlier question, also after the request."""
+        ...
+
 
 class _Unasked:
     """See `NOT_ASKED`."""
@@ -89,6 +93,8 @@ class _Unasked:
     async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
     async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None: ...
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None: ...
 
 
 NOT_ASKED: Final[Caller] = _Unasked()
@@ -148,10 +154,11 @@ class ServerOffers:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A server announces that one of its lists changed, or that the resource at `uri` was updated."""
+    """A server announces that a list of it changed, or the resource at `uri`, or the state of a task."""
 
-    kind: Literal["tools", "resources", "prompts", "updated"]
+    kind: Literal["tools", "resources", "prompts", "updated", "task"]
     uri: str = ""
+    task: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,6 +309,18 @@ class Connection(Protocol):
         """Announce that the roots of the client with this key changed, if the server has asked for them."""
         ...
 
+    async def ask_about_task(
+        self, method: str, params: Mapping[str, Any], *, timeout_s: float, caller: Caller
+    ) -> dict[str, Any]:
+        """Send a request about the task with `taskId`, and return the result unchanged.
+
+        What the server asks about this task meanwhile goes to `caller`, whatever else is under way.
+
+        Raises:
+            ServerError: Timeout, loss of the connection, or a JSON-RPC error.
+        """
+        ...
+
     def subscribe(self, uri: str) -> AbstractAsyncContextManager[Subscription]:
         """Subscribe to changes of a resource, which come as notices, while the context is open.
 
@@ -393,6 +412,10 @@ class Listener(Protocol):
 
     def updated(self, server: str, uri: str, key: str) -> None:
         """A server announced that a resource changed; `uri` is the server's own."""
+        ...
+
+    def task_changed(self, server: str, task: Mapping[str, Any], key: str) -> None:
+        """A server of the handshake era announced the state of a task, in its own form."""
         ...
 
     def health_changed(self, server: str, key: str) -> None:

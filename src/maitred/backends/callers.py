@@ -20,11 +20,11 @@ from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from maitred.backends.base import Caller
 from maitred.backends.call_clock import CallClock
 from maitred.errors import CallerRefusedError, ServerUnavailableError
-from maitred.model.asking import ASKING, LIST_ROOTS
+from maitred.model.asking import ASKING, ELICITED, LIST_ROOTS
 
 _MOST_OPEN: Final = 64
-_MOST_ROOTS: Final = 256
-_MOST_CLIENTS: Final = 256
+_MOST_REMEMBERED: Final = 256
+_JUST_S: Final = 10.0
 
 _of_this_stream: ContextVar["RequestUnderWay | None"] = ContextVar("request_under_way", default=None)
 """The request on whose stream a message of a server came; the SDK's HTTP transports keep the context."""
@@ -81,8 +81,10 @@ class CallersUnderWay:
         self._running: dict[str, list[RequestUnderWay]] = {}
         self._waiting: deque[_Waiter] = deque()
         self._questions: list[_OpenQuestion] = []
-        self._roots: LRUCache[str, Caller] = LRUCache(_MOST_ROOTS)
-        self._clients: LRUCache[str, Caller] = LRUCache(_MOST_CLIENTS)
+        self._roots: LRUCache[str, Caller] = LRUCache(_MOST_REMEMBERED)
+        self._clients: LRUCache[str, Caller] = LRUCache(_MOST_REMEMBERED)
+        self._announced: dict[str, float] = {}
+        self._sent_to_url: LRUCache[str, Caller] = LRUCache(_MOST_REMEMBERED)
 
     @property
     def is_asking(self) -> bool:
@@ -189,17 +191,18 @@ class CallersUnderWay:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
         if len(self._questions) >= _MOST_OPEN:
             raise MCPError(INTERNAL_ERROR, f"{_MOST_OPEN} questions wait for answers; ask again later")
-        requests = self._asked_in(method)
-        caller = requests[-1].caller if requests else self._standing(method)
+        caller, requests = self._attributed(method)
         question = _OpenQuestion(requests)
         self._questions.append(question)
         try:
             with question.scope, ExitStack() as stopped:
                 for request in requests:
                     stopped.enter_context(request.clock.stopped())
+                self.sent_to_url(params, caller)
                 result = await caller.ask(method, params)
                 if method == LIST_ROOTS:
                     self._roots[caller.key] = caller
+                    self._announced.pop(caller.key, None)
                 return result
         except CallerRefusedError as error:
             raise MCPError(error.rpc_code, error.message, error.data) from error
@@ -207,27 +210,52 @@ class CallersUnderWay:
             self._questions.remove(question)
         raise MCPError(INVALID_REQUEST, f"the request has ended for which {method} was sent")
 
-    def _asked_in(self, method: str) -> list[RequestUnderWay]:
-        """The requests that a question may belong to, all of one client; empty if none is under way."""
+    def _attributed(self, method: str) -> tuple[Caller, list[RequestUnderWay]]:
+        """The client that a question is for, and its requests that the question may belong to."""
         exact = _of_this_stream.get()
         if exact is not None and exact in self._running.get(exact.caller.key, ()):
-            return [exact]
-        self._asks = True
-        self._on_ask()
-        if len(self._running) > 1:
+            return exact.caller, [exact]
+        if self._running:  # what a server asks when it starts concerns none of its calls
+            self._asks = True
+            self._on_ask()
+        announcer = self._announcer() if method == LIST_ROOTS else None
+        clients = self._running.keys() | ({announcer.key} if announcer else ())
+        if len(clients) > 1:
             raise MCPError(
                 INTERNAL_ERROR,
-                f"requests of {len(self._running)} clients are under way, and nothing says for which of them"
+                f"requests of {len(clients)} clients are under way, and nothing says for which of them"
                 f" {method} was sent; from now on they are made one after the other",
             )
-        return [one for requests in self._running.values() for one in requests]
+        requests = [one for running in self._running.values() for one in running]
+        if announcer is not None:  # a request under way may end before the answer, and it is not for that
+            return requests[-1].caller if requests else announcer, []
+        if not requests:
+            raise MCPError(INTERNAL_ERROR, f"no request is under way, so no caller can answer {method}")
+        return requests[-1].caller, requests
 
-    def _standing(self, method: str) -> Caller:
-        """The client to ask while no request is under way: the only one whose roots the server has."""
-        if method == LIST_ROOTS and len(self._roots) == 1:
-            return next(iter(self._roots.values()))
-        raise MCPError(INTERNAL_ERROR, f"no request is under way, so no caller can answer {method}")
+    def _announcer(self) -> Caller | None:
+        """The only client whose roots have just changed; a server then asks for them, at any time."""
+        since = anyio.current_time() - _JUST_S
+        self._announced = {key: at for key, at in self._announced.items() if at > since}
+        known = [self._roots[key] for key in self._announced if key in self._roots]
+        if len(known) != 1:
+            return None
+        self._announced.clear()
+        return known[0]
 
-    def has_roots_of(self, key: str) -> bool:
-        """Whether a client has answered `roots/list` of this server."""
-        return key in self._roots
+    def sent_to_url(self, params: Mapping[str, Any], caller: Caller) -> None:
+        """Remember whom a server sent to a URL, since it announces that the person is done there."""
+        if isinstance(name := params.get("elicitationId"), str):
+            self._sent_to_url[name] = caller
+
+    async def done_at_url(self, name: str) -> None:
+        """Announce to the client of an elicitation that the person is done at its URL."""
+        if caller := self._sent_to_url.pop(name, None):
+            await caller.notify(ELICITED, {"elicitationId": name})
+
+    def announce_roots(self, key: str) -> bool:
+        """Whether the server has asked a client for its roots; it then hears of a change, and asks again."""
+        if key not in self._roots:
+            return False
+        self._announced[key] = anyio.current_time()
+        return True

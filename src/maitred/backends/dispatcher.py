@@ -100,7 +100,7 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
             if error.code == REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
                 raise RequestTimedOutError(error.message) from error
             if error.code == PARSE_ERROR and error.message.startswith(_NOT_JSON):
-                raise UnreadableMessageError("it is no JSON-RPC message") from error
+                raise UnreadableMessageError(_why_unreadable(error.message)) from error
             raise
         finally:
             self._refused_ids.discard(request_id)
@@ -116,3 +116,9 @@ class EndingDispatcher(JSONRPCDispatcher[Any]):
         """Wait for the end and return the reason."""
         await self._end.wait()
         return self._reason
+
+
+def _why_unreadable(message: str) -> str:
+    """What was wrong with an answer, in the words of its transport; those of a JSON parser help no one."""
+    why = message.partition(": ")[2]
+    return "it is no JSON-RPC message" if "validation error" in why or not why else why.splitlines()[0]

@@ -59,6 +59,12 @@ def find_program(name: str, search: str, cwd: str | None) -> str:
     return found
 
 
+def names_folder(args: Sequence[str]) -> bool:
+    """Whether a command line names a folder to work on. In some servers a root would take its place."""
+    words = [word.partition("=")[2] if word.startswith("-") else word for word in args]
+    return any(word.startswith(("/", "~")) and Path(word).expanduser().is_dir() for word in words)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Launch:
     """What to start and with what environment.

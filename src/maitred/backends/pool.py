@@ -307,7 +307,7 @@ class BackendPool(anyio.AsyncContextManagerMixin):
 
     async def roots_changed(self, key: str) -> None:
         """Announce that a client's roots changed; see `ServerPool`."""
-        for owner in list(self._owners.values()):
+        for owner in [*self._owners.values(), *self._instances.all()]:
             if owner.connection is not None:
                 await owner.connection.roots_changed(key)
 
@@ -342,6 +342,9 @@ class _Nobody:
         """Ignore it."""
 
     def updated(self, server: str, uri: str, key: str) -> None:
+        """Ignore it."""
+
+    def task_changed(self, server: str, task: Mapping[str, Any], key: str) -> None:
         """Ignore it."""
 
     def health_changed(self, server: str, key: str) -> None:

@@ -32,6 +32,7 @@ from maitred.backends.base import (
     SupervisionEvent,
     find,
 )
+from maitred.backends.launch import names_folder
 from maitred.backends.supervision import Breaker, Restarts, next_check
 from maitred.background import Background
 from maitred.config.redaction import redact
@@ -100,6 +101,8 @@ def pass_on(listener: Listener, server: str, key: str, notice: Notice) -> None:
             listener.tools_changed(server, key)
         case "updated":
             listener.updated(server, notice.uri, key)
+        case "task":
+            listener.task_changed(server, notice.task, key)
         case "resources" | "prompts":
             listener.offers_changed(server, key)
 
@@ -454,10 +457,11 @@ class ServerTask:
 
     def _options(self) -> ConnectOptions:
         is_here = reach_of(self.spec.transport) in ("program", "internal")
+        is_root = is_here and not self.note and not names_folder(self.spec.args)
         return ConnectOptions(
             era=self.era,
             on_notice=self._heard,
-            folder=self.sharer.folder if is_here and not self.note else "",
+            folder=self.sharer.folder if is_root else "",
             asks=self._asks,
             on_ask=self._asked,
         )

@@ -1,26 +1,21 @@
-"""The only module that uses the SDK's client session: negotiation, lists, calls and pings.
+"""The session with one server: lists, calls and pings, in either era.
 
 Calls are relayed as JSON, not as models. So the caller gets a result exactly as the server wrote it, and
-a call is not validated twice.
-What a server asks goes to the caller of its request as JSON, too; see `maitred.backends.callers`.
-It uses five private parts of the SDK, which `tests/backends/test_session.py` pins: the session's
-envelope stamp, its dispatcher, its handler of requests, its capabilities, and `negotiate_auto`.
+a call is not validated twice. The SDK's part of it is `maitred.backends.wire_session`.
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
 import anyio.abc
 import mcp_types as types
-from mcp.client._probe import negotiate_auto
-from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.extension import NotificationBinding
+from mcp.client.session import IncomingMessage
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import x_mcp_header_map
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -28,22 +23,20 @@ from mcp_types import (
     LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
     PROTOCOL_VERSION_META_KEY,
+    URL_ELICITATION_REQUIRED,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
 from maitred import __version__
 from maitred.backends.base import (
     Caller,
-    ConnectError,
     ConnectOptions,
     Listing,
+    Notice,
     ServerOffers,
     Subscription,
 )
 from maitred.backends.call_clock import CallClock
 from maitred.backends.callers import CallersUnderWay
-from maitred.backends.dispatcher import LOG_MESSAGE
 from maitred.backends.listing import (
     LISTS,
     OfferListing,
@@ -53,9 +46,9 @@ from maitred.backends.listing import (
     read_tools,
     tools_as_sent,
 )
-from maitred.backends.log_messages import LogMessages
 from maitred.backends.notices import ProgressNotices, announced_lists, listening, notice_of, watching
 from maitred.backends.parameter_headers import judge_headers
+from maitred.backends.wire_session import WireSession, negotiate
 from maitred.background import Background
 from maitred.config.redaction import SECRETS, redact
 from maitred.config.settings import Limits
@@ -73,60 +66,12 @@ from maitred.jsonrpc import (
     RequestTimedOutError,
     UnreadableMessageError,
 )
-from maitred.model.asking import LIST_ROOTS
 from maitred.model.log_levels import LEVELS, LogLevel
 from maitred.model.resources import Offer
-from maitred.model.servers import EraChoice, ServerFacts, ServerSpec
+from maitred.model.servers import ServerFacts, ServerSpec
+from maitred.model.tasks import with_extension
 from maitred.model.tools import ToolCall
 from maitred.model.transports import transport_kind
-
-
-async def negotiate(session: ClientSession, era: EraChoice) -> None:
-    """Speak the known era; if it is refused, or none is known, find out.
-
-    Raises:
-        ConnectError: The server does not answer as an MCP server would.
-    """
-    known: Mapping[str, Callable[[], Awaitable[Any]]] = {
-        "handshake": session.initialize,
-        "stateless": session.discover,
-    }
-    try:
-        if era in known and await _speaks(known[era]):
-            return
-        await negotiate_auto(session)
-    except MCPError as error:
-        raise ConnectError(_explain(error)) from error
-    except (ValidationError, RuntimeError) as error:
-        first = str(error).splitlines()[0]
-        raise ConnectError(f"its answer to the handshake is not valid MCP ({first})") from error
-
-
-async def _speaks(negotiate: Callable[[], Awaitable[Any]]) -> bool:
-    """Negotiate the era of the last session; a slow server has its whole start time for the answer."""
-    while True:
-        try:
-            await negotiate()
-        except MCPError as error:
-            if isinstance(error, ChannelClosedError):
-                raise
-            if not isinstance(error, RequestTimedOutError):
-                return False
-        except ValidationError:
-            return False
-        else:
-            return True
-
-
-def _explain(error: MCPError) -> str:
-    if isinstance(error, ChannelClosedError):
-        return clean(error.message)
-    if isinstance(error, RequestTimedOutError):
-        return "it did not answer the handshake in time"
-    if isinstance(error, UnreadableMessageError):
-        return f"its answer to the handshake could not be read: {clean(error.message)}"
-    return f"it refused the handshake with error {error.code}: {clean(error.message)}"
-
 
 _CLIENT_INFO = types.Implementation(name="maitred", version=__version__)
 _MAX_INSTRUCTIONS = 20_000
@@ -136,12 +81,7 @@ _LEVEL_S = 5.0
 _LEARN_S = 5.0
 _PULSE_S = 30.0
 _OUR_OWN_META = frozenset({"progressToken", PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY})
-_EVERYTHING: Mapping[str, Any] = {
-    "elicitation": {"form": {}, "url": {}},
-    "sampling": {"context": {}, "tools": {}},
-    "roots": {"listChanged": True},
-}
-"""The capabilities that a client can have towards a server behind the gateway; all are relayed."""
+_ASKED_OF = frozenset({"elicitation", "sampling", "roots"})
 _NEW = frozenset({"inputResponses", "requestState", CLIENT_CAPABILITIES_META_KEY})
 
 
@@ -162,61 +102,11 @@ class TransportWatch(Protocol):
         ...
 
 
-class _RawSession(ClientSession):
-    """The SDK's session, with raw requests both ways, which carry its negotiated envelope."""
-
-    def __init__(self, server: str, callers: CallersUnderWay, folder: str, **options: Any) -> None:
-        super().__init__(**options)
-        self.callers = callers
-        self.logs = LogMessages(server, callers)
-        self._folder = folder
-
-    async def _on_request(self, dctx: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        if method == "ping":
-            return {}
-        try:
-            return await self.callers.answer(method, params or {})
-        except MCPError:
-            if method == LIST_ROOTS and self._folder:
-                return _roots_in(self._folder)
-            raise
-
-    def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        if method != LOG_MESSAGE:
-            return super()._intercept_notification(method, params)
-        self.logs.take(params or {})
-        return True
-
-    def _build_capabilities(self, version: str) -> types.ClientCapabilities:
-        return types.ClientCapabilities.model_validate(_EVERYTHING)
-
-    async def request(self, method: str, params: dict[str, Any], opts: CallOptions) -> dict[str, Any]:
-        data: dict[str, Any] = {"method": method, "params": params}
-        capabilities = params.get("_meta", {}).get(CLIENT_CAPABILITIES_META_KEY)
-        self._stamp(data, opts)
-        if capabilities is not None and self.modern:
-            data["params"]["_meta"][CLIENT_CAPABILITIES_META_KEY] = capabilities
-        return await self._dispatcher.send_raw_request(method, data["params"], opts)
-
-    async def notify(self, method: str) -> None:
-        """Send a notification without parameters."""
-        await self._dispatcher.notify(method, None)
-
-    @property
-    def modern(self) -> bool:
-        return self.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    def mirror_headers(self, schemas: Mapping[str, Any]) -> None:
-        """Remember which arguments the server wants in HTTP headers (`x-mcp-header`), by its whole list."""
-        maps = {tool: x_mcp_header_map(schema) for tool, schema in schemas.items()}
-        self._x_mcp_header_maps = {tool: found for tool, found in maps.items() if found}
-
-
 class SessionConnection:
     """A `Connection` over any SDK dispatcher."""
 
     def __init__(
-        self, spec: ServerSpec, session: _RawSession, closing: TransportWatch, limits: Limits
+        self, spec: ServerSpec, session: WireSession, closing: TransportWatch, limits: Limits
     ) -> None:
         self._spec = spec
         self._session = session
@@ -286,6 +176,12 @@ class SessionConnection:
         """Whether the server declared `resources.subscribe`, which both eras have."""
         declared = self._session.server_capabilities
         return bool(declared and declared.resources and declared.resources.subscribe)
+
+    @property
+    def _runs_tasks(self) -> bool:
+        """Whether the server declared that calls of tools can be tasks, as servers of 2025-11-25 do."""
+        tasks = getattr(self._session.server_capabilities, "tasks", None)
+        return bool(tasks and tasks.requests and tasks.requests.tools and tasks.requests.tools.call)
 
     async def list_tools(self) -> Listing:
         """Read every page; a repeated cursor, or too many pages or tools, ends the reading."""
@@ -381,8 +277,20 @@ class SessionConnection:
 
     async def roots_changed(self, key: str) -> None:
         """Announce that a client's roots changed; see `Connection`."""
-        if self._session.callers.has_roots_of(key):
+        if self._session.callers.announce_roots(key):
             await self._session.notify("notifications/roots/list_changed")
+
+    async def ask_about_task(
+        self, method: str, params: Mapping[str, Any], *, timeout_s: float, caller: Caller
+    ) -> dict[str, Any]:
+        """Send a request about a task; see `Connection`."""
+        sent = dict(params)
+        if self._session.modern:
+            known = caller.capabilities
+            shown = known if caller.takes_rounds else {key: known[key] for key in _ASKED_OF if key in known}
+            sent["_meta"] = {CLIENT_CAPABILITIES_META_KEY: with_extension(shown)}
+        with self._session.asked_about(params["taskId"], caller):
+            return await self._request(method, sent, {"timeout": timeout_s}, timeout_s=timeout_s)
 
     @asynccontextmanager
     async def subscribe(self, uri: str) -> AsyncIterator[Subscription]:
@@ -422,6 +330,10 @@ class SessionConnection:
             meta[CLIENT_CAPABILITIES_META_KEY] = (
                 dict(call.client_capabilities) if call.client_capabilities is not None else _shown(caller)
             )
+            if call.task is not None:
+                meta[CLIENT_CAPABILITIES_META_KEY] = with_extension(meta[CLIENT_CAPABILITIES_META_KEY])
+        elif call.task is not None and self._runs_tasks:
+            params["task"] = dict(call.task)
         if meta:
             params["_meta"] = meta
         clock = CallClock(timeout_s, self._spec.timeouts.longest_call_s)
@@ -429,7 +341,7 @@ class SessionConnection:
         opts: CallOptions = {"on_progress": notices.report}
         await self._set_level(caller.log_level)
         async with self._session.callers.request(caller, clock):
-            result = await self._request("tools/call", params, opts, timeout_s, clock)
+            result = await self._called(params, opts, timeout_s, clock, caller)
             await notices.delivered()
             await self._session.logs.delivered()
             return result
@@ -448,6 +360,18 @@ class SessionConnection:
     def _progressed(self, clock: CallClock) -> None:
         clock.extend()
         self._heard_at = self._silent_since = time.monotonic()
+
+    async def _called(
+        self, params: dict[str, Any], opts: CallOptions, timeout_s: float, clock: CallClock, caller: Caller
+    ) -> dict[str, Any]:
+        """Make a call; remembers whom an error sends to a URL."""
+        try:
+            return await self._request("tools/call", params, opts, timeout_s, clock)
+        except ProtocolError as error:
+            if error.rpc_code == URL_ELICITATION_REQUIRED and isinstance(error.data, dict):
+                for one in error.data.get("elicitations") or ():
+                    self._session.callers.sent_to_url(one if isinstance(one, dict) else {}, caller)
+            raise
 
     async def _request(
         self,
@@ -532,40 +456,53 @@ async def open_session(
     async def on_message(message: IncomingMessage) -> None:
         if (notice := notice_of(message)) is not None:
             options.on_notice(notice)
+        elif isinstance(message, types.ElicitCompleteNotification):
+            await callers.done_at_url(message.params.elicitation_id)
 
     callers = CallersUnderWay(
         spec.name, asks=options.asks, on_ask=options.on_ask, wait_s=spec.timeouts.call_s
     )
-    session = _RawSession(
+    background = Background()
+    session = WireSession(
         spec.name,
         callers,
         options.folder,
+        background,
         dispatcher=dispatcher,
         client_info=_CLIENT_INFO,
         message_handler=on_message,
+        notification_bindings=[_task_notices(options.on_notice)],
     )
     async with session:
         await negotiate(session, options.era)
         lists = announced_lists(session.server_capabilities) if session.modern else ()
-        async with watching(spec.name, session, lists, options.on_notice), Background() as background:
+        async with watching(spec.name, session, lists, options.on_notice), background:
             background.start(session.logs.run)
             yield SessionConnection(spec, session, closing, limits)
 
 
-def _roots_in(folder: str) -> dict[str, Any]:
-    """The answer to a server that asks for roots: one folder."""
-    return {"roots": [{"uri": Path(folder).as_uri(), "name": Path(folder).name}]}
+def _task_notices(tell: Callable[[Notice], None]) -> NotificationBinding[Any]:
+    """Has the SDK pass on what a server says of its tasks."""
+
+    async def on_task(params: types.TaskStatusNotificationParams) -> None:
+        tell(Notice(kind="task", task=params.model_dump(by_alias=True, mode="json")))
+
+    return NotificationBinding(
+        method="notifications/tasks/status",
+        params_type=types.TaskStatusNotificationParams,
+        handler=on_task,
+    )
 
 
 def _shown(caller: Caller) -> dict[str, Any]:
     """The capabilities of a caller that a server of the stateless era gets with a request."""
     if caller.takes_rounds:
         return dict(caller.capabilities)
-    shown = {key: value for key, value in caller.capabilities.items() if key in _EVERYTHING}
+    shown = {key: value for key, value in caller.capabilities.items() if key in _ASKED_OF}
     return shown | ({"roots": {}} if "roots" in shown else {})
 
 
-def _facts(session: _RawSession) -> ServerFacts:
+def _facts(session: WireSession) -> ServerFacts:
     info = session.server_info
     return ServerFacts(
         era="stateless" if session.modern else "handshake",
@@ -576,7 +513,7 @@ def _facts(session: _RawSession) -> ServerFacts:
     )
 
 
-def _title(session: _RawSession) -> str:
+def _title(session: WireSession) -> str:
     info = session.server_info
     return (info.title or info.name) if info else ""
 

@@ -39,8 +39,8 @@ class Call:
     `read_only` refuses a tool that may change something. `shorten` is for callers who pass the answer to a
     model: it is cut to the budget of tokens and says whose data it is. `caller` is whom the
     server may ask meanwhile. `chain` is the chain that calls, if one does. `FindTool` sets `tool`, and
-    `AuditCall` sets `entry`; a step that reads them earlier gets a `StepOrderError`. No step changes anything
-    else, and none copies a call: `dataclasses.replace` drops both.
+    `AuditCall` sets `entry`; a step that reads them earlier gets a `StepOrderError`. `RunAsTask` sets
+    `request.task`. No step changes anything else, and none copies a call: `dataclasses.replace` drops both.
     """
 
     request: ToolCall

@@ -31,6 +31,7 @@ class RecordedCaller:
         self.wants_progress = caller.wants_progress
         self.progress = caller.progress
         self.log = caller.log
+        self.notify = caller.notify
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Record and ask; see `Caller`."""

@@ -23,9 +23,10 @@ from maitred.calls.answer import Answer, blocks_of, text_block
 from maitred.calls.outline import compact
 from maitred.calls.results import ResultPage, ResultStore
 from maitred.errors import ProtocolError
+from maitred.model.tasks import IMMEDIATE
 
 Mode = Literal["off", "warn", "redact", "block"]
-Kind = Literal["result", "contents", "messages", "completion", "error"]
+Kind = Literal["result", "contents", "messages", "completion", "error", "task"]
 Scan = Callable[[str], Sequence[str]]
 """Returns the rules by which a text seems to give orders to a model; none for an ordinary text."""
 Mask = Callable[[str], str]
@@ -60,6 +61,7 @@ _HOLDERS: Mapping[Kind, Sequence[str]] = {
     "messages": ("description", "messages", _ASKED),
     "completion": ("completion",),
     "error": ("message", "data"),
+    "task": ("statusMessage", IMMEDIATE, _ASKED),
 }
 
 
@@ -187,6 +189,8 @@ class AnswerScreen:
             return {"message": text}
         if kind == "completion":
             return {"completion": {"values": []}}
+        if kind == "task":
+            return _unsaid(answer, text)
         uri = _uri(answer)
         if kind == "contents":
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
@@ -252,6 +256,8 @@ def _led(answer: dict[str, Any], text: str, kind: Kind) -> dict[str, Any]:
         return answer | {"message": f"{text} {answer['message']}"}
     if kind == "completion":
         return answer | {"completion": _uncut(answer["completion"])}
+    if kind == "task":
+        return answer | {"statusMessage": f"{text} {answer.get('statusMessage', '')}".rstrip()}
     if kind == "contents":
         first: dict[str, Any] = {"uri": _uri(answer), "mimeType": "text/plain", "text": text}
         return answer | {"contents": [first, *blocks_of(answer.get("contents"))]}
@@ -259,6 +265,12 @@ def _led(answer: dict[str, Any], text: str, kind: Kind) -> dict[str, Any]:
     if kind == "messages":
         return answer | {"messages": [{"role": "user", "content": block}, *blocks_of(answer.get("messages"))]}
     return Answer(wire=answer).with_first(block).wire
+
+
+def _unsaid(task: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """The state of a task without what its server says in it; the task itself goes on."""
+    left = {key: value for key, value in task.items() if key not in (IMMEDIATE, _ASKED)}
+    return {**left, "statusMessage": text}
 
 
 def _uncut(completion: Any) -> Any:

@@ -37,6 +37,7 @@ from maitred.catalog.sync import CountTokens, DiscoveredServer, failure, plan, r
 from maitred.catalog.verification import Comparison, VerifiedConnections
 from maitred.errors import MaitredError, ServerUnavailableError, StoreError
 from maitred.model.servers import ServerSpec
+from maitred.model.sharing import NO_SHARER, Sharer
 from maitred.model.tools import RawTool, ToolKey, canonical
 from maitred.model.transports import is_judged
 
@@ -286,17 +287,32 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         except ServerUnavailableError:
             return None  # it ended meanwhile
 
-    async def sync_all(self, names: Sequence[str]) -> list[Report]:
-        """Discover several servers at once; the pool bounds how many start at a time."""
+    async def sync_all(self, names: Sequence[str], sharer: Sharer = NO_SHARER) -> list[Report]:
+        """Discover several servers at once; the pool bounds how many start at a time.
+
+        A server that could not be listed yet is listed on the instance that serves `sharer`.
+        """
         reports: dict[str, Report] = {}
 
         async def one(name: str) -> None:
-            reports[name] = await self.sync(name)
+            spec = self._specs.get(name)
+            key = self._pool.key(name, sharer) if spec and not self._is_listed(spec) else ""
+            if key:
+                await self._sync_for(name, sharer, key, reports)
+            else:
+                reports[name] = await self.sync(name)
 
         async with anyio.create_task_group() as tasks:
             for name in names:
                 tasks.start_soon(one, name)
         return [reports[name] for name in names]
+
+    async def _sync_for(self, server: str, sharer: Sharer, key: str, reports: dict[str, Report]) -> None:
+        try:
+            async with self._pool.connection(server, sharer, patient=True) as connection:
+                reports[server] = await self.sync(server, on=connection, key=key)
+        except ServerUnavailableError as error:
+            reports[server] = Report(server=server, error=error.reason)
 
     async def sync(self, server: str, *, on: Connection | None = None, key: str = "") -> Report:
         """List a server's tools and update the catalog. A failure is recorded, and reported.
@@ -421,12 +437,13 @@ class Discoverer(anyio.AsyncContextManagerMixin):
         is_part = key != "" and self._is_listed(spec)
         listing = await connection.list_tools()
         more = ServerOffers() if is_part else await connection.list_offers()
+        offers = [offer for offer in more.offers if not key or offer.key.kind != "resource"]
         tools = self._brought.beside(spec.name, listing.tools)
         discovery = DiscoveredServer(
             spec=spec,
             facts=connection.facts,
             tools=tools,
-            offers=more.offers,
+            offers=offers,
             notes=(*listing.notes, *more.notes),
             is_part=is_part,
         )

@@ -32,3 +32,7 @@ class ChainCaller:
     async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None:
         """Send a log message to the chain's client."""
         await self._client.log(params, late=late)
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification about a question to the chain's client."""
+        await self._client.notify(method, params)

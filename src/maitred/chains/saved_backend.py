@@ -139,6 +139,11 @@ class _Connection:
     async def roots_changed(self, key: str) -> None:
         """Ignored: it never asks for roots itself."""
 
+    async def ask_about_task(
+        self, method: str, params: Mapping[str, Any], *, timeout_s: float, caller: Caller
+    ) -> dict[str, Any]:
+        raise ServerUnavailableError(self._spec.name, f"it does not answer {method}")
+
     def subscribe(self, uri: str) -> Any:
         raise ServerUnavailableError(self._spec.name, f"it has no resource {uri}")
 

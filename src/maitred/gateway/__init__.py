@@ -17,6 +17,7 @@ from maitred.gateway.parts import GatewayParts
 from maitred.gateway.resources import ResourceService
 from maitred.gateway.search import MAX_LIMIT
 from maitred.gateway.stats import LEDGER_KEY
+from maitred.gateway.tasks import ViewerTasks
 from maitred.model.access import LOCAL
 from maitred.model.details import Detail
 from maitred.model.resources import Offer
@@ -39,5 +40,6 @@ __all__ = [
     "ResourceService",
     "ServerStatus",
     "Snapshot",
+    "ViewerTasks",
     "known_id",
 ]

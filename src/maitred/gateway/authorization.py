@@ -5,9 +5,9 @@ context, menu and offers. They are made from a snapshot without the tools outsid
 count or suggestion reveals those. Viewers without a scope share the whole catalog.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from cachetools import LRUCache
 
@@ -297,3 +297,13 @@ def _with_below(names: frozenset[str] | None, categories: Iterable[Category]) ->
         return name in names
 
     return names | {name for name in by_name if within(name)}
+
+
+def askable(declared: Mapping[str, Any], viewer: Viewer) -> Mapping[str, Any]:
+    """What servers may ask a client: roots only of operators, since servers open the folders that roots name.
+
+    `declared` are the capabilities that the client declared.
+    """
+    if "roots" not in declared or may(viewer.grant, "operate"):
+        return declared
+    return {name: value for name, value in declared.items() if name != "roots"}

@@ -5,6 +5,7 @@ from maitred.calls.pipeline import Call
 from maitred.gateway.state import GatewayState
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.sharing import sharer_of
+from maitred.model.tasks import declares_extension
 from maitred.model.tools import Tool
 
 
@@ -37,6 +38,8 @@ class CachePolicy:
         tool, request = call.tool, call.request
         if request.input_responses is not None or request.request_state is not None or not cacheable(tool):
             return False
+        if request.task is not None or declares_extension(request.client_capabilities):
+            return False  # the answer may be a task, which belongs to one caller
         if self._visibility.changes(tool):
             return False
         return not self._context.why_not_callable(tool.server, tool.key.name)  # else the call says why

@@ -9,6 +9,7 @@ from maitred.calls.pipeline import Step
 from maitred.calls.results import Shortener
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.steps.count_usage import CallWatcher
+from maitred.calls.steps.run_as_task import TaskRunner
 from maitred.calls.steps.run_saved_chain import RunSaved
 from maitred.gateway.authorization import Authorization
 from maitred.gateway.cache_policy import CachePolicy
@@ -38,6 +39,7 @@ class CallServices:
     succeeded: Callable[[ToolKey], None]
     watchers: Sequence[CallWatcher]
     run_saved: RunSaved
+    tasks: TaskRunner
 
 
 MakeCallSteps = Callable[[CallServices], Sequence[Step]]

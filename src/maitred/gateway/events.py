@@ -5,9 +5,9 @@ that lists may have changed, that single resources may have, and that other tool
 services that `follow` servers hear of each event before surfaces do. Neither may block.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from maitred.backends.base import SupervisionEvent
@@ -21,6 +21,10 @@ GUIDE: Final = "maitred://chains/guide"
 
 def _ignore(server: str, key: str) -> None:
     """Do nothing about a server."""
+
+
+def _untold(server: str, task: Mapping[str, Any], key: str) -> None:
+    """Do nothing about a task."""
 
 
 def _unsupervised(server: str, event: SupervisionEvent) -> None:
@@ -48,6 +52,7 @@ class Follower:
         started: A server has a new connection.
         tools_changed: A server announced that its list of tools changed.
         offers_changed: A server announced that its resources or prompts changed.
+        task_changed: A server announced the state of a task.
         health_changed: The state of a server changed.
         supervised: Supervision did something about a server.
     """
@@ -55,6 +60,7 @@ class Follower:
     started: Callable[[str, str], None] = _ignore
     tools_changed: Callable[[str, str], None] = _ignore
     offers_changed: Callable[[str, str], None] = _ignore
+    task_changed: Callable[[str, Mapping[str, Any], str], None] = _untold
     health_changed: Callable[[str, str], None] = _ignore
     supervised: Callable[[str, SupervisionEvent], None] = _unsupervised
 
@@ -136,6 +142,11 @@ class Events:
         self._resource(resource_uri(server, uri), origin)
         if not uri.startswith("maitred:"):  # a server reports only its own resources
             self._resource(uri, origin)
+
+    def task_changed(self, server: str, task: Mapping[str, Any], key: str) -> None:
+        """The state of a task changed at a server."""
+        for follower in self._followers:
+            follower.task_changed(server, task, key)
 
     def health_changed(self, server: str, key: str) -> None:
         """A server started, became ready, stopped or failed."""

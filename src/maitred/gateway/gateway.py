@@ -39,6 +39,8 @@ from maitred.gateway.state import GatewayState, why_hidden
 from maitred.gateway.stats import SpendingLedger
 from maitred.gateway.storage import Storage
 from maitred.gateway.suspensions import SuspensionRecorder
+from maitred.gateway.tasks import TaskHeard, TaskService, ViewerTasks
+from maitred.gateway.token_counts import TokenCounts
 from maitred.gateway.visibility import VisibilityService
 from maitred.model.access import Grant, RefusedAccess, Viewer
 from maitred.model.details import Detail
@@ -48,13 +50,15 @@ from maitred.model.tools import Tool, ToolCall
 from maitred.search.results import Semantics
 
 _PAGE_TOOLS = 100
+_SETTLED_S = 300.0
 
 
-class Gateway(Operations):
+class Gateway(Operations, TokenCounts):
     """All that surfaces use. `maitred.wiring.open_gateway` makes a gateway and keeps it open.
 
     Every method takes the viewer who asks, and refuses what this viewer may not do; surfaces never decide it.
-    Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`.
+    Only `grant_of` is asked before there is a viewer. What operators do is in `Operations`, and what surfaces
+    count is in `TokenCounts`.
     """
 
     def __init__(self, settings: Settings, parts: GatewayParts, make_call_steps: MakeCallSteps) -> None:
@@ -87,6 +91,14 @@ class Gateway(Operations):
         )
         self._finder = SearchService(context, access, visibility, parts.search)
         self._lookup = ToolLookup(context, access, visibility, warm=self.warm)
+        self._running = TaskService(
+            context,
+            self._lookup,
+            auditing=parts.auditing,
+            screen=parts.screen,
+            result_tools=ResultTools(context, self._lists, access.outside),
+            key=parts.task_key,
+        )
         self._call_watchers: list[CallWatcher] = [lambda server, *_: self._mediation.needed([server])]
         self._proceed = compose(make_call_steps(self._call_services(parts)))
         self._chains = Chains(
@@ -115,6 +127,7 @@ class Gateway(Operations):
                 started=parts.keeper.started,
                 tools_changed=parts.keeper.tools_changed,
                 offers_changed=parts.keeper.offers_changed,
+                task_changed=self._running.changed,
             )
         )
 
@@ -132,6 +145,7 @@ class Gateway(Operations):
             usage=parts.usage,
             result_tools=ResultTools(self._context, self._lists, self._access.outside),
             succeeded=self._search.used,
+            tasks=self._running,
             watchers=self._call_watchers,
             run_saved=lambda call: self._chains.run_saved(call),  # noqa: PLW0108  # chains are made after steps
         )
@@ -148,6 +162,7 @@ class Gateway(Operations):
             own = (self._figures.keep_up, self._visibility.keep_time, self._auditing.keep_up)
             for keep_up in (*own, self._admission.follow, self._supervising.keep_up, self._storage.keep_up):
                 background.start(keep_up)
+            background.start(self._running.keep_up)
             yield
 
     # --- configuration ------------------------------------------------------------------------------------
@@ -163,14 +178,17 @@ class Gateway(Operations):
         lists: Callable[[], None],
         resource: ResourceListener,
         visibility: Callable[[], None] = lambda: None,
+        task: TaskHeard = lambda scopes, task_id, state: None,
     ) -> None:
         """Register functions to call after changes; they must not block.
 
         `lists` is called when lists of clients may have changed. `resource` is called with the URI of a
         resource that may have changed, and with the instance that reported it, whose clients alone
-        `concerns` finds. `visibility` is called when only the tools that make sense now may have changed.
+        `concerns` finds. `visibility` is called when only the tools that make sense now may have changed,
+        and `task` with the scopes, the id and the state of a task that changed.
         """
         self._events.listen(lists=lists, resource=resource, visibility=visibility)
+        self._running.listen(task)
 
     def concerns(self, viewer: Viewer, origin: Origin | None) -> bool:
         """Whether a change of a resource concerns a viewer: another client's instance does not."""
@@ -225,6 +243,18 @@ class Gateway(Operations):
         waits = (self._keeper.settled, self._keeper.placed, self._mediation.settled)
         return all([await wait(timeout_s) for wait in waits])
 
+    async def client_came(self, viewer: Viewer) -> None:
+        """List the servers that need a client's folder to start, if they could not be listed without one."""
+        await self._keeper.settled(_SETTLED_S)
+        await self._keeper.placed(_SETTLED_S)
+        names = [name for name in self._keeper.unknown() if self._pool.key(name, sharer_of(viewer))]
+        if names and sharer_of(viewer).folder:
+            await self._keeper.sync_all(names, sharer_of(viewer))
+
+    def client_left(self, viewer: Viewer) -> None:
+        """Let the servers that only this client used end soon, unless its program connects again."""
+        self._pool.left(sharer_of(viewer))
+
     # --- the menu -----------------------------------------------------------------------------------------
 
     def catalog(self, viewer: Viewer) -> Snapshot:
@@ -277,7 +307,10 @@ class Gateway(Operations):
         """Drop the state of a viewer's connection that has ended."""
         self._visibility.forget(viewer.scope)
         self._lists.forget(viewer.scope)
-        self._pool.left(sharer_of(viewer))
+        if (
+            not viewer.start.client
+        ):  # else its program may connect again, and `client_left` says when it is gone
+            self._pool.left(sharer_of(viewer))
 
     def schema_of(self, name: str, viewer: Viewer) -> Mapping[str, Any] | None:
         """The input schema of a tool by its published name; `None` if a viewer may see no such tool."""
@@ -493,6 +526,10 @@ class Gateway(Operations):
         """
         return self._results.page(viewer.principal, result_id, cursor)
 
+    def running_tasks(self, viewer: Viewer, caller: Caller = NOT_ASKED) -> ViewerTasks:
+        """The calls of a viewer that go on at their servers as tasks, for a request of a client."""
+        return self._running.of(viewer, caller)
+
     # --- chains -------------------------------------------------------------------------------------------
 
     async def run_chain(
@@ -541,34 +578,6 @@ class Gateway(Operations):
             NotAllowedError: The viewer may not watch.
         """
         return await self._chains.cage(viewer)
-
-    # --- the token ledger ---------------------------------------------------------------------------------
-
-    def raw_tokens(self, viewer: Viewer) -> int:
-        """What a list of all tools that a list of this viewer may have would cost."""
-        return self._ledger.raw_tokens(viewer)
-
-    def count_menu(self, definitions: Sequence[Mapping[str, Any]], viewer: Viewer) -> None:
-        """Record that a viewer received the menu as a list of definitions."""
-        self._ledger.listed(viewer, definitions)
-
-    def count_tools(self, tools: Sequence[Tool], viewer: Viewer) -> None:
-        """Record that a viewer received a page of tools."""
-        self._ledger.listed_raw(viewer, sum(tool.cost_tokens for tool in tools))
-
-    def count_categories(
-        self, own: Sequence[Mapping[str, Any]], tools: Sequence[Tool], viewer: Viewer
-    ) -> None:
-        """Record that a viewer received a page of tools and, on the first page, the definitions `own`."""
-        self._ledger.listed_categories(viewer, own, tools)
-
-    def count_answer(self, text: str, viewer: Viewer) -> dict[str, Any]:
-        """Record the own answer of a meta-tool; returns the entry for the answer's `_meta`."""
-        return self._ledger.answered(viewer, text)
-
-    def count_result(self, result: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
-        """Record the answer of a tool; returns the entry for the answer's `_meta`."""
-        return self._ledger.relayed(viewer, result)
 
     # --- resources and prompts of the servers -------------------------------------------------------------
 

@@ -52,4 +52,5 @@ class GatewayParts:
     make_tables: Callable[[Settings], Mapping[str, VisibilityTable]]
     open_writer: OpenWriter
     reserved_names: frozenset[str]
+    task_key: Callable[[], bytes]
     make_sandbox: Callable[[Settings], AbstractAsyncContextManager[IsolatedSandbox]]

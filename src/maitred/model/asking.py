@@ -11,6 +11,7 @@ from maitred.errors import CallerRefusedError
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
 LIST_ROOTS: Final = "roots/list"
+ELICITED: Final = "notifications/elicitation/complete"
 
 _METHOD_NOT_FOUND: Final = -32601
 _INVALID_PARAMS: Final = -32602

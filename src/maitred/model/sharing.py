@@ -149,7 +149,7 @@ _ENDINGS: Final = re.compile(r"\.(?:exe|cmd|bat|js|mjs|cjs|py)$")
 
 
 def sharing_of(spec: ServerSpec, title: str = "") -> Sharing:
-    """How a server is shared: as configured, else by its command line, else by its own `title`."""
+    """How a server is shared: as configured, else by its command line, else by its own name or `title`."""
     if is_composed(spec.transport):
         return Sharing("all", "the gateway runs it")
     if spec.share != "auto":

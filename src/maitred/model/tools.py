@@ -124,7 +124,9 @@ class ToolCall:
 
     `input_responses`, `request_state` and `client_capabilities` belong to multi-round-trip requests of the
     stateless era; the gateway relays them unchanged. `meta` is the caller's `_meta` without the keys of its
-    own connection. `request_id` is the id of the caller's request, if it has one.
+    own connection. `request_id` is the id of the caller's request, if it has one. `task` is what a client of
+    the handshake era wants of a task (the field `task` of its request); on the way to the server it is not
+    None if the server may answer with a task.
     """
 
     name: str
@@ -134,6 +136,7 @@ class ToolCall:
     request_state: str | None = None
     client_capabilities: Mapping[str, Any] | None = None
     request_id: str = ""
+    task: Mapping[str, Any] | None = None
 
 
 Band = Literal["strong", "fair", "weak", "none"]

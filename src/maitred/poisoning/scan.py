@@ -31,7 +31,7 @@ from maitred.poisoning.rules.orders import ORDERS
 from maitred.poisoning.rules.scope import SCOPE
 from maitred.poisoning.scorer import Scorer, bundled_scorer
 from maitred.poisoning.subjects import ASKED_FOR, excused_ideas
-from maitred.poisoning.tool_index import ToolLookup
+from maitred.poisoning.tool_index import ToolNameLookup
 from maitred.poisoning.tool_names import ToolNames
 
 _RULES: Final = RuleTable((*ORDERS, *TAKING))
@@ -145,7 +145,7 @@ class PoisonScan:
         names: Mapping[str, Collection[str]] | None = None,
         *,
         scorer: Callable[[], Scorer] | None = bundled_scorer,
-        others: ToolLookup | None = None,
+        others: ToolNameLookup | None = None,
     ) -> None:
         """`names` are the names of the tools of each server; without a `scorer` the rules alone decide.
 

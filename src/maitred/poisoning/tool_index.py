@@ -20,7 +20,7 @@ _MOST_ANSWERS: Final = 20_000
 Servers = tuple[str, ...]
 
 
-class ToolLookup(Protocol):
+class ToolNameLookup(Protocol):
     """Answers whether other servers have a tool of a name."""
 
     def has(self, name: str, *, but: str) -> bool:
@@ -28,7 +28,7 @@ class ToolLookup(Protocol):
         ...
 
 
-class ToolIndex:
+class ToolNameIndex:
     """The raw names of the tools of each server. It does not change; `with_names` makes another one."""
 
     def __init__(self, names: Mapping[str, Collection[str]] | None = None) -> None:
@@ -37,15 +37,15 @@ class ToolIndex:
         self._by_look: dict[str, Servers] = {}
         self._use(names or {})
 
-    def with_names(self, names: Mapping[str, Collection[str]]) -> "ToolIndex":
+    def with_names(self, names: Mapping[str, Collection[str]]) -> "ToolNameIndex":
         """The index of other names; it costs only what has changed."""
-        changed = ToolIndex()
+        changed = ToolNameIndex()
         changed.names = self.names
         changed._by_name, changed._by_look = dict(self._by_name), dict(self._by_look)
         changed._use(names)
         return changed
 
-    def with_server(self, server: str, tools: Collection[str]) -> "ToolIndex":
+    def with_server(self, server: str, tools: Collection[str]) -> "ToolNameIndex":
         """The index in which one server has other tools."""
         return self.with_names({**self.names, server: tools})
 
@@ -79,27 +79,27 @@ class ToolIndex:
 class OtherTools:
     """The tools of other servers as the judgement of one server sees them; it keeps the answers."""
 
-    def __init__(self, index: ToolIndex, server: str) -> None:
+    def __init__(self, index: ToolNameIndex, server: str) -> None:
         self._index = index
         self._server = server
         self._named: dict[str, bool] = {}
         self._resembled: dict[str, str] = {}
 
     def has(self, name: str, *, but: str) -> bool:
-        """See `ToolLookup`."""
+        """See `ToolNameLookup`."""
         answer = self._index.has(name, but=but)
         if len(self._named) < _MOST_ANSWERS:
             self._named[name] = answer
         return answer
 
     def lookalike(self, name: str) -> str:
-        """See `ToolIndex.lookalike`."""
+        """See `ToolNameIndex.lookalike`."""
         answer = self._index.lookalike(name, but=self._server)
         if len(self._resembled) < _MOST_ANSWERS:
             self._resembled[name] = answer
         return answer
 
-    def agrees(self, index: ToolIndex) -> bool:
+    def agrees(self, index: ToolNameIndex) -> bool:
         """Whether an index gives the same answers; false if not all answers were kept."""
         if max(len(self._named), len(self._resembled)) >= _MOST_ANSWERS:
             return False

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from maitred.poisoning.ideas import ideas_in, mask
-from maitred.poisoning.tool_index import DISTINCT, ToolIndex, ToolLookup, is_distinct
+from maitred.poisoning.tool_index import DISTINCT, ToolNameIndex, ToolNameLookup, is_distinct
 
 _TOKEN = re.compile(r"[\w.-]+")
 _NAMED = re.compile(r"(?<!\w)[^\W_]\w*[_.-]\w[\w.-]*|\b[a-z]+[A-Z]\w*")
@@ -42,10 +42,10 @@ _LEAST_WORD = 4
 class ToolNames:
     """The names of the tools of the scanned servers, and a lookup of those of all others."""
 
-    def __init__(self, names: Mapping[str, Collection[str]], others: ToolLookup | None = None) -> None:
+    def __init__(self, names: Mapping[str, Collection[str]], others: ToolNameLookup | None = None) -> None:
         """`names` are the tools of each server; without `others` they are those of all servers."""
         self._names = names
-        self._others = others or ToolIndex(names)
+        self._others = others or ToolNameIndex(names)
         self._own: dict[str, frozenset[str]] = {}
 
     def of(self, server: str) -> Collection[str]:

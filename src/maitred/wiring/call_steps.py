@@ -18,6 +18,7 @@ from maitred.calls.steps.limit_rate import LimitRate
 from maitred.calls.steps.mark_cached import MarkCached
 from maitred.calls.steps.refuse_nested_chain import RefuseNestedChain
 from maitred.calls.steps.relay import Relay
+from maitred.calls.steps.run_as_task import RunAsTask
 from maitred.calls.steps.run_saved_chain import RunSavedChain
 from maitred.calls.steps.screen_answer import ScreenAnswer
 from maitred.calls.steps.shorten_answer import ShortenAnswer
@@ -51,5 +52,6 @@ def make_call_steps(given: CallServices) -> tuple[Step, ...]:
         CountUsage(given.usage, given.watchers, given.succeeded),  # how often, how long, how well
         CleanAnswer(lambda server: state.spec(server).allowed_origins),  # no marks of ours, no foreign links
         RunSavedChain(state.is_composed, given.run_saved),  # answers here; all others go to a server
+        RunAsTask(given.tasks),  # asks the server for a task, and waits for it if the caller takes none
         Relay(state.keeper.connections, state.spec, lookup.recheck),  # leaves the process
     )

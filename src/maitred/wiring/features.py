@@ -158,11 +158,11 @@ if TYPE_CHECKING:  # the composition root imports lazily, so here the names alon
     from maitred.audit.service import AuditService
     from maitred.calls.screening import AnswerScreen
     from maitred.gateway.admission import ManifestReviewer
-    from maitred.poisoning.tool_index import ToolIndex
+    from maitred.poisoning.tool_index import ToolNameIndex
     from maitred.visibility.rules import RuleFunction
 
 
-def make_judge(server: str, index: "ToolIndex") -> "ServerJudge":
+def make_judge(server: str, index: "ToolNameIndex") -> "ServerJudge":
     """The judge of a server's definition. It loads its rules when the first server is listed."""
     from maitred.admission.judge import Judge
 

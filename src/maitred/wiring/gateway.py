@@ -25,7 +25,7 @@ from maitred.wiring.features import (
     open_writer,
 )
 from maitred.wiring.orphans import remove_containers
-from maitred.wiring.storage import database_of, open_store
+from maitred.wiring.storage import database_of, open_store, task_key_of
 from maitred.wiring.transports import make_pool
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
@@ -165,5 +165,6 @@ async def _make_parts(
         make_tables=partial(make_tables, rules=rules),
         open_writer=open_writer,
         reserved_names=frozenset(META_TOOLS),
+        task_key=task_key_of(settings),
         make_sandbox=make_sandbox,
     )

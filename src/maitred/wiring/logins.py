@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from maitred.config.settings import Settings
-from maitred.wiring.storage import database_of, key_path
+from maitred.wiring.storage import vault_of
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
     from maitred.admission.guarded_transport import GuardedTransport
@@ -24,12 +24,11 @@ def make_guarded(spec: "ServerSpec") -> "GuardedTransport":
 def make_access(spec: "ServerSpec", settings: Settings) -> "LoginTarget":
     """What a login to a server, or a logout, needs."""
     from maitred.backends.oauth.client import LoginTarget
-    from maitred.backends.oauth.vault import Vault
     from maitred.config.interpolate import resolver
 
     return LoginTarget(
         spec=spec,
         resolve=resolver(os.environ),
-        store=Vault(database_of(settings), key_path(settings), key=os.environ.get("MAITRED_KEY", "")),
+        store=vault_of(settings),
         make_transport=partial(make_guarded, spec),
     )

@@ -1,21 +1,30 @@
 """Where the catalog is stored: one database for all stores of this process."""
 
 import os
+import secrets
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
+
+import structlog
 
 from maitred.config.interpolate import UnresolvedReferenceError, resolve
 from maitred.config.load import catalog_path
 from maitred.config.redaction import SECRETS
 from maitred.config.sections import database_url_fault
 from maitred.config.settings import Settings
-from maitred.errors import ConfigError
+from maitred.errors import ConfigError, VaultError
 from maitred.extras import install_command
 
 if TYPE_CHECKING:  # the composition root imports lazily, so here the names alone are needed
+    from collections.abc import Callable
+
+    from maitred.backends.oauth.vault import Vault
     from maitred.catalog.store import CatalogStore
     from maitred.storage.database import Database
+
+log = structlog.get_logger(__name__)
 
 _DATABASES: "Final[WeakValueDictionary[str, Database]]" = WeakValueDictionary()
 """By path, or by `catalog.url` as configured: all stores share what one of them learns about a disk."""
@@ -75,6 +84,27 @@ def open_store(settings: Settings, *, allows_memory: bool = False) -> "CatalogSt
     from maitred.catalog.store import CatalogStore
 
     return CatalogStore(database_of(settings), allows_memory=allows_memory)
+
+
+def vault_of(settings: Settings) -> "Vault":
+    """The logins beside the catalog, with the key that encrypts them; nothing is opened."""
+    from maitred.backends.oauth.vault import Vault
+
+    return Vault(database_of(settings), key_path(settings), key=os.environ.get("MAITRED_KEY", ""))
+
+
+def task_key_of(settings: Settings) -> "Callable[[], bytes]":
+    """The key that signs the ids of tasks. It lasts as long as the key of the catalog, if there is one."""
+
+    @cache
+    def key() -> bytes:
+        try:
+            return vault_of(settings).derive("ids of tasks")
+        except VaultError as error:
+            log.warning("ids of tasks are valid until the gateway ends", reason=error.reason)
+            return secrets.token_bytes(32)
+
+    return key
 
 
 def key_path(settings: Settings) -> Path:

@@ -7,6 +7,8 @@ Versions and claims let several processes renew a login one at a time. Implement
 `maitred.backends.oauth.grants.GrantStore`.
 """
 
+import base64
+import hmac
 import os
 import time
 import uuid
@@ -123,13 +125,25 @@ class Vault:
                 f" or run `maitred login {server}` again"
             ) from None
 
+    def derive(self, purpose: str) -> bytes:
+        """A secret for another purpose, the same as long as the key is; makes the key if there is none.
+
+        Raises:
+            VaultError: There is no key, and none can be made.
+        """
+        self._cipher(make=True)  # refuses what is no key
+        return hmac.digest(base64.urlsafe_b64decode(self._key_text(make=True)), purpose.encode(), "sha256")
+
     def _cipher(self, *, make: bool) -> Fernet:
+        return _fernet(self._key_text(make=make), "MAITRED_KEY" if self._key else str(self.key_path))
+
+    def _key_text(self, *, make: bool) -> str:
         if self._key:
-            return _fernet(self._key, "MAITRED_KEY")
+            return self._key
         try:
             if make and not self.key_path.exists():
                 _write_key(self.key_path, Fernet.generate_key())
-            return _fernet(self.key_path.read_text(encoding="ascii").strip(), str(self.key_path))
+            return self.key_path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             told = f"the key {self.key_path} is gone; put it back, or log in again by `maitred login`"
             raise VaultError(told) from None

@@ -5,7 +5,9 @@ from typing import Any, Protocol
 
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed
+from maitred.calls.screening import Kind
 from maitred.errors import ProtocolError
+from maitred.model.tasks import is_task
 
 
 class Screen(Protocol):
@@ -17,7 +19,7 @@ class Screen(Protocol):
         ...
 
     async def screened(
-        self, answer: dict[str, Any], server: str, *, to_person: bool = False
+        self, answer: dict[str, Any], server: str, *, kind: Kind = "result", to_person: bool = False
     ) -> dict[str, Any]:
         """A result as a model may see it; itself if nothing was found."""
         ...
@@ -50,5 +52,11 @@ class ScreenAnswer:
             if screened is error:
                 raise
             raise screened from error
-        wire = await self._screen.screened(answer.wire, call.tool.server, to_person=call.to_person)
+        kind: Kind = "task" if _is_bare_task(answer.wire) else "result"
+        wire = await self._screen.screened(answer.wire, call.tool.server, kind=kind, to_person=call.to_person)
         return answer.with_wire(wire)
+
+
+def _is_bare_task(wire: dict[str, Any]) -> bool:
+    """Whether an answer is a new task, and nothing that a model reads as a result."""
+    return is_task(wire) and "content" not in wire and "structuredContent" not in wire

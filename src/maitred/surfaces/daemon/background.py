@@ -17,7 +17,7 @@ from maitred.config.settings import Settings
 from maitred.errors import ConfigError, DaemonError, MaitredError
 from maitred.surfaces.daemon.discovery import EndpointQuery, found_now, log_path, opened_log
 from maitred.surfaces.daemon.environment import runs_here
-from maitred.surfaces.daemon.handshake import encode_line, values
+from maitred.surfaces.daemon.handshake import encode_line, start, values
 from maitred.surfaces.daemon.sockets import Address, hold
 
 _LOG_BYTES: Final = 1024 * 1024
@@ -46,7 +46,7 @@ class BackgroundStart:
                 os._exit(0)
             return
         hold(self._lock, wait=True)
-        talk = found_now(EndpointQuery(self.address, {"values": values()}))
+        talk = found_now(EndpointQuery(self.address, {"values": values(), "start": start()}))
         if talk is not None:
             talk.close()
             raise DaemonError(

@@ -147,7 +147,7 @@ def start_of(said: Mapping[str, Any]) -> ClientStart:
     folder = os.path.normpath(folder) if is_usable else ""
     return ClientStart(
         client=str(own.get("client", ""))[:_MOST_ID],
-        folder="" if folder in ("/", os.path.normpath(home)) else folder,
+        folder="" if os.path.realpath(folder) in ("/", os.path.realpath(home)) else folder,
     )
 
 

@@ -47,6 +47,15 @@ class GatewayInfo:
     log: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Client:
+    """A client that is served: the digests of its environment, its `PATH`, and who it is."""
+
+    values: Mapping[str, str]
+    path: str
+    viewer: Viewer
+
+
 class SocketServer:
     """Answers at a gateway's socket.
 
@@ -66,7 +75,7 @@ class SocketServer:
         self._stop = stop
         self._since = datetime.now(UTC)
         self._sameness = EnvironmentMatch(values())
-        self._clients: dict[Wire, tuple[Mapping[str, str], str]] = {}
+        self._clients: dict[Wire, _Client] = {}
         self._judged_by: object = None
         self._news = anyio.Event()
         gateway.listen(lists=self._look, resource=lambda *_: None)
@@ -157,24 +166,29 @@ class SocketServer:
             log.info("a client has other values in its environment", names=names)
             await wire.write(encode_line({"maitred": "other"}))
             return
-        self._clients[wire] = (seen, path)
+        start = start_of(said)
+        self._clients[wire] = _Client(values=seen, path=path, viewer=Viewer(grant=grant, start=start))
         self._news.set()
         try:
             await wire.write(encode_line({"maitred": "welcome", "safe_tools": safe_tools()}))
             async with Background() as background:
-                if found := self._sameness.extend(path, settings):
-                    background.start(self._discover, found)
+                found = self._sameness.extend(path, settings)
+                background.start(self._discover, found, self._clients[wire].viewer)
                 if token := str(said.get("token", "")):
                     background.start(self._see_to, wire, token, grant)
-                await serve(wire, grant, start_of(said))
+                await serve(wire, grant, start)
         finally:
-            del self._clients[wire]
+            gone = self._clients.pop(wire).viewer
+            if start.client and not any(one.viewer.start == start for one in self._clients.values()):
+                self._gateway.client_left(gone)
             self._news.set()
 
-    async def _discover(self, servers: Sequence[str]) -> None:
-        """List servers whose programs are found since a client came."""
-        log.info("programs of servers are found by the PATH of a client", servers=servers)
-        await self._gateway.sync(servers, viewer=LOCAL_USER)
+    async def _discover(self, found: Sequence[str], viewer: Viewer) -> None:
+        """List servers whose programs are found since a client came, or that need its folder."""
+        if found:
+            log.info("programs of servers are found by the PATH of a client", servers=found)
+            await self._gateway.sync(found, viewer=LOCAL_USER)
+        await self._gateway.client_came(viewer)
 
     async def _see_to(self, wire: Wire, token: str, grant: Grant) -> None:
         """Disconnect a client once its token's grant changes; its next gateway gives the reason."""
@@ -191,8 +205,8 @@ class SocketServer:
         if settings is self._judged_by:
             return
         self._judged_by = settings
-        for wire, (seen, path) in list(self._clients.items()):
-            if self._sameness.differing(seen, settings, path):
+        for wire, client in list(self._clients.items()):
+            if self._sameness.differing(client.values, settings, client.path):
                 wire.close(encode_line({"maitred": MOVED}))
 
     # --- control ------------------------------------------------------------------------------------------

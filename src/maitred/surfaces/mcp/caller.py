@@ -14,6 +14,7 @@ from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, METHOD_N
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from maitred.errors import CallerRefusedError
+from maitred.gateway.authorization import askable
 from maitred.model.access import Viewer
 from maitred.model.asking import LIST_ROOTS, check_askable
 from maitred.model.log_levels import DEFAULT_LEVEL
@@ -33,6 +34,11 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 class Link(Protocol):
     """The way back to the client of one request, on the stream of that request."""
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether requests can be sent on that stream now."""
+        ...
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -68,7 +74,7 @@ class HandshakeCaller:
         self._connection = connection
         self._answer_s = answer_s
         self.key = key_of(viewer)
-        self.capabilities = _declared(connection)
+        self.capabilities = askable(_declared(connection), viewer)
         self.wants_progress = progress_token_from_params(params) is not None
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,6 +115,11 @@ class HandshakeCaller:
         link = self._connection.outbound if late else self._link
         await link.notify("notifications/message", params)
 
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification about an earlier question; over HTTP later by the client's open stream."""
+        channel = self._link if self._link.can_send_request else self._connection.outbound
+        await channel.notify(method, params)
+
 
 class StatelessCaller:
     """A client of the stateless era, which says with each request what it can answer.
@@ -130,7 +141,8 @@ class StatelessCaller:
         meta = meta if isinstance(meta, Mapping) else {}
         capabilities, level = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(LOG_LEVEL_META_KEY)
         self.key = key_of(viewer, client)
-        self.capabilities: Mapping[str, Any] = capabilities if isinstance(capabilities, Mapping) else {}
+        declared = capabilities if isinstance(capabilities, Mapping) else {}
+        self.capabilities = askable(declared, viewer)
         self.log_level = level if isinstance(level, str) else ""
         self.wants_progress = progress_token_from_params(params) is not None
 
@@ -155,6 +167,9 @@ class StatelessCaller:
         """Send a log message; see `Caller`."""
         if self.link is not None and not late:
             await self.link.notify("notifications/message", params)
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Dropped: its revision has no notifications about questions."""
 
 
 def caller_of(

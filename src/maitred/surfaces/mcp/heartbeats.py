@@ -92,6 +92,10 @@ class BeatingCaller:
         """Ask the client; see `Caller`."""
         return await self._caller.ask(method, params)
 
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification about a question; see `Caller`."""
+        await self._caller.notify(method, params)
+
     async def log(self, params: Mapping[str, Any], *, late: bool = False) -> None:
         """Send a log message; see `Caller`."""
         await self._caller.log(params, late=late)

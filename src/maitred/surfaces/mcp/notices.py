@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
@@ -40,6 +40,7 @@ from maitred.gateway.events import Origin
 from maitred.gateway.resources import is_ours
 from maitred.model.access import EVERYTHING, Grant, Viewer
 from maitred.surfaces.mcp.identity import Viewers
+from maitred.surfaces.mcp.task_notices import TaskNotices
 
 log = structlog.get_logger(__name__)
 
@@ -195,6 +196,7 @@ class Notices:
         self._lists = lists
         self._viewers = viewers
         lists.begin(viewers.stateless)
+        self._tasks = TaskNotices(gateway)
         self._text_of = text_of
         self._everyone = _make_audience(viewers.stateless, gateway)
         self._audiences: dict[Grant, _Audience] = {}
@@ -217,6 +219,7 @@ class Notices:
         """Notify a client of the handshake era of changes from now on."""
         self._lists.begin(viewer)
         self._connections[connection] = viewer
+        self._tasks.connected(connection, viewer)
 
     # --- what changed -------------------------------------------------------------------------------------
 
@@ -237,6 +240,11 @@ class Notices:
 
     async def run(self) -> None:
         """Notify clients of changes as they come; runs until cancelled."""
+        async with Background() as background:
+            background.start(self._tasks.run)
+            await self._run()
+
+    async def _run(self) -> None:
         while True:
             await self._news.wait()
             await anyio.sleep(self._gateway.settings.visibility.debounce_ms / 1_000)
@@ -406,6 +414,7 @@ class Notices:
     ) -> types.SubscriptionsListenResult | MCPError:
         answered = [anyio.Event() for _ in uris]
         refused: set[str] = set()
+        tasks = self._tasks.listened(ctx, params, self._viewers.of(ctx))
         viewer = audience.viewer if audience is not self._everyone else self._viewers.of(ctx)
         outcome: types.SubscriptionsListenResult | MCPError
         async with Background() as background:
@@ -416,6 +425,10 @@ class Notices:
                     await event.wait()
             kept = [uri for uri in uris if uri not in refused]
             promised = params.notifications.model_copy(update={"resource_subscriptions": kept or None})
+            if tasks is not None:
+                ctx = replace(ctx, session=tasks.session)
+                for task_id in tasks.task_ids:
+                    background.start(tasks.follow, task_id)
             try:
                 with audience.bus.subscribing(viewer):
                     outcome = await audience.streams(

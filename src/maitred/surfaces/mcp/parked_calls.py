@@ -182,7 +182,8 @@ class ParkedCalls:
     async def _continued(self, request: ParkableRequest, caller: StatelessCaller) -> dict[str, Any]:
         call_id, _, rest = request.request_state.removeprefix(PREFIX).partition(".")
         number, _, signature = rest.partition(".")
-        if not hmac.compare_digest(signature, self._signature(call_id, number, request)):
+        expected = self._signature(call_id, number, request)
+        if not hmac.compare_digest(signature.encode(), expected.encode()):
             raise MCPError(
                 INVALID_PARAMS,
                 "this `requestState` is not one that the gateway made for this principal, this tool and these"

@@ -21,6 +21,8 @@ from mcp_types.methods import validate_server_result
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from maitred.model.tasks import IMMEDIATE, IMMEDIATE_KEY, is_task, without_immediate
+from maitred.model.tasks import for_handshake as task_for_handshake
 from maitred.model.tools import ToolCall
 
 _CONNECTION_OWNED = frozenset(
@@ -58,7 +60,7 @@ def read_call(name: str, params: Mapping[str, Any]) -> ToolCall:
 
 def for_stateless(result: Mapping[str, Any], server_info: Mapping[str, Any]) -> dict[str, Any]:
     """A result in the form of revision 2026-07-28, with our own name on the envelope."""
-    out = _checked(result)
+    out = _checked(result) if not is_task(result) else without_immediate(result)
     out.setdefault("resultType", "complete")
     out["_meta"] = without_owned(out.get("_meta")) | {SERVER_INFO_META_KEY: dict(server_info)}
     return out
@@ -66,6 +68,8 @@ def for_stateless(result: Mapping[str, Any], server_info: Mapping[str, Any]) -> 
 
 def for_handshake(result: Mapping[str, Any]) -> dict[str, Any]:
     """A result that clients of revisions up to 2025-11-25 can read."""
+    if is_task(result):
+        return _task_for_handshake(result)
     out = _checked(result)
     if out.pop("resultType", "complete") == "input_required":
         text = (
@@ -85,6 +89,12 @@ def for_handshake(result: Mapping[str, Any]) -> dict[str, Any]:
     else:
         out.pop("_meta", None)
     return out
+
+
+def _task_for_handshake(task: Mapping[str, Any]) -> dict[str, Any]:
+    first = task.get(IMMEDIATE)
+    meta = without_owned(task.get("_meta")) | ({IMMEDIATE_KEY: first} if first else {})
+    return {"task": task_for_handshake(task)} | ({"_meta": meta} if meta else {})
 
 
 def for_revision(

@@ -7,6 +7,7 @@ connection. The SDK keeps no list of the clients of the handshake era to notify.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -44,6 +45,8 @@ from maitred.surfaces.mcp.offers import (
 )
 from maitred.surfaces.mcp.parked_calls import ParkableRequest, ParkedCalls
 from maitred.surfaces.mcp.result_shape import for_handshake, for_stateless, read_call
+from maitred.surfaces.mcp.task_support import CAPABILITY, offered_definition, wanted_task
+from maitred.surfaces.mcp.tasks import TaskHandler
 
 Context = ServerRequestContext[Any, Any]
 
@@ -76,7 +79,10 @@ class _DualEraServer(Server[Any]):
         options = notification_options or NotificationOptions(
             tools_changed=True, resources_changed=True, prompts_changed=True
         )
-        return super().create_initialization_options(options, experimental_capabilities, extensions)
+        made = super().create_initialization_options(options, experimental_capabilities, extensions or {})
+        made.capabilities.extensions = None  # those of servers are of the stateless era
+        made.capabilities.tasks = CAPABILITY
+        return made
 
 
 class McpSurface:
@@ -108,6 +114,7 @@ class McpSurface:
         self.server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         offering.register(self.server)
+        TaskHandler(gateway, self.viewers).register(self.server)
         self.server.middleware.append(self._middleware)
 
     def _schema_of_headers(self, name: str) -> Mapping[str, Any] | None:
@@ -202,7 +209,10 @@ class McpSurface:
             gateway.count_categories(own, tools, viewer)
         else:
             gateway.count_tools(tools, viewer)
-        shown = [acceptable(TOOLS, gateway.snapshot.definition(tool), ctx.protocol_version) for tool in tools]
+        shown = [
+            acceptable(TOOLS, offered_definition(gateway.snapshot.definition(tool)), ctx.protocol_version)
+            for tool in tools
+        ]
         page: dict[str, Any] = {"resultType": "complete", "tools": [*own, *shown]}
         return page | ({"nextCursor": write_cursor(cursor)} if cursor else {})
 
@@ -221,7 +231,7 @@ class McpSurface:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
             raise MCPError(INVALID_PARAMS, "tools/call needs a text `name` and an object `arguments`")
-        call = read_call(name, params)
+        call = replace(read_call(name, params), task=wanted_task(params, protocol_version))
         result = await self._parkable(name, call, caller, viewer)
         if protocol_version in MODERN_PROTOCOL_VERSIONS:
             return for_stateless(result, self.server.server_info_stamp)

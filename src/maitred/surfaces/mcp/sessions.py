@@ -67,7 +67,7 @@ class _Session:
                 idle_at = anyio.current_time() + self._idle_s
                 scope.deadline = math.inf if self._requests else idle_at
 
-    def refusal(self, last_event_id: str) -> Response | None:
+    def resume_fault(self, last_event_id: str) -> Response | None:
         """The answer to a client that cannot go on after this event; `None` if it can."""
         position, key = self.events.position(last_event_id)
         if position == "unknown":
@@ -120,8 +120,8 @@ class Sessions(StreamableHTTPSessionManager):
             return
         if scope["method"] == "GET":
             last_event_id = headers.get("last-event-id")
-            if last_event_id and (refusal := session.refusal(last_event_id)) is not None:
-                await refusal(scope, receive, send)
+            if last_event_id and (answer := session.resume_fault(last_event_id)) is not None:
+                await answer(scope, receive, send)
                 return
             if not last_event_id:
                 session.events.end_replay()

@@ -1,0 +1,193 @@
+"""The only module that uses the SDK's client session: negotiation, and raw requests both ways.
+
+What a server asks goes to the caller of its request as JSON, too; see `maitred.backends.callers`.
+It uses five private parts of the SDK, which `tests/backends/test_session.py` pins: the session's
+envelope stamp, its dispatcher, its handlers of requests and notifications, its capabilities, and
+`negotiate_auto`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+from mcp.client._probe import negotiate_auto
+from mcp.client.session import ClientSession
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value, x_mcp_header_map
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from maitred.backends.base import (
+    Caller,
+    ConnectError,
+)
+from maitred.backends.callers import CallersUnderWay
+from maitred.backends.dispatcher import LOG_MESSAGE
+from maitred.backends.listing import (
+    clean,
+)
+from maitred.backends.log_messages import LogMessages
+from maitred.backends.question_tasks import QuestionTasks
+from maitred.background import Background
+from maitred.errors import (
+    CallerRefusedError,
+)
+from maitred.jsonrpc import (
+    ChannelClosedError,
+    RequestTimedOutError,
+    UnreadableMessageError,
+)
+from maitred.model.asking import LIST_ROOTS
+from maitred.model.servers import EraChoice
+from maitred.model.tasks import related_task
+
+_OF_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+_EVERYTHING: Mapping[str, Any] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"context": {}, "tools": {}},
+    "roots": {"listChanged": True},
+    "tasks": {
+        "list": {},
+        "cancel": {},
+        "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
+    },
+}
+"""The capabilities that a client can have towards a server behind the gateway; all are relayed."""
+
+
+async def negotiate(session: ClientSession, era: EraChoice) -> None:
+    """Speak the known era; if it is refused, or none is known, find out.
+
+    Raises:
+        ConnectError: The server does not answer as an MCP server would.
+    """
+    known: Mapping[str, Callable[[], Awaitable[Any]]] = {
+        "handshake": session.initialize,
+        "stateless": session.discover,
+    }
+    try:
+        if era in known and await _speaks(known[era]):
+            return
+        await negotiate_auto(session)
+    except MCPError as error:
+        raise ConnectError(_explain(error)) from error
+    except (ValidationError, RuntimeError) as error:
+        first = str(error).splitlines()[0]
+        raise ConnectError(f"its answer to the handshake is not valid MCP ({first})") from error
+
+
+async def _speaks(negotiate: Callable[[], Awaitable[Any]]) -> bool:
+    """Negotiate the era of the last session; a slow server has its whole start time for the answer."""
+    while True:
+        try:
+            await negotiate()
+        except MCPError as error:
+            if isinstance(error, ChannelClosedError):
+                raise
+            if not isinstance(error, RequestTimedOutError):
+                return False
+        except ValidationError:
+            return False
+        else:
+            return True
+
+
+def _explain(error: MCPError) -> str:
+    if isinstance(error, ChannelClosedError):
+        return clean(error.message)
+    if isinstance(error, RequestTimedOutError):
+        return "it did not answer the handshake in time"
+    if isinstance(error, UnreadableMessageError):
+        return f"its answer to the handshake could not be read: {clean(error.message)}"
+    return f"it refused the handshake with error {error.code}: {clean(error.message)}"
+
+
+class WireSession(ClientSession):
+    """The SDK's session, with raw requests both ways, which carry its negotiated envelope.
+
+    A server names the task that it asks about, so that the question goes to who asked about that task last.
+    """
+
+    def __init__(
+        self, server: str, callers: CallersUnderWay, folder: str, background: Background, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.callers = callers
+        self.questions = QuestionTasks(callers.answer, background)
+        self.logs = LogMessages(server, callers)
+        self._folder = folder
+        self._of_tasks: dict[str, list[Caller]] = {}
+
+    async def _on_request(self, dctx: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        if method == "ping":
+            return {}
+        if self.questions.takes(method, params or {}):
+            return await self.questions.handle(method, params or {})
+        if callers := self._of_tasks.get(related_task(params)):
+            try:
+                return await callers[-1].ask(method, params or {})
+            except CallerRefusedError as error:
+                raise MCPError(error.rpc_code, error.message, error.data) from error
+        try:
+            return await self.callers.answer(method, params or {})
+        except MCPError:
+            if method == LIST_ROOTS and self._folder:
+                return _roots_in(self._folder)
+            raise
+
+    @contextmanager
+    def asked_about(self, task_id: str, caller: Caller) -> Iterator[None]:
+        """Let a caller be asked about a task while the context is open."""
+        callers = self._of_tasks.setdefault(task_id, [])
+        callers.append(caller)
+        try:
+            yield
+        finally:
+            callers.remove(caller)
+            if not callers:
+                del self._of_tasks[task_id]
+
+    def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        if method != LOG_MESSAGE:
+            return super()._intercept_notification(method, params)
+        self.logs.take(params or {})
+        return True
+
+    def _build_capabilities(self, version: str) -> types.ClientCapabilities:
+        return types.ClientCapabilities.model_validate(_EVERYTHING)
+
+    async def request(self, method: str, params: dict[str, Any], opts: CallOptions) -> dict[str, Any]:
+        """Send a request with the envelope of the session; returns the result unchanged."""
+        data: dict[str, Any] = {"method": method, "params": params}
+        capabilities = params.get("_meta", {}).get(CLIENT_CAPABILITIES_META_KEY)
+        self._stamp(data, opts)
+        if capabilities is not None and self.modern:
+            data["params"]["_meta"][CLIENT_CAPABILITIES_META_KEY] = capabilities
+        if self.modern and method in _OF_TASKS:
+            opts.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(params["taskId"])
+        return await self._dispatcher.send_raw_request(method, data["params"], opts)
+
+    async def notify(self, method: str) -> None:
+        """Send a notification without parameters."""
+        await self._dispatcher.notify(method, None)
+
+    @property
+    def modern(self) -> bool:
+        """Whether the server speaks the stateless era."""
+        return self.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def mirror_headers(self, schemas: Mapping[str, Any]) -> None:
+        """Remember which arguments the server wants in HTTP headers (`x-mcp-header`), by its whole list."""
+        maps = {tool: x_mcp_header_map(schema) for tool, schema in schemas.items()}
+        self._x_mcp_header_maps = {tool: found for tool, found in maps.items() if found}
+
+
+def _roots_in(folder: str) -> dict[str, Any]:
+    """The answer to a server that asks for roots: one folder."""
+    return {"roots": [{"uri": Path(folder).as_uri(), "name": Path(folder).name}]}
