@@ -20,20 +20,21 @@ SOON_S = 120.0
 @pytest.mark.anyio
 async def test_many_http_servers_cost_one_tls_context() -> None:
     """A context is 0.8 MiB and takes 20 ms, so each server had that price. Source: issue 17."""
-    tls_context()
-    before = contexts()
+    before = during = 0
     with anyio.fail_after(SOON_S), http_server("http") as server:
         async with AsyncExitStack() as stack:
-            for number in range(5):
+            for number in range(6):
                 spec = ServerSpec(name=f"s{number}", transport="http", url=server.url)
                 backend = HttpBackend(spec, resolve=RESOLVE, limits=Limits())
                 await stack.enter_async_context(backend.connect(options()))
+                before = before or contexts()  # after the first one
             during = contexts()
 
-    assert during == before >= 1
+    assert during <= before + 1  # five more servers; another part may have made one of its own meanwhile
 
 
 def contexts() -> int:
+    gc.collect()
     return sum(isinstance(one, ssl.SSLContext) for one in gc.get_objects())
 
 

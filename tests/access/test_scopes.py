@@ -24,6 +24,7 @@ from maitred.catalog.snapshot import Change
 from maitred.config.settings import Disclosure
 from maitred.errors import NotAllowedError, PathNotFoundError, ServerNotFoundError
 from maitred.gateway.events import GUIDE, OVERVIEW, TOOLS
+from maitred.meta_tools.menu import META_TOOLS
 from maitred.model.access import LOCAL_USER, Grant, Scope, Viewer
 from maitred.model.categories import Category, ToolChoice
 from maitred.model.tools import ToolCall, ToolKey
@@ -47,7 +48,11 @@ async def told(way: Awaitable[Any]) -> str:
 
 
 def meta(tool: str, /, **arguments: Any) -> Way:
-    return lambda client: client.call_tool(tool, arguments)
+    def way(client: Any) -> Any:
+        return client.call_tool(tool, arguments)
+
+    way.__name__ = tool
+    return way
 
 
 def read(uri: str) -> Way:
@@ -108,6 +113,12 @@ async def test_what_lies_outside_is_on_no_page_over_mcp(house: House, mode: Mode
             answer = found[name][what].replace("close_tickt", "").replace("category/communication", "")
             assert "ticket" not in answer, (name, what, answer)
             assert "communication" not in answer, (name, what, answer)
+
+
+def test_every_meta_tool_is_among_the_ways() -> None:
+    """A new one might name what is outside of a scope; `call_read_only_tool` answers as `call_tool` does."""
+    tried = {getattr(way, "__name__", "") for way in WAYS.values()}
+    assert META_TOOLS.keys() - tried <= {"call_read_only_tool"}
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -51,6 +51,8 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         program, *args = prefork.script(HONEST, "stdio")
         spec = ServerSpec(name=Subject.name, command=program, args=tuple(args))
         subject = Subject(lambda: stdio(spec, warden), era)
+    elif transport != "memory":
+        pytest.fail(f"no server of the transport {transport!r} is made here; add it")
     else:
         spec = ServerSpec(name=Subject.name, transport="memory")
         subject = Subject(lambda: MemoryBackend(spec, honest_server.make_server()), era)

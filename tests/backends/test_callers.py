@@ -9,11 +9,12 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 from tests.backends.rig import SOON_S
-from tests.support.callers import Answering
+from tests.support.callers import Answering, Reporting
 
 from maitred.backends.base import NOT_ASKED, Caller
 from maitred.backends.call_clock import CallClock
 from maitred.backends.callers import CallersUnderWay
+from maitred.backends.notices import ProgressNotices
 from maitred.errors import CallerRefusedError, ServerUnavailableError
 from maitred.model.asking import ELICIT, LIST_ROOTS, SAMPLE
 
@@ -267,3 +268,48 @@ async def test_the_end_of_an_elicitation_by_url_is_announced_to_the_client_that_
             await callers.done_at_url(name)
     assert ann.asked[1:] == [("notifications/elicitation/complete", {"elicitationId": "e-1"})]
     assert bob.asked == []
+
+
+async def test_what_comes_late_on_the_stream_of_a_request_goes_to_no_other_client() -> None:
+    """The transport says whose request it was, though another client's is the only one under way."""
+    ann = Answering({ELICIT: ANN}, key="ann", log_level="info")
+    bob = Answering({ELICIT: ANN}, key="bob", log_level="info")
+    callers, go_on = under_way(), anyio.Event()
+    caught: list[Exception] = []
+    concerned: list[Any] = []
+
+    async def stream_of_ann() -> None:
+        await go_on.wait()
+        concerned.append(callers.concerned())
+        try:
+            await callers.answer(ELICIT, FORM)
+        except MCPError as error:
+            caught.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        async with request(callers, ann):
+            tasks.start_soon(stream_of_ann)
+            await anyio.wait_all_tasks_blocked()
+        async with request(callers, bob):
+            go_on.set()
+            await anyio.wait_all_tasks_blocked()
+
+    assert bob.asked == ann.asked == []
+    assert "the request has ended" in str(caught[0])
+    assert concerned == [([ann], True)]
+
+
+async def test_a_server_that_floods_progress_is_not_kept_for_a_client_that_does_not_read() -> None:
+    read, passed = anyio.Event(), []
+
+    async def report(*_: object) -> None:
+        passed.append(1)
+        await read.wait()
+
+    notices = ProgressNotices(Reporting(report), lambda: None)
+    async with anyio.create_task_group() as tasks:
+        for number in range(1_000):
+            tasks.start_soon(notices.report, number, None, None)
+        await anyio.wait_all_tasks_blocked()
+        assert len(passed) < 100
+        read.set()

@@ -4,6 +4,7 @@ import json
 
 import anyio
 import pytest
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from tests.backends.rig import SOON_S
 from tests.backends.test_channel import Peer
@@ -42,6 +43,33 @@ async def test_what_cannot_be_sent_on_is_mended_where_it_comes_in(written: bytes
         assert json.dumps(found).count("[") < 250
     else:
         assert found == read
+
+
+@pytest.mark.parametrize("field", ["progress", "total"])
+async def test_a_number_that_is_no_float_does_not_lose_what_follows(field: str) -> None:
+    """The answer in the same piece of output still comes, and so does the next line."""
+    peer = Peer()
+    results = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        """Drops it."""
+
+    async with peer.running() as channel:
+
+        async def ask() -> None:
+            results.append(
+                await channel.send_raw_request("tools/call", None, CallOptions(on_progress=report))
+            )
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            [request] = await peer.heard(1)
+            number = request["id"]
+            said = {"progressToken": number, "progress": 1, field: 10**400}
+            notice = {"jsonrpc": "2.0", "method": "notifications/progress", "params": said}
+            answer = {"jsonrpc": "2.0", "id": number, "result": {"x": 1}}
+            peer.says(json.dumps(notice).encode() + b"\n" + json.dumps(answer).encode())
+    assert results == [{"x": 1}]
 
 
 class Odd(Peer):

@@ -43,6 +43,11 @@ EVERYTHING: Json = {
     "sampling": {"context": {}, "tools": {}},
     "roots": {"listChanged": True},
 }
+TASKS: Json = {
+    "list": {},
+    "cancel": {},
+    "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
+}
 
 
 async def test_a_server_is_shown_all_that_is_relayed_and_with_a_call_what_its_caller_can_answer() -> None:
@@ -54,11 +59,27 @@ async def test_a_server_is_shown_all_that_is_relayed_and_with_a_call_what_its_ca
     async with new.open() as connection:
         await connection.call_tool("t", call("t"), timeout_s=SOON_S, caller=caller)
         await connection.call_tool("t", call("t"), timeout_s=SOON_S, caller=NOT_ASKED)
-    assert (
-        next(one for one in old.sent if one["method"] == "initialize")["params"]["capabilities"] == EVERYTHING
-    )
+    handshake = next(one for one in old.sent if one["method"] == "initialize")
+    assert handshake["params"]["capabilities"] == EVERYTHING | {"tasks": TASKS}
     shown = [one["params"]["_meta"][CLIENT_CAPABILITIES_META_KEY] for one in new.sent]
     assert shown == [EVERYTHING, {"roots": {}}, {}]
+
+
+async def test_a_server_is_not_shown_roots_of_a_caller_who_may_not_be_asked_for_them() -> None:
+    """A server opens the folders that roots name, so only operators are asked. Source: docs/security.md."""
+    declared: Json = {"roots": {}, "elicitation": {}}
+    caller = Answering(capabilities={"elicitation": {}})
+    caller.takes_rounds = True
+    new = Script(server_discover=DISCOVERED, resources_read={"contents": [], "resultType": "complete"})
+    asked = ToolCall(name="t", arguments={}, client_capabilities=declared)
+    async with new.open() as connection:
+        await connection.call_tool("t", asked, timeout_s=SOON_S, caller=caller)
+        meta = {CLIENT_CAPABILITIES_META_KEY: declared}
+        await connection.request(
+            "resources/read", {"uri": "u:1", "_meta": meta}, timeout_s=SOON_S, caller=caller
+        )
+    shown = [one["params"]["_meta"][CLIENT_CAPABILITIES_META_KEY] for one in new.sent[1:]]
+    assert shown == [{"elicitation": {}}, {"elicitation": {}}]
 
 
 async def test_a_server_of_unknown_era_is_probed_and_then_greeted_in_the_old_way() -> None:

@@ -284,6 +284,7 @@ def test_programs_are_found_on_the_path_of_each_client_that_came(tmp_path: Path)
         ({"client": "a", "folder": str(Path.home())}, ClientStart(client="a")),
         ({"client": "a", "folder": "relative"}, ClientStart(client="a")),
         ({"folder": "/a\0b"}, ClientStart()),
+        ({"folder": "/a\udc80b"}, ClientStart()),
         ([], ClientStart()),
     ],
 )

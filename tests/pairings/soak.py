@@ -32,7 +32,8 @@ from maitred.surfaces.daemon.control import stop_gateways
 
 LEDGER: Final = Path(__file__).with_name("ledger_server.py")
 SERVERS: Final = {"one": "handshake", "two": "handshake", "three": "stateless"}
-KILL_EVERY_S: Final = 10.0
+KILL_EVERY_S: Final = 40.0
+"""Seconds between two kills: more would use up the budget of restarts, and the servers would be suspended."""
 STEP_S: Final = 120.0
 CANCEL_S: Final = 20.0
 
@@ -134,11 +135,13 @@ class Guest:
             self.tally.failed[text[:90]] += 1
 
 
-async def kill_servers(folder: Path, tally: Tally, ended: anyio.Event, seed: int) -> None:
+async def kill_servers(
+    folder: Path, tally: Tally, ended: anyio.Event, seed: int, kill_every_s: float
+) -> None:
     """Kill a random server again and again."""
     choose = random.Random(seed)
     while not ended.is_set():
-        with anyio.move_on_after(KILL_EVERY_S):
+        with anyio.move_on_after(kill_every_s):
             await ended.wait()
             return
         found = [one for one in psutil.process_iter(["cmdline"]) if _is_ledger(one, folder)]
@@ -189,12 +192,14 @@ async def gateways(folder: Path) -> AsyncIterator[dict[Way, Any]]:
             stop_gateways(shared, "", all_of_them=False)
 
 
-async def soak(folder: Path, *, seconds: float, clients: int, pause_s: float) -> dict[str, Any]:
+async def soak(
+    folder: Path, *, seconds: float, clients: int, pause_s: float, kill_every_s: float = KILL_EVERY_S
+) -> dict[str, Any]:
     """Run it, and return what was found."""
     tally, ended = Tally(), anyio.Event()
     modes: tuple[Mode, ...] = ("legacy", "2026-07-28")
     async with gateways(folder) as ways, anyio.create_task_group() as tasks:
-        tasks.start_soon(kill_servers, folder, tally, ended, clients)
+        tasks.start_soon(kill_servers, folder, tally, ended, clients, kill_every_s)
         for number in range(clients):
             target = ways["shared" if number % 3 == 2 else "http"]
             guest = Guest(f"guest{number}", modes[number % 2], target, tally, number)

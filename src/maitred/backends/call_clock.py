@@ -17,7 +17,7 @@ class CallClock:
 
     def __init__(self, call_s: float, longest_s: float) -> None:
         self._call_s = call_s
-        self._longest_s = self._left_s = max(call_s, longest_s)
+        self._longest_s = self._left_s = longest_s
         self._since = anyio.current_time()
         self._questions = 0
         self._scope = anyio.CancelScope()
@@ -30,7 +30,7 @@ class CallClock:
     @property
     def is_over(self) -> bool:
         """Whether the time of the whole call is up, in spite of progress."""
-        return self._longest_s > self._call_s and anyio.current_time() >= self._since + self._left_s
+        return self._longest_s != self._call_s and anyio.current_time() >= self._since + self._left_s
 
     @property
     def limit_s(self) -> float:

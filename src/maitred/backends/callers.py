@@ -25,6 +25,7 @@ from maitred.model.asking import ASKING, ELICITED, LIST_ROOTS
 _MOST_OPEN: Final = 64
 _MOST_REMEMBERED: Final = 256
 _JUST_S: Final = 10.0
+_START_S: Final = 5.0
 
 _of_this_stream: ContextVar["RequestUnderWay | None"] = ContextVar("request_under_way", default=None)
 """The request on whose stream a message of a server came; the SDK's HTTP transports keep the context."""
@@ -41,6 +42,10 @@ class RequestUnderWay:
         self.caller = caller
         self.clock = clock
         self.minor = minor
+
+    def is_of(self, callers: "CallersUnderWay") -> bool:
+        """Whether it was made on this connection."""
+        return self._callers is callers
 
     async def __aenter__(self) -> None:
         await self._callers.enter(self)
@@ -83,7 +88,12 @@ class CallersUnderWay:
         self._questions: list[_OpenQuestion] = []
         self._roots: LRUCache[str, Caller] = LRUCache(_MOST_REMEMBERED)
         self._clients: LRUCache[str, Caller] = LRUCache(_MOST_REMEMBERED)
+        self._begun = anyio.Event()
+        self._first_answer = anyio.Event()
+        self._first_answer.set()
         self._announced: dict[str, float] = {}
+        self.of_tasks: dict[str, list[Caller]] = {}
+        """The callers that ask about each task of the server now, by its id."""
         self._sent_to_url: LRUCache[str, Caller] = LRUCache(_MOST_REMEMBERED)
 
     @property
@@ -105,6 +115,9 @@ class CallersUnderWay:
         """
         if not self._asks or self._may_begin(request.caller.key):
             self._begin(request)
+            if not self._first_answer.is_set():
+                with anyio.move_on_after(_START_S):
+                    await self._first_answer.wait()
             return
         waiter = _Waiter(request)
         self._waiting.append(waiter)
@@ -119,7 +132,7 @@ class CallersUnderWay:
             raise ServerUnavailableError(
                 self._server,
                 "it asks its callers questions, so it serves one client at a time, and a call of another"
-                f" client took longer than {self._wait_s:g} s",
+                f" client took longer than {self._wait_s:g} s; try again, or give it `share: client`",
             )
 
     def leave(self, request: RequestUnderWay) -> None:
@@ -139,7 +152,8 @@ class CallersUnderWay:
 
     def _begin(self, request: RequestUnderWay) -> None:
         if not request.caller.takes_rounds:
-            self._clients[request.caller.key] = request.caller
+            self._clients[request.caller.key] = client_of(request.caller)
+        self._begun.set()
         running = self._running.setdefault(request.caller.key, [])
         running.insert(0 if request.minor else len(running), request)
 
@@ -173,16 +187,20 @@ class CallersUnderWay:
         exact = _of_this_stream.get()
         if exact is not None and exact in self._running.get(exact.caller.key, ()):
             return [exact.caller], False
-        if len(self._running) > 1:
-            return [], False
-        if self._running:
-            return [requests[-1].caller for requests in self._running.values()], False
+        if exact is not None and exact.is_of(self):
+            return [exact.caller] if exact.caller.key in self._clients else [], True
+        waiting = {one.key: one for callers in self.of_tasks.values() for one in callers}
+        waiting |= {key: requests[-1].caller for key, requests in self._running.items()}
+        if waiting:
+            return list(waiting.values()) if len(waiting) == 1 else [], False
         return list(self._clients.values()), True
 
     # --- questions ----------------------------------------------------------------------------------------
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def answer(self, method: str, params: Mapping[str, Any], *, waits: bool = False) -> dict[str, Any]:
         """Answer a request of the server by asking the caller that it belongs to.
+
+        With `waits`, a question for roots that comes before the first request waits for it.
 
         Raises:
             MCPError: The caller refused, or the request cannot be attributed to one caller.
@@ -191,6 +209,8 @@ class CallersUnderWay:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
         if len(self._questions) >= _MOST_OPEN:
             raise MCPError(INTERNAL_ERROR, f"{_MOST_OPEN} questions wait for answers; ask again later")
+        if waits and method == LIST_ROOTS and not self._roots and not self._running:
+            return await self._answer_first(params)
         caller, requests = self._attributed(method)
         question = _OpenQuestion(requests)
         self._questions.append(question)
@@ -201,7 +221,7 @@ class CallersUnderWay:
                 self.sent_to_url(params, caller)
                 result = await caller.ask(method, params)
                 if method == LIST_ROOTS:
-                    self._roots[caller.key] = caller
+                    self._roots[caller.key] = client_of(caller)
                     self._announced.pop(caller.key, None)
                 return result
         except CallerRefusedError as error:
@@ -215,11 +235,14 @@ class CallersUnderWay:
         exact = _of_this_stream.get()
         if exact is not None and exact in self._running.get(exact.caller.key, ()):
             return exact.caller, [exact]
-        if self._running:  # what a server asks when it starts concerns none of its calls
+        if exact is not None and exact.is_of(self):
+            raise MCPError(INVALID_REQUEST, f"the request has ended for which {method} was sent")
+        if self._running and (method != LIST_ROOTS or len(self._running) > 1):
             self._asks = True
             self._on_ask()
         announcer = self._announcer() if method == LIST_ROOTS else None
-        clients = self._running.keys() | ({announcer.key} if announcer else ())
+        waiting = {one.key for callers in self.of_tasks.values() for one in callers}
+        clients = self._running.keys() | waiting | ({announcer.key} if announcer else set())
         if len(clients) > 1:
             raise MCPError(
                 INTERNAL_ERROR,
@@ -227,11 +250,27 @@ class CallersUnderWay:
                 f" {method} was sent; from now on they are made one after the other",
             )
         requests = [one for running in self._running.values() for one in running]
-        if announcer is not None:  # a request under way may end before the answer, and it is not for that
-            return requests[-1].caller if requests else announcer, []
+        if announcer is not None:
+            return announcer, []  # not for a request, which may end before the answer
+        if requests and method == LIST_ROOTS:
+            return requests[-1].caller, []
         if not requests:
             raise MCPError(INTERNAL_ERROR, f"no request is under way, so no caller can answer {method}")
         return requests[-1].caller, requests
+
+    async def _answer_first(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the first caller for roots: a server that starts for a call asks before the call is made.
+
+        The call waits for the answer, since the server may need the roots for it.
+        """
+        self._begun = anyio.Event()
+        self._first_answer = anyio.Event()
+        try:
+            with anyio.move_on_after(_START_S):
+                await self._begun.wait()
+            return await self.answer(LIST_ROOTS, params)
+        finally:
+            self._first_answer.set()
 
     def _announcer(self) -> Caller | None:
         """The only client whose roots have just changed; a server then asks for them, at any time."""
@@ -246,7 +285,7 @@ class CallersUnderWay:
     def sent_to_url(self, params: Mapping[str, Any], caller: Caller) -> None:
         """Remember whom a server sent to a URL, since it announces that the person is done there."""
         if isinstance(name := params.get("elicitationId"), str):
-            self._sent_to_url[name] = caller
+            self._sent_to_url[name] = client_of(caller)
 
     async def done_at_url(self, name: str) -> None:
         """Announce to the client of an elicitation that the person is done at its URL."""
@@ -259,3 +298,9 @@ class CallersUnderWay:
             return False
         self._announced[key] = anyio.current_time()
         return True
+
+
+def client_of(caller: Caller) -> Caller:
+    """The client itself, to be remembered without the call for which it was asked."""
+    client: Caller = getattr(caller, "client", caller)
+    return client

@@ -20,7 +20,8 @@ from maitred.model.log_levels import reaches
 log = structlog.get_logger(__name__)
 
 _MOST_QUEUED: Final = 1_000
-_DELIVERED_S: Final = 1.0
+_DELIVERED_S: Final = 0.2
+_SENT_S: Final = 5.0
 
 
 class Audience(Protocol):
@@ -70,15 +71,18 @@ class LogMessages:
             while self._queue:
                 caller, message, late = self._queue.popleft()
                 try:
-                    await caller.log(message, late=late)
+                    with anyio.move_on_after(_SENT_S):
+                        await caller.log(message, late=late)
                 except Exception as error:  # noqa: BLE001  # one client's connection must not stop the others
                     log.debug("a log message was not delivered", server=self._server, reason=repr(error))
             self._is_sending = False
             self._empty.set()
+            self._empty = anyio.Event()
 
     async def delivered(self) -> None:
-        """Wait until every message that has come was sent, for at most one second."""
+        """Wait until every message that has come was sent, but not for long: a client may read slowly."""
+        if not self._queue and not self._is_sending:
+            return
         with anyio.move_on_after(_DELIVERED_S):
             while self._queue or self._is_sending:
-                self._empty = anyio.Event()
                 await self._empty.wait()

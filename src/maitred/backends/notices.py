@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 _FIRST_DELAY_S = 1.0
 _MAX_DELAY_S = 60.0
 _NOTICES_S = 1.0
+_MOST_REPORTS = 64  # of one call; a client that reads too slowly misses the others
 _ANSWERED_S = 1.0
 
 ListKind = Literal["tools", "resources", "prompts"]
@@ -170,7 +171,7 @@ class ProgressNotices:
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """Pass one notice on."""
         self._progressed()
-        if not self._caller.wants_progress:
+        if not self._caller.wants_progress or self._under_way >= _MOST_REPORTS:
             return
         self._under_way += 1
         try:
@@ -182,6 +183,8 @@ class ProgressNotices:
 
     async def delivered(self) -> None:
         """Wait until every notice that has come was passed on, for at most one second."""
+        if not self._under_way:
+            return
         with anyio.move_on_after(_NOTICES_S):
             while self._under_way:
                 self._none = anyio.Event()

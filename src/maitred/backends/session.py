@@ -264,7 +264,9 @@ class SessionConnection:
         meta = {key: value for key, value in (params.get("_meta") or {}).items() if key not in ours}
         sent = {k: v for k, v in params.items() if k != "_meta" and (self._session.modern or k not in _NEW)}
         if self._session.modern:
-            meta.setdefault(CLIENT_CAPABILITIES_META_KEY, _shown(caller))
+            declared = meta.get(CLIENT_CAPABILITIES_META_KEY)
+            known = _asked(declared, caller) if isinstance(declared, dict) else _shown(caller)
+            meta[CLIENT_CAPABILITIES_META_KEY] = known
         if meta:
             sent["_meta"] = meta
         clock = CallClock(timeout_s, timeout_s)
@@ -289,7 +291,8 @@ class SessionConnection:
             known = caller.capabilities
             shown = known if caller.takes_rounds else {key: known[key] for key in _ASKED_OF if key in known}
             sent["_meta"] = {CLIENT_CAPABILITIES_META_KEY: with_extension(shown)}
-        with self._session.asked_about(params["taskId"], caller):
+        waits = method in ("tasks/result", "tools/call")
+        with self._session.asked_about(params["taskId"], caller, waits=waits):
             return await self._request(method, sent, {"timeout": timeout_s}, timeout_s=timeout_s)
 
     @asynccontextmanager
@@ -327,8 +330,9 @@ class SessionConnection:
                 params["requestState"] = call.request_state
             if caller.log_level:
                 meta[LOG_LEVEL_META_KEY] = caller.log_level
+            declared = call.client_capabilities
             meta[CLIENT_CAPABILITIES_META_KEY] = (
-                dict(call.client_capabilities) if call.client_capabilities is not None else _shown(caller)
+                _shown(caller) if declared is None else _asked(declared, caller)
             )
             if call.task is not None:
                 meta[CLIENT_CAPABILITIES_META_KEY] = with_extension(meta[CLIENT_CAPABILITIES_META_KEY])
@@ -479,6 +483,11 @@ async def open_session(
         async with watching(spec.name, session, lists, options.on_notice), background:
             background.start(session.logs.run)
             yield SessionConnection(spec, session, closing, limits)
+
+
+def _asked(declared: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """What a client declared, without roots if the caller may not be asked for them."""
+    return {key: value for key, value in declared.items() if key != "roots" or key in caller.capabilities}
 
 
 def _task_notices(tell: Callable[[Notice], None]) -> NotificationBinding[Any]:

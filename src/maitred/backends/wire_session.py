@@ -17,9 +17,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value, x_mcp_header_map
-from mcp_types import (
-    CLIENT_CAPABILITIES_META_KEY,
-)
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, INTERNAL_ERROR
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -47,6 +45,7 @@ from maitred.model.asking import LIST_ROOTS
 from maitred.model.servers import EraChoice
 from maitred.model.tasks import related_task
 
+_MOST_ABOUT_TASKS = 64
 _OF_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _EVERYTHING: Mapping[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
@@ -122,36 +121,48 @@ class WireSession(ClientSession):
         self.questions = QuestionTasks(callers.answer, background)
         self.logs = LogMessages(server, callers)
         self._folder = folder
-        self._of_tasks: dict[str, list[Caller]] = {}
+        self._open_about_tasks = 0
 
     async def _on_request(self, dctx: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         if method == "ping":
             return {}
         if self.questions.takes(method, params or {}):
             return await self.questions.handle(method, params or {})
-        if callers := self._of_tasks.get(related_task(params)):
-            try:
-                return await callers[-1].ask(method, params or {})
-            except CallerRefusedError as error:
-                raise MCPError(error.rpc_code, error.message, error.data) from error
+        if callers := self.callers.of_tasks.get(related_task(params)):
+            return await self._ask_about_task(callers[-1], method, params or {})
         try:
-            return await self.callers.answer(method, params or {})
+            return await self.callers.answer(method, params or {}, waits=not self._folder)
         except MCPError:
             if method == LIST_ROOTS and self._folder:
                 return _roots_in(self._folder)
             raise
 
+    async def _ask_about_task(self, caller: Caller, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        if self._open_about_tasks >= _MOST_ABOUT_TASKS:
+            why = f"{_MOST_ABOUT_TASKS} questions about tasks wait for answers; ask again later"
+            raise MCPError(INTERNAL_ERROR, why)
+        self._open_about_tasks += 1
+        try:
+            return await caller.ask(method, params)
+        except CallerRefusedError as error:
+            raise MCPError(error.rpc_code, error.message, error.data) from error
+        finally:
+            self._open_about_tasks -= 1
+
     @contextmanager
-    def asked_about(self, task_id: str, caller: Caller) -> Iterator[None]:
-        """Let a caller be asked about a task while the context is open."""
-        callers = self._of_tasks.setdefault(task_id, [])
-        callers.append(caller)
+    def asked_about(self, task_id: str, caller: Caller, *, waits: bool) -> Iterator[None]:
+        """Let a caller be asked about a task while the context is open.
+
+        One that waits for the result is asked rather than one that only looks at the state.
+        """
+        callers = self.callers.of_tasks.setdefault(task_id, [])
+        callers.insert(len(callers) if waits else 0, caller)
         try:
             yield
         finally:
             callers.remove(caller)
             if not callers:
-                del self._of_tasks[task_id]
+                del self.callers.of_tasks[task_id]
 
     def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         if method != LOG_MESSAGE:
@@ -160,7 +171,10 @@ class WireSession(ClientSession):
         return True
 
     def _build_capabilities(self, version: str) -> types.ClientCapabilities:
-        return types.ClientCapabilities.model_validate(_EVERYTHING)
+        known = dict(_EVERYTHING)
+        if version in MODERN_PROTOCOL_VERSIONS:
+            del known["tasks"]  # an extension, which requests declare
+        return types.ClientCapabilities.model_validate(known)
 
     async def request(self, method: str, params: dict[str, Any], opts: CallOptions) -> dict[str, Any]:
         """Send a request with the envelope of the session; returns the result unchanged."""

@@ -11,6 +11,8 @@ from maitred.backends.base import Caller
 from maitred.errors import CallerRefusedError, ProtocolError
 
 MOST_ROUNDS: Final = 10
+MOST_QUESTIONS: Final = 64
+"""The questions of one round."""
 _INTERNAL_ERROR: Final = -32603
 _NOT_MCP: Final = "it asked for input in a form that is not MCP"
 
@@ -24,6 +26,7 @@ class RecordedCaller:
     def __init__(self, caller: Caller, asked: Callable[[str], None]) -> None:
         self._caller = caller
         self._asked = asked
+        self.client = caller
         self.key = caller.key
         self.capabilities = caller.capabilities
         self.log_level = caller.log_level
@@ -44,7 +47,7 @@ async def finish_rounds(server: str, result: dict[str, Any], caller: Caller, aga
 
     Raises:
         CallerRefusedError: The caller cannot answer, or answered with an error.
-        ProtocolError: The questions are malformed, or there are more than ten rounds of them.
+        ProtocolError: The questions are malformed or too many, or there are more than ten rounds of them.
     """
     if caller.takes_rounds:
         return result
@@ -54,6 +57,9 @@ async def finish_rounds(server: str, result: dict[str, Any], caller: Caller, aga
         asked, state = result.get("inputRequests") or {}, result.get("requestState")
         if not isinstance(asked, Mapping):
             raise ProtocolError(server, _INTERNAL_ERROR, _NOT_MCP)
+        if len(asked) > MOST_QUESTIONS:
+            why = f"it asked {len(asked):,} questions at once; at most {MOST_QUESTIONS} are passed on"
+            raise ProtocolError(server, _INTERNAL_ERROR, why)
         responses = {name: await _answer(server, one, caller) for name, one in asked.items()}
         result = await again(responses, state if isinstance(state, str) else None)
     if result.get("resultType") != "input_required":

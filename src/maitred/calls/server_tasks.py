@@ -5,12 +5,13 @@ A stateless server is polled, and its questions are in the state of the task.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final
 
 import anyio
 
 from maitred.backends.base import Caller, Connection
+from maitred.backends.call_clock import CallClock
 from maitred.background import Background
 from maitred.errors import CallTimeoutError, MaitredError, ProtocolError, ServerError
 from maitred.model.tasks import ENDED, detailed_state, from_handshake
@@ -47,7 +48,9 @@ class ServerTasks:
         Raises:
             ServerError: The server does not know the task, or cannot be asked.
         """
-        answer = await self._ask("tasks/get", {"taskId": task_id})
+        return self._read(await self._ask("tasks/get", {"taskId": task_id}), task_id)
+
+    def _read(self, answer: Json, task_id: str) -> Json:
         state = detailed_state(answer) if self.is_polled else from_handshake(answer)
         if not isinstance(answer.get("status"), str):
             raise ProtocolError(self._server, _INTERNAL_ERROR, "its answer to tasks/get is no task")
@@ -94,22 +97,23 @@ class ServerTasks:
             return await self._awaited(task_id)
         return await outcome_of(self._server, await self._polled(task_id))
 
-    async def finish(self, task_id: str, is_asking: Callable[[], bool]) -> Json:
+    async def finish(self, task_id: str, is_asking: Callable[[], bool], *, longest_s: float) -> Json:
         """The result of a task that the gateway started for a caller who waits; cancels a task left behind.
 
         The time in which the caller is asked a question does not count.
 
         Raises:
-            CallTimeoutError: The task showed no change for as long as a call may take.
+            CallTimeoutError: The task showed no change for as long as a call may take, or took longer than
+                `longest_s` in all.
             ServerError: As `result`.
         """
-        scope = anyio.CancelScope(deadline=anyio.current_time() + self._timeout_s)
+        clock = CallClock(self._timeout_s, longest_s)
         outcome: Json | Exception | None = None  # as a value, since a task group would wrap an error
         ended = False
         try:
             async with Background() as background:
-                background.start(self._follow, task_id, scope, is_asking)
-                with scope:
+                with clock.running():
+                    background.start(self._follow, task_id, clock, is_asking)
                     try:
                         outcome = await self.result(task_id)
                     except MaitredError as error:
@@ -121,23 +125,25 @@ class ServerTasks:
                     await self.cancel(task_id)
         if isinstance(outcome, dict):
             return outcome
-        raise outcome or CallTimeoutError(self._server, "tools/call", self._timeout_s)
+        raise outcome or CallTimeoutError(self._server, "tools/call", clock.limit_s, in_all=clock.is_over)
 
-    async def _follow(self, task_id: str, scope: anyio.CancelScope, is_asking: Callable[[], bool]) -> None:
+    async def _follow(self, task_id: str, clock: CallClock, is_asking: Callable[[], bool]) -> None:
         """Report what a task says of itself; each change gives it the time of a call again."""
         seen: object = None
         for step in range(1_000_000):
             try:
-                state = await self.state(task_id)
+                answer = await self._ask("tasks/get", {"taskId": task_id})
+                state = self._read(answer, task_id)
             except ServerError:  # the caller who waits for the result hears of it
                 return
-            now = (state["status"], state.get("statusMessage"), state["lastUpdatedAt"])
-            if seen not in (None, now) or is_asking():
-                scope.deadline = anyio.current_time() + self._timeout_s
+            now = (state["status"], state.get("statusMessage"), answer.get("lastUpdatedAt"))
+            if seen not in (None, now):
+                clock.extend()
             if self._caller.wants_progress and seen != now:
                 await self._caller.progress(step, None, state.get("statusMessage") or state["status"])
             seen = now
-            await anyio.sleep(_interval(state))
+            with clock.stopped() if is_asking() else nullcontext():
+                await anyio.sleep(_interval(state))
 
     async def _awaited(self, task_id: str) -> Json:
         """`tasks/result` waits by the protocol; a server that refuses before the end is polled."""

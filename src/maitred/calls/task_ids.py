@@ -23,11 +23,14 @@ class TaskAddress:
     """Where a task is: the tool that was called, and the id of the task at the server.
 
     A `held` task is one of the gateway itself: its server answered at once a caller who asked for a task.
+    `instance` is the share key of the server's process, whose ids may be those of another process, too. It is
+    no part of the client's id: a client finds the tasks of the instance that serves it.
     """
 
     tool: ToolKey
     id: str
     held: bool = False
+    instance: str = ""
 
 
 class TaskIds:

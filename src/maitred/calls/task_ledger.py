@@ -73,24 +73,28 @@ class TaskLedger:
         """Forget a task that its server does not know any more."""
         self._of.get(principal, LRUCache(1)).pop(address, None)
 
-    def tasks(self, principal: str, *, after: int, most: int) -> Sequence[tuple[int, TaskAddress]]:
-        """The tasks of a principal in order of time, those after a number."""
-        own = [(known.number, address) for address, known in self._fresh(principal)]
+    def tasks(
+        self, principal: str, *, serves: Callable[[TaskAddress], bool], after: int, most: int
+    ) -> Sequence[tuple[int, TaskAddress]]:
+        """The tasks of a principal that `serves` accepts in order of time, those after a number."""
+        own = [(known.number, address) for address, known in self._fresh(principal) if serves(address)]
         return sorted((one for one in own if one[0] > after), key=lambda one: one[0])[:most]
 
-    def askers(self, server: str, task_id: Any) -> Sequence[tuple[str, TaskAddress, frozenset[str]]]:
-        """Whose task has this id at a server, and which connections asked about it."""
+    def askers(
+        self, server: str, instance: str, task_id: Any
+    ) -> Sequence[tuple[str, TaskAddress, frozenset[str]]]:
+        """Whose task has this id at an instance of a server, and which connections asked about it."""
         return [
             (principal, address, known.connections)
             for principal in [*self._of]
             for address, known in self._fresh(principal)
-            if address.id == task_id and address.tool.server == server and not address.held
+            if address.id == task_id and _is_at(address, server, instance)
         ]
 
-    def runs(self, server: str) -> bool:
-        """Whether a task of the server may still be running."""
+    def runs(self, server: str, instance: str) -> bool:
+        """Whether a task of an instance of a server may still be running."""
         return any(
-            address.tool.server == server and not known.ended and not address.held
+            _is_at(address, server, instance) and not known.ended
             for principal in [*self._of]
             for address, known in self._fresh(principal)
         )
@@ -110,3 +114,7 @@ class TaskLedger:
         """The state of a held task; `None` if it is not kept any more."""
         until, state = self._held.get(address, (0.0, None))
         return state if until > self._clock() else None
+
+
+def _is_at(address: TaskAddress, server: str, instance: str) -> bool:
+    return address.tool.server == server and address.instance == instance and not address.held

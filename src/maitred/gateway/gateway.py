@@ -320,7 +320,7 @@ class Gateway(Operations, TokenCounts):
         return schema if isinstance(schema, dict) else None
 
     def hot(self, viewer: Viewer) -> HotList:
-        """T0: the tools that are used most."""
+        """T0: pinned tools, then those used most; a selection over the catalog while no tool was used."""
         return self._access.menu(viewer).hot(self._visibility.hidden(viewer))
 
     def categories(self, viewer: Viewer) -> Categories:

@@ -7,7 +7,7 @@ The result of a task goes through the same steps as the answer of a call.
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -20,6 +20,7 @@ from maitred.backends.base import Caller
 from maitred.background import Background
 from maitred.calls.answer import Answer
 from maitred.calls.pipeline import Call, Proceed, compose
+from maitred.calls.rounds import RecordedCaller
 from maitred.calls.screening import AnswerScreen
 from maitred.calls.server_tasks import ServerTasks, outcome_of
 from maitred.calls.steps.audit_call import AuditCall
@@ -89,7 +90,7 @@ class TaskService:
         self.ledger = TaskLedger()
         self._on_change: list[TaskHeard] = []
         self._news = anyio.Event()
-        self._announced: list[tuple[str, Json]] = []
+        self._announced: list[tuple[str, str, Json]] = []
         self._asking: dict[tuple[str, TaskAddress], QuestionKeeper] = {}
         self._background: Background | None = None
         self._open: set[tuple[str, str]] = set()
@@ -120,12 +121,12 @@ class TaskService:
 
     def changed(self, server: str, task: Mapping[str, Any], key: str) -> None:
         """A server of the handshake era says that a task changed."""
-        self._announced.append((server, from_handshake(task)))
+        self._announced.append((server, key, from_handshake(task)))
         self._news.set()
 
-    async def _pass_on(self, server: str, state: Json) -> None:
+    async def _pass_on(self, server: str, instance: str, state: Json) -> None:
         """Pass on what a server says of a task, as a model may see it."""
-        askers = self.ledger.askers(server, state["taskId"])
+        askers = self.ledger.askers(server, instance, state["taskId"])
         shown = await self.screen.screened(state, server, kind="task") if askers else state
         for principal, address, connections in askers:
             task_id = self.ids.write(address, principal)
@@ -143,7 +144,8 @@ class TaskService:
 
     def started(self, call: Call, state: Mapping[str, Any]) -> Json:
         """The answer that announces a task of the server to the caller."""
-        address = TaskAddress(tool=call.tool.key, id=state["taskId"])
+        instance = self.instance_of(call.tool.server, call.viewer)
+        address = TaskAddress(tool=call.tool.key, id=state["taskId"], instance=instance)
         return self._announcing(address, call.viewer, state)
 
     def held(self, call: Call, result: Mapping[str, Any]) -> Json:
@@ -156,19 +158,23 @@ class TaskService:
 
     def _announcing(self, address: TaskAddress, viewer: Viewer, state: Mapping[str, Any]) -> Json:
         self.ledger.note(address, viewer.principal, state, viewer.connection)
-        sharer = sharer_of(viewer)
-        key = self.context.keeper.connections.key(address.tool.server, sharer)
-        self._sharers[address.tool.server, key] = sharer
-        self._news.set()
+        if not address.held:
+            self._sharers[address.tool.server, address.instance] = sharer_of(viewer)
+            self._news.set()
         return {**state, "resultType": "task", "taskId": self.ids.write(address, viewer.principal)}
+
+    def instance_of(self, server: str, viewer: Viewer) -> str:
+        """The share key of the instance of a server that serves a viewer."""
+        return self.context.keeper.connections.key(server, sharer_of(viewer))
 
     async def finish(self, call: Call, state: Mapping[str, Any]) -> Json:
         """The result of a task of the server, as soon as it has ended."""
         server = call.tool.server
         async with self.context.keeper.connections.connection(server, sharer_of(call.viewer)) as connection:
-            caller = RelatedCaller(call.caller)
+            caller = RelatedCaller(RecordedCaller(call.caller, call.note_question))
             tasks = ServerTasks(connection, server, caller, timeout_s=self.timeout_s(server))
-            return await tasks.finish(state["taskId"], lambda: caller.is_asking)
+            longest_s = self.context.spec(server).timeouts.longest_call_s
+            return await tasks.finish(state["taskId"], lambda: caller.is_asking, longest_s=longest_s)
 
     def timeout_s(self, server: str) -> float:
         """How long a server may take for an answer."""
@@ -215,10 +221,10 @@ class TaskService:
                 await self._news.wait()
                 self._news = anyio.Event()
                 announced, self._announced = self._announced, []
-                for server, state in announced:
-                    await self._pass_on(server, state)
+                for server, key, state in announced:
+                    await self._pass_on(server, key, state)
                 for instance, sharer in list(self._sharers.items()):
-                    if instance not in self._open and self.ledger.runs(instance[0]):
+                    if instance not in self._open and self.ledger.runs(*instance):
                         self._open.add(instance)
                         background.start(self._keep_open, instance, sharer)
 
@@ -226,7 +232,7 @@ class TaskService:
         server, _ = instance
         try:
             async with self.context.keeper.connections.connection(server, sharer) as connection:
-                while connection.alive and self.ledger.runs(server):
+                while connection.alive and self.ledger.runs(*instance):
                     with anyio.move_on_after(_CHECK_S):
                         await connection.closed()
         except ServerError as error:
@@ -381,7 +387,8 @@ class ViewerTasks:
 
         Those are the tasks that this process knows: started through it, or asked about.
         """
-        known = self._service.ledger.tasks(self._viewer.principal, after=after, most=_PAGE + 1)
+        ledger, principal = self._service.ledger, self._viewer.principal
+        known = ledger.tasks(principal, serves=self._is_served, after=after, most=_PAGE + 1)
         page = known[:_PAGE]
         states: dict[int, Json] = {}
         turns = anyio.CapacityLimiter(_AT_ONCE)
@@ -409,7 +416,16 @@ class ViewerTasks:
         tool = self._service.context.snapshot.by_key.get(address.tool)
         if tool is None:
             raise TaskNotFoundError(task_id, hint="Its tool is not offered any more.")
+        if not address.held:
+            instance = self._service.instance_of(tool.server, self._viewer)
+            address = replace(address, instance=instance)
         return address, tool
+
+    def _is_served(self, address: TaskAddress) -> bool:
+        """Whether the instance of a task is the one that serves the viewer."""
+        return address.held or address.instance == self._service.instance_of(
+            address.tool.server, self._viewer
+        )
 
     @asynccontextmanager
     async def _asked(self, action: str, task_id: str) -> AsyncIterator[tuple[TaskAddress, Tool, Entry]]:

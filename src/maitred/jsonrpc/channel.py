@@ -11,6 +11,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import anyio
@@ -49,6 +50,7 @@ _FLOOD_S = 1.0
 _CANCEL_WRITE_S = 2.0
 _DEEPEST = 200
 _EXCERPT_CHARS = 200
+_TOO_LARGE = 1e300
 _BOM = b"\xef\xbb\xbf"
 _BYTE_ORDER = _BOM + b"\xff\xfe"
 _MESSAGE = re.compile(rb"\s*[\[{].*[\"']jsonrpc[\"']\s*:", re.DOTALL)
@@ -211,18 +213,14 @@ class LineChannel:
 
     def _take_progress(self, params: dict[str, Any]) -> bool:
         token, amount = params.get("progressToken"), params.get("progress")
-        if not isinstance(token, str | int) or not isinstance(amount, int | float):
+        known, total = _number(amount), _number(params.get("total"))
+        if not isinstance(token, str | int) or known is None:
             return False
         pending = self._pending.get(coerce_request_id(token))
         if pending is None or pending.progress is None:
             return False
-        total, text = params.get("total"), params.get("message")
-        self._spawn(
-            pending.progress,
-            float(amount),
-            float(total) if isinstance(total, int | float) else None,
-            text if isinstance(text, str) else None,
-        )
+        text = params.get("message")
+        self._spawn(pending.progress, known, total, text if isinstance(text, str) else None)
         return True
 
     def _settle(self, message: dict[str, Any]) -> None:
@@ -303,7 +301,8 @@ class LineChannel:
         if out:
             message["params"] = out
         try:
-            with anyio.fail_after(options.get("timeout")):
+            limit_s = options.get("timeout")
+            with anyio.fail_after(limit_s) if limit_s is not None else nullcontext():
                 await self._send(message)
                 return await future
         except TimeoutError:
@@ -448,6 +447,11 @@ def _parse(line: bytes) -> Any:
         return _sendable(json.loads(line.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
         return None
+
+
+def _number(value: Any) -> float | None:
+    """A number that other programs can read too; `None` for a larger one, and for what is none."""
+    return float(value) if isinstance(value, int | float) and abs(value) < _TOO_LARGE else None
 
 
 def _excerpt(line: bytes) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
 import anyio
-import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.extension import ClientExtension, NotificationBinding
@@ -16,6 +16,7 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION
+from pydantic import BaseModel
 from tests.support.task_server import (
     EXTENSION,
     TOOLS,
@@ -56,6 +57,14 @@ async def until_released(job: Job, arguments: Json) -> Json:
     if arguments.get("forever", True):
         await anyio.sleep_forever()
     return text("Released")
+
+
+async def chatter(job: Job, _: Json) -> Json:
+    """Report for ever."""
+    for number in count():
+        await job.says(f"Report {number}")
+        await anyio.sleep(0.05)
+    return text("Never")
 
 
 async def speak(_: Job, arguments: Json) -> Json:
@@ -152,6 +161,7 @@ TEST_TOOLS: Mapping[str, TaskTool] = {
     **TOOLS,
     "wait": TaskTool(work=until_released),
     "needs_task": TaskTool(work=until_released, required=True),
+    "chatter": TaskTool(work=chatter, required=True),
     "speak": TaskTool(work=speak),
     "must_ask": TaskTool(work=confirm_delete, required=True),
 }
@@ -191,6 +201,10 @@ def said(result: Json) -> str:
     return words
 
 
+class AnyParams(BaseModel, extra="allow"):
+    """Parameters as they are on the wire."""
+
+
 class Listener(ClientExtension):
     """Hears what a server announces of tasks, which the SDK's own client drops."""
 
@@ -200,13 +214,11 @@ class Listener(ClientExtension):
         self.heard: list[Json] = []
 
     def notifications(self) -> list[NotificationBinding[Any]]:
-        """Bind the method of the handshake era."""
-        method = "notifications/tasks/status"
+        """Bind the methods of both eras."""
         return [
-            NotificationBinding(
-                method=method, params_type=types.TaskStatusNotificationParams, handler=self._hear
-            )
+            NotificationBinding(method=method, params_type=AnyParams, handler=self._hear)
+            for method in ("notifications/tasks/status", "notifications/tasks")
         ]
 
-    async def _hear(self, params: types.TaskStatusNotificationParams) -> None:
-        self.heard.append(params.model_dump(by_alias=True))
+    async def _hear(self, params: AnyParams) -> None:
+        self.heard.append(params.model_dump())

@@ -1,11 +1,12 @@
 """Calls that are parked while a client of the stateless era answers: whose they are, and for how long."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY
@@ -169,6 +170,18 @@ async def test_a_request_without_an_answer_gets_the_question_again() -> None:
         assert again["inputRequests"] == first["inputRequests"]
         assert again["requestState"] != first["requestState"]
         assert await here.go_on(again) == {"answers": [ANN]}
+
+
+async def test_a_client_that_repeats_its_request_gets_no_more_time() -> None:
+    """Or it could hold a server for ever, for which other clients wait."""
+    async with rig(0.2) as here:
+        asked = await here.begin(ELICIT)
+        while not here.cancelled.is_set():
+            await anyio.lowlevel.checkpoint()
+            with suppress(MCPError):  # the time is up
+                asked = await here.go_on(asked, None)
+        with pytest.raises(MCPError, match=r"limits.parked_call_s is 0.2 s"):
+            await here.go_on(asked)
 
 
 async def test_a_call_that_ends_while_it_is_parked_keeps_its_answer_for_the_client() -> None:

@@ -1,7 +1,6 @@
 """Tasks through the gateway, for clients and servers of both eras in all four pairings."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+from tests.support import task_server
 from tests.support.task_server import (
     EXTENSION,
     RELATED,
@@ -23,8 +23,10 @@ from tests.surfaces.mcp.tasks_rig import (
     EVE,
     MISSING_CAPABILITY,
     ORDERS,
+    SOON_S,
     TEST_TOOLS,
     Era,
+    House,
     Json,
     Listener,
     User,
@@ -35,7 +37,9 @@ from tests.surfaces.mcp.tasks_rig import (
     until,
 )
 
-from maitred.model.servers import Timeouts
+from maitred.model.access import Grant, Viewer
+from maitred.model.servers import ServerSpec, Timeouts
+from maitred.wiring import open_gateway
 
 pytestmark = pytest.mark.anyio
 
@@ -211,6 +215,17 @@ async def test_a_task_without_news_ends_like_a_call(tmp_path: Path, server_era: 
 
 
 @pytest.mark.parametrize("server_era", ERAS)
+async def test_a_task_that_reports_for_ever_ends_like_such_a_call(tmp_path: Path, server_era: Era) -> None:
+    quick = Timeouts(call_s=1.0, longest_call_s=2.0)
+    async with (
+        house_of(settings_of(tmp_path, server_era, timeouts=quick)) as house,
+        house.client("handshake") as user,
+    ):
+        assert "did not answer tools/call within 2 s" in await user.call("chatter")
+        assert house.job.status == "cancelled"
+
+
+@pytest.mark.parametrize("server_era", ERAS)
 async def test_the_message_of_a_task_is_progress_for_a_client_that_waits(
     tmp_path: Path, server_era: Era
 ) -> None:
@@ -341,15 +356,22 @@ async def test_a_task_asks_a_client_of_its_own_era(tmp_path: Path) -> None:
 
 
 async def test_a_client_listens_to_its_tasks(tmp_path: Path) -> None:
-    """The stream names the tasks that it reports, and sends each state, the result included."""
-    async with house_of(settings_of(tmp_path, "stateless")) as house, house.client("stateless") as user:
+    """It gets each state, the result included, of the tasks that are its own."""
+    listener = Listener()
+    async with (
+        house_of(settings_of(tmp_path, "stateless")) as house,
+        house.client("stateless", listener=listener) as user,
+        anyio.create_task_group() as group,
+    ):
         task_id = await user.start("slow_compute", seconds=1, label="heard")
-        async with Stream.open(user, [task_id, "no-task"]) as stream:
-            await until(lambda: bool(stream.states) and stream.states[-1]["status"] == "completed")
+        wanted = {"taskIds": [task_id, "no-task"]}
+        group.start_soon(partial(user.ask, "subscriptions/listen", notifications=wanted))
+        heard = listener.heard
+        await until(lambda: bool(heard) and heard[-1]["status"] == "completed")
+        group.cancel_scope.cancel()
 
-    assert stream.acknowledged == [task_id]
-    assert {state["taskId"] for state in stream.states} == {task_id}
-    assert said(stream.states[-1]["result"]) == "Computed heard"
+    assert {state["taskId"] for state in heard} == {task_id}
+    assert said(heard[-1]["result"]) == "Computed heard"
 
 
 async def test_only_clients_with_the_extension_listen_to_tasks(tmp_path: Path) -> None:
@@ -360,36 +382,6 @@ async def test_only_clients_with_the_extension_listen_to_tasks(tmp_path: Path) -
             await plain.ask("subscriptions/listen", notifications={"taskIds": ["any"]})
 
     assert caught.value.code == MISSING_CAPABILITY
-
-
-class Stream:
-    """What a client hears on a stream about tasks."""
-
-    def __init__(self) -> None:
-        self.acknowledged: list[str] | None = None
-        self.states: list[Json] = []
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, user: User, task_ids: list[str]) -> AsyncIterator["Stream"]:
-        """Listen to tasks until the context is left."""
-        stream, session = cls(), user.client.session
-        on_notify = session._on_notify
-
-        async def hear(dctx: Any, method: str, params: Any) -> None:
-            if method == "notifications/subscriptions/acknowledged":
-                stream.acknowledged = params["notifications"].get("taskIds")
-            elif method == "notifications/tasks":
-                stream.states.append(dict(params))
-            await on_notify(dctx, method, params)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(session, "_on_notify", hear)
-            async with anyio.create_task_group() as group:
-                wanted = {"notifications": {"taskIds": task_ids}}
-                group.start_soon(partial(user.ask, "subscriptions/listen", **wanted))
-                yield stream
-                group.cancel_scope.cancel()
 
 
 class Person:
@@ -481,3 +473,41 @@ async def test_a_client_hears_what_its_server_announces(tmp_path: Path) -> None:
     assert "Half of it" in [one["statusMessage"] for one in heard]
     assert all("ttl" in one and "ttlMs" not in one for one in heard)
     assert other.heard == []
+
+
+async def test_principals_with_a_process_each_have_their_own_tasks_though_the_ids_are_the_same(
+    tmp_path: Path,
+) -> None:
+    """Each process counts its tasks from one, so both have a task of the same id at the server."""
+    settings = settings_of(tmp_path, "handshake")
+    server = [str(Path(task_server.__file__)), "--era", "handshake"]
+    spec = ServerSpec(
+        name="s",
+        transport="stdio",
+        command=sys.executable,
+        args=tuple(server),
+        era="handshake",
+        share="principal",
+    )
+    ann, bob = (Viewer(grant=Grant(principal=name, role="admin")) for name in ("ann", "bob"))
+    with anyio.fail_after(SOON_S):
+        async with open_gateway(replace(settings, servers={"s": spec})) as gateway:
+            assert await gateway.settled(SOON_S)
+            house = House(gateway=gateway, tasks=Tasks({}))
+            async with (
+                house.client("handshake", ann, listener=(hers := Listener())) as one,
+                house.client("handshake", bob, listener=(his := Listener())) as other,
+            ):
+                first = await one.start("slow_compute", seconds=60)
+                await other.start("slow_compute", seconds=1)
+                await one.ask("tasks/cancel", taskId=first)
+                await until(lambda: "cancelled" in _statuses(hers) and "completed" in _statuses(his))
+                [listed] = (await one.ask("tasks/list"))["tasks"]
+
+    assert "completed" not in _statuses(hers)
+    assert "cancelled" not in _statuses(his)
+    assert listed["status"] == "cancelled"
+
+
+def _statuses(listener: Listener) -> list[str]:
+    return [one["status"] for one in listener.heard]

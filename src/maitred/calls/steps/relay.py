@@ -41,7 +41,7 @@ class Relay:
         try:
             return await self._relay(call)
         except ConnectionLostError as error:
-            if not error.unread:
+            if not error.unread or call.asked:  # no person is asked twice
                 raise
             return await self._relay(call)
 

@@ -143,12 +143,21 @@ def start_of(said: Mapping[str, Any]) -> ClientStart:
     own = said.get("start")
     own = own if isinstance(own, dict) else {}
     folder, home = str(own.get("folder", "")), os.path.expanduser("~")  # noqa: PTH111  # paths are text here
-    is_usable = folder.startswith("/") and "\0" not in folder
+    is_usable = folder.startswith("/") and "\0" not in folder and _is_unicode(folder)
     folder = os.path.normpath(folder) if is_usable else ""
     return ClientStart(
         client=str(own.get("client", ""))[:_MOST_ID],
         folder="" if os.path.realpath(folder) in ("/", os.path.realpath(home)) else folder,
     )
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a name can be written as JSON; that of a folder may have bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def path_of(said: Mapping[str, Any]) -> str:

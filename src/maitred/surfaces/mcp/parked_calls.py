@@ -65,6 +65,7 @@ class _Question:
         }
         self.answered = anyio.Event()
         self.answer: dict[str, Any] = {}
+        self.until = _NEVER
 
 
 class _Parked:
@@ -217,7 +218,10 @@ class ParkedCalls:
             return parked.result
         parked.caller.link = None
         parked.round += 1
-        parked.scope.deadline = anyio.current_time() + self._park_s()
+        until = anyio.current_time() + self._park_s()
+        for question in parked.questions.values():  # a client that repeats its request gets no more time
+            question.until = min(question.until, until)
+        parked.scope.deadline = min(question.until for question in parked.questions.values())
         number = str(parked.round)
         return {
             "resultType": "input_required",

@@ -34,6 +34,7 @@ _MOST_TASKS: Final = 100
 _TELL_S: Final = 5.0
 _RETRY_S: Final = 5.0
 _POLL_MS: Final = 1_000
+_SHORTEST_POLL_S: Final = 0.05
 
 
 class _TaskChanged(types.Notification[dict[str, Any], Literal["notifications/tasks"]]):
@@ -101,8 +102,12 @@ class TaskNotices:
     async def changed(self, task_id: str, within_s: float) -> None:
         """Wait until a server announces a change of a task, but no longer than some seconds."""
         event = self._waiting.setdefault(task_id, anyio.Event())
-        with anyio.move_on_after(within_s):
-            await event.wait()
+        try:
+            with anyio.move_on_after(max(within_s, _SHORTEST_POLL_S)):
+                await event.wait()
+        finally:
+            if self._waiting.get(task_id) is event:
+                del self._waiting[task_id]
 
 
 class TaskStream:
